@@ -92,8 +92,8 @@ async def turns(folder: Path, chats: int, messages: int) -> tuple[float, list[fl
     flood, lags = Flood(chats, messages), list[float]()
 
     async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
-        rules = ChannelPolicy(QueuePolicy(), room=None, queued=True)
-        return [await maker.line(flood, rules)]
+        rules = ChannelPolicy(QueuePolicy(), queue_limit=None, deliver_in_background=True)
+        return [await maker.build_runtime(flood, rules)]
 
     async def ticking() -> None:
         while True:
@@ -105,12 +105,12 @@ async def turns(folder: Path, chats: int, messages: int) -> tuple[float, list[fl
     async with open_bot(settings, Home(folder), lines, PortWrappers()) as app:
         ticker = asyncio.create_task(ticking())
         begun = time.perf_counter()
-        await flood.run(app.lines["flood"].gate.receive)
+        await flood.run(app.channel_runtimes["flood"].gate.receive)
         await flood.all_sent.wait()
         took = time.perf_counter() - begun
         ticker.cancel()
-        await app.runtime.idle()
-        await app.lines["flood"].deliverer.idle()
+        await app.runtime.wait_idle()
+        await app.channel_runtimes["flood"].deliverer.wait_until_idle()
     return chats * messages / took, sorted(lags)
 
 

@@ -41,26 +41,26 @@ ACCESS_TAPE = "bubbot/access"
 TERMINAL = "terminal"
 """The operating system's user as giver: the owner of everything."""
 
-ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """The 32 characters of a code; none looks like another one (no 0 and O, no 1 and I)."""
 CODE_LENGTH = 8
-LIFETIME = timedelta(hours=1)
-AGAIN_AFTER = timedelta(minutes=10)
+CODE_LIFETIME = timedelta(hours=1)
+MIN_CODE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two codes for one person."""
-OPEN_PER_SENDER = 3
-CODES_AT_ONCE = 10
+MAX_OPEN_CODES_PER_SENDER = 3
+MAX_CODES_IN_A_ROW = 10
 """Codes that a channel may give in a row; then one per `CODE_INTERVAL`, so that a flood of strangers delays the next
 person by minutes and not by the lifetime of a code."""
 CODE_INTERVAL = timedelta(minutes=12)
-CODES_PER_DAY = 120
+MAX_CODES_PER_DAY = 120
 """Codes of a channel within any 24 hours. Each is two facts: the code, and the refused message."""
-WRONG_CODES = 10
+MAX_WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
 CODE_RETENTION = timedelta(days=1)
 """The time for which a code is remembered after it was given, to say that it has expired."""
-NAME_LENGTH = 64
+MAX_STORED_NAME_CHARS = 64
 
-Random: TypeAlias = Callable[[int], bytes]
+RandomBytes: TypeAlias = Callable[[int], bytes]
 """Return that many random bytes; passed in, so that tests can choose them."""
 
 
@@ -80,7 +80,7 @@ class ListedPeople:
             return Role.ADMIN
         return Role.MEMBER if sender_id in self.members else Role.STRANGER
 
-    def people(self) -> dict[str, Role]:
+    def listed_roles(self) -> dict[str, Role]:
         """Return the listed ids with their roles."""
         return {person: self.role(person) for person in sorted(self.owners | self.admins | self.members, key=int)}
 
@@ -88,7 +88,7 @@ class ListedPeople:
 NO_LISTED_PEOPLE = ListedPeople()
 
 
-def higher(first: Role, second: Role) -> Role:
+def higher_role(first: Role, second: Role) -> Role:
     """Return the one of two roles that includes the other."""
     return first if first.at_least(second) else second
 
@@ -101,7 +101,7 @@ class AccessService:
     """
 
     def __init__(
-        self, tape: TapeHandle, *, now: Clock, random: Random, configured: Mapping[str, ListedPeople] | None = None
+        self, tape: TapeHandle, *, now: Clock, random: RandomBytes, configured: Mapping[str, ListedPeople] | None = None
     ) -> None:
         self._tape = tape
         self._now = now
@@ -134,28 +134,28 @@ class AccessService:
         if not is_id(sender_id):
             return Role.STRANGER
         listed = self._configured.get(channel, NO_LISTED_PEOPLE).role(sender_id)
-        return higher(listed, self._state.role(channel, sender_id))
+        return higher_role(listed, self._state.role(channel, sender_id))
 
-    def people(self, channel: str) -> tuple[str, ...]:
+    def list_people(self, channel: str) -> tuple[str, ...]:
         """Return the numeric ids of those who may speak on a channel, configured or granted."""
         granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
-        return tuple(dict.fromkeys([*self._configured.get(channel, NO_LISTED_PEOPLE).people(), *granted]))
+        return tuple(dict.fromkeys([*self._configured.get(channel, NO_LISTED_PEOPLE).listed_roles(), *granted]))
 
     async def load(self) -> None:
         """Read the tape, once; later changes update the state."""
         async with self._lock:
             await self._refresh()
 
-    async def history(self, limit: int = 50) -> tuple[TapeEntry, ...]:
+    async def read_history(self, limit: int = 50) -> tuple[TapeEntry, ...]:
         """Return the newest facts, newest first."""
         return await self._tape.read(AccessHistoryView(limit))
 
-    def pending(self) -> tuple[PairingCode, ...]:
+    def pending_codes(self) -> tuple[PairingCode, ...]:
         """Return the codes that can be approved now, oldest first."""
         now = self._now()
         return tuple(code for code in self._state.codes if code.is_open(now))
 
-    async def pair(self, sender: Sender, channel: str, chat: str) -> str | None:
+    async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:
         """Return a new code for a stranger, or None if the bot should stay silent.
 
         None: the id is not numeric, it is a bot, it may speak already, it got a code less than ten minutes ago, it
@@ -163,7 +163,7 @@ class AccessService:
         """
         return await asyncio.shield(self._pair(sender, channel, chat))
 
-    async def approve(self, code: str, role: Role, by: str) -> RoleGrant:
+    async def approve(self, code: str, role: Role, giver: str) -> RoleGrant:
         """Grant the role to the person who got the code, and use up the code, in one transaction.
 
         Upper and lower case are the same in a code; spaces and hyphens do not count.
@@ -173,25 +173,25 @@ class AccessService:
                 role.
             ConfigError: the text cannot be a code.
         """
-        return await asyncio.shield(self._approve(code, role, by))
+        return await asyncio.shield(self._approve(code, role, giver))
 
-    async def grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
+    async def grant(self, channel: str, sender_id: str, role: Role, giver: str) -> RoleGrant:
         """Give a person a role that replaces the granted one; the same role again writes nothing.
 
         Raises:
             ConfigError: the channel is not configured, or the id is not numeric.
             AccessError: the giver may not give this role.
         """
-        return await asyncio.shield(self._grant(channel, sender_id, role, by))
+        return await asyncio.shield(self._grant(channel, sender_id, role, giver))
 
-    async def revoke(self, channel: str, sender_id: str, by: str) -> None:
+    async def revoke(self, channel: str, sender_id: str, giver: str) -> None:
         """Revoke what was granted, and invalidate the person's open codes.
 
         Raises:
             ConfigError: the configuration lists the id; only that list can remove it.
             AccessError: there is nothing to revoke, or the giver may not.
         """
-        await asyncio.shield(self._revoke(channel, sender_id, by))
+        await asyncio.shield(self._revoke(channel, sender_id, giver))
 
     async def _refresh(self) -> datetime:
         """Make sure that the tape has been read, forget old codes, and return the time."""
@@ -199,7 +199,7 @@ class AccessService:
         if not self._is_loaded:
             self._state = await self._tape.read(AccessView(now - CODE_RETENTION))
             self._is_loaded = True
-        self._state = self._state.since(now - CODE_RETENTION)
+        self._state = self._state.drop_before(now - CODE_RETENTION)
         return now
 
     async def _write(self, *entries: TapeEntry) -> tuple[TapeEntry, ...]:
@@ -208,7 +208,7 @@ class AccessService:
         except BaseException:
             self._is_loaded = False  # the append may have succeeded anyway: the next change reads the tape again
             raise
-        self._state = self._state.after(stored)
+        self._state = self._state.apply(stored)
         return stored
 
     async def _pair(self, sender: Sender, channel: str, chat: str) -> str | None:
@@ -218,7 +218,7 @@ class AccessService:
                 return None
             if self.role(channel, sender.id) is not Role.STRANGER or not self._may_have_code(channel, sender.id, now):
                 return None
-            text = "".join(ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))  # 256 is a multiple of 32
+            text = "".join(CODE_ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))  # 256 is a multiple of 32
             salt = self._random(16)
             data = {
                 "channel": channel,
@@ -227,7 +227,7 @@ class AccessService:
                 "name": _storable_name(sender.name),
                 "salt": salt.hex(),
                 "digest": _digest(salt, text).hex(),
-                "expires": timestamp(now + LIFETIME),
+                "expires": timestamp(now + CODE_LIFETIME),
             }
             await self._write(event(CODE, data))
             return text
@@ -235,14 +235,14 @@ class AccessService:
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
         issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
         own = [code for code in issued if code.id == sender_id]
-        if any(now - code.issued < AGAIN_AFTER for code in own):
+        if any(now - code.issued < MIN_CODE_INTERVAL for code in own):
             return False
-        if sum(code.is_open(now) for code in own) >= OPEN_PER_SENDER:
+        if sum(code.is_open(now) for code in own) >= MAX_OPEN_CODES_PER_SENDER:
             return False
         if _has_codes_left([code.issued for code in issued], now):
             return True
         warned = self._warned.get(channel)
-        if warned is None or not timedelta(0) <= now - warned < LIFETIME:
+        if warned is None or not timedelta(0) <= now - warned < CODE_LIFETIME:
             self._warned[channel] = now
             log.warning(
                 "pairing codes used up, further strangers get no answer: channel %s; "
@@ -258,17 +258,19 @@ class AccessService:
             text = _normalize_code(code)
             _check_role(role)
             self._check_giver(by, role)
-            failures = [at for giver, at in self._state.refused if giver == by and -CLOCK_SKEW <= now - at < LIFETIME]
-            if len(failures) >= WRONG_CODES:
-                until = timestamp(failures[-WRONG_CODES] + LIFETIME)[11:16]
-                raise AccessError(f"{WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
+            failures = [
+                at for giver, at in self._state.refusals if giver == by and -CLOCK_SKEW <= now - at < CODE_LIFETIME
+            ]
+            if len(failures) >= MAX_WRONG_CODES:
+                until = timestamp(failures[-MAX_WRONG_CODES] + CODE_LIFETIME)[11:16]
+                raise AccessError(f"{MAX_WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
             pairing = self._find(text)
             reason = _refusal_reason(pairing, now)
             if pairing is None or reason:
                 await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
                 raise AccessError(_REFUSALS[reason])
             self._check_channel(pairing.channel)
-            role = higher(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
+            role = higher_role(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
             grant = _grant_entry(pairing.channel, pairing.id, role, by, how="code", name=pairing.name)
             used = event(CODE_USED, {"code": pairing.entry, "by": by}, key=f"code_used:{pairing.entry}")
             await self._write(grant, used)
@@ -285,7 +287,7 @@ class AccessService:
             self._check_channel(channel)
             sender_id = numeric_id(sender_id)
             _check_role(role)
-            self._check_giver(by, higher(role, self.role(channel, sender_id)))
+            self._check_giver(by, higher_role(role, self.role(channel, sender_id)))
             before = self._state.grants.get((channel, sender_id))
             if before is None or before.role is not role:
                 await self._write(_grant_entry(channel, sender_id, role, by, how="command"))
@@ -340,7 +342,7 @@ def _normalize_code(code: str) -> str:
     """Return the code in the form it was given out, from what a person typed. Raise `ConfigError`."""
     chars = "".join(char for char in code if not char.isspace() and char not in "-\N{EN DASH}")
     text = chars.upper() if chars.isascii() else ""  # ß would become SS
-    if len(text) != CODE_LENGTH or any(char not in ALPHABET for char in text):
+    if len(text) != CODE_LENGTH or any(char not in CODE_ALPHABET for char in text):
         raise ConfigError(
             f"that is no pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
         )
@@ -350,11 +352,11 @@ def _normalize_code(code: str) -> str:
 def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
     """Return true if a channel that gave out codes at these times may give another one."""
     today = sorted(at for at in issued if now - at < CODE_RETENTION)
-    allowance, before = float(CODES_AT_ONCE), now - CODE_RETENTION
+    allowance, before = float(MAX_CODES_IN_A_ROW), now - CODE_RETENTION
     for at in today:
-        allowance = min(CODES_AT_ONCE, allowance + (at - before) / CODE_INTERVAL) - 1
+        allowance = min(MAX_CODES_IN_A_ROW, allowance + (at - before) / CODE_INTERVAL) - 1
         before = at
-    return allowance + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
+    return allowance + (now - before) / CODE_INTERVAL >= 1 and len(today) < MAX_CODES_PER_DAY
 
 
 def _refusal_reason(pairing: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
@@ -376,4 +378,4 @@ _REFUSALS = MappingProxyType(
 
 def _storable_name(name: str) -> str:
     """Return a display name that the tape accepts: cut, and half a surrogate pair replaced."""
-    return name[:NAME_LENGTH].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return name[:MAX_STORED_NAME_CHARS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -15,30 +15,32 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-HEALTHY_AFTER = 300.0
+HEALTHY_AFTER_SECONDS = 300.0
 """Seconds of running after which a failure counts as the first one again, with the shortest wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The waits before work is restarted: `first` seconds, doubled each time, `longest` at most.
+    """The waits before work is restarted: `first_seconds` seconds, doubled each time, `max_seconds` at most.
 
-    `chance` (0 to 1) spreads the waits by a quarter, so that many tasks do not restart at the same instant.
+    `jitter` (0 to 1) spreads the waits by a quarter, so that many tasks do not restart at the same instant.
     """
 
-    chance: Callable[[], float]
-    first: float = 1.0
-    longest: float = 60.0
+    jitter: Callable[[], float]
+    first_seconds: float = 1.0
+    max_seconds: float = 60.0
 
-    def wait(self, failures: int) -> float:
+    def delay_seconds(self, failures: int) -> float:
         """Return the seconds to wait after so many failures in a row."""
-        return float(min(self.longest, self.first * 2 ** min(failures - 1, 30)) * (0.75 + self.chance() / 2))
+        return float(
+            min(self.max_seconds, self.first_seconds * 2 ** min(failures - 1, 30)) * (0.75 + self.jitter() / 2)
+        )
 
 
 async def supervise(
     name: str,
     work: Callable[[], Awaitable[None]],
-    pace: Backoff,
+    backoff: Backoff,
     *,
     fatal: tuple[type[Exception], ...] = (),
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -51,7 +53,7 @@ async def supervise(
     Args:
         name: of the work, for the log.
         work: called again for each try.
-        pace: the waits between tries.
+        backoff: the waits between tries.
         fatal: errors that are raised, also out of a group, instead of restarting.
         sleep: waits for that many seconds.
     """
@@ -66,8 +68,8 @@ async def supervise(
                 raise
             if (fatal_error := _find_fatal(error, fatal)) is not None:
                 raise fatal_error from error.__cause__
-            failures = 1 if loop.time() - began > HEALTHY_AFTER else failures + 1
-            wait = pace.wait(failures)
+            failures = 1 if loop.time() - began > HEALTHY_AFTER_SECONDS else failures + 1
+            wait = backoff.delay_seconds(failures)
             log.warning(
                 "%s failed, retrying in %.0f seconds: %s: %s",
                 name,
@@ -80,7 +82,7 @@ async def supervise(
         await sleep(wait)
 
 
-async def whole(work: Coroutine[Any, Any, T]) -> T:
+async def run_uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to completion even if the caller is cancelled; then raise the cancellation.
 
     For work that is worse half done than late.

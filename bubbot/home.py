@@ -65,11 +65,11 @@ class Home:
         except (OSError, ValueError) as error:
             raise ConfigError(_unusable_reason(self.path, error)) from error
 
-    def holder(self) -> int | None:
+    def holder_pid(self) -> int | None:
         """Return the process in the lock file, the writer while the lock is held; None if there is none."""
-        return self.held_by()[0]
+        return self.read_lock_holder()[0]
 
-    def held_by(self) -> tuple[int | None, str | None]:
+    def read_lock_holder(self) -> tuple[int | None, str | None]:
         """Return the process in the lock file and its control socket; None for what it does not name.
 
         Both are None for a moment when the lock is taken and when it is freed.
@@ -185,7 +185,7 @@ def _lock(fd: int, home: Home) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = home.holder()
+        pid = home.holder_pid()
         holder, stop = ("Another process", "that process") if pid is None else (f"Process {pid}", f"it (kill {pid})")
         raise HomeLocked(
             f"{holder} is writing to the home {home.path} (it holds {home.lock_file.name}): "

@@ -25,15 +25,15 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 """The levels of `[log] level`."""
 REDACTED = "[redacted]"
 """The replacement of a secret."""
-SHORTEST_SECRET = 6
+MIN_SECRET_CHARS = 6
 """Shorter secrets are not searched for: they would cut ordinary words apart."""
 
 MAX_LOGGED_WARNINGS = 10
 """The number of newest warnings and errors that are remembered."""
-REMEMBERED_LENGTH = 300
+MAX_WARNING_CHARS = 300
 """The characters that are remembered of each message."""
 
-Form = Literal["auto", "text", "keyvalue", "json"]
+LogForm = Literal["auto", "text", "keyvalue", "json"]
 """The form of a record; `auto`: for people on a terminal, else `key=value` pairs."""
 
 _OWN_LOGGERS = ("bubbot", "channels")
@@ -74,7 +74,7 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
             var.reset(token)
 
 
-def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = (), form: Form = "auto") -> None:
+def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = (), form: LogForm = "auto") -> None:
     """Log from `level` on to `stream`, without the secrets.
 
     Libraries log from WARNING on. A second call replaces the first; other handlers stay.
@@ -95,16 +95,16 @@ def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = 
         logging.getLogger(name).setLevel(threshold)
 
 
-def renew(level: str, secrets: Sequence[str]) -> None:
+def reconfigure(level: str, secrets: Sequence[str]) -> None:
     """Set another level, and add secrets: an old secret stays redacted. The remembered warnings stay."""
     if handler := _installed():
-        handler.renew(LEVELS[level], Redactor((*handler.redactor.secrets, *secrets)))
+        handler.reconfigure(LEVELS[level], Redactor((*handler.redactor.secrets, *secrets)))
         logging.getLogger().setLevel(max(LEVELS[level], logging.WARNING))
         for name in _OWN_LOGGERS:
             logging.getLogger(name).setLevel(LEVELS[level])
 
 
-def is_set_up() -> bool:
+def is_configured() -> bool:
     """Return true if `setup` was called."""
     return _installed() is not None
 
@@ -115,10 +115,10 @@ def redact(text: str) -> str:
     return handler.redactor(text) if handler else text
 
 
-def remarks() -> LogSummary:
+def recent_warnings() -> LogSummary:
     """Return the warnings since `setup`; nothing before."""
     handler = _installed()
-    return handler.remarks() if handler else LogSummary()
+    return handler.recent_warnings() if handler else LogSummary()
 
 
 class Redactor:
@@ -126,7 +126,7 @@ class Redactor:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.secrets = tuple(dict.fromkeys(secrets))
-        parts = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
+        parts = {part for secret in secrets for part in _parts(secret) if len(part) >= MIN_SECRET_CHARS}
         forms = [
             form
             for secret in sorted(parts, key=len, reverse=True)
@@ -140,7 +140,7 @@ class Redactor:
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor, form: Form) -> None:
+    def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor, form: LogForm) -> None:
         super().__init__(stream or sys.stderr)
         self.redactor = redactor
         self._threshold = threshold
@@ -152,7 +152,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self._form = {"text": _PlainFormatter, "keyvalue": _KeyValueFormatter, "json": _JsonFormatter}[form]
         self.setFormatter(self._form(redactor))
 
-    def renew(self, threshold: int, redactor: Redactor) -> None:
+    def reconfigure(self, threshold: int, redactor: Redactor) -> None:
         """Replace threshold and redactor."""
         with self.lock or nullcontext():
             self._threshold, self.redactor = threshold, redactor
@@ -165,7 +165,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
             self._remember(record)
         super().emit(record)
 
-    def remarks(self) -> LogSummary:
+    def recent_warnings(self) -> LogSummary:
         """Return the warnings so far."""
         with self.lock or nullcontext():  # other threads log, too
             return LogSummary(self._warnings, self._errors, tuple(self._newest))
@@ -180,7 +180,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
             message = printable(self.redactor(" ".join(self.redactor(record.getMessage()).split())))
         except Exception:  # noqa: BLE001 - arguments that do not fit: `handleError` is about to report it
             return
-        short = message if len(message) <= REMEMBERED_LENGTH else f"{message[: REMEMBERED_LENGTH - 1]}…"
+        short = message if len(message) <= MAX_WARNING_CHARS else f"{message[: MAX_WARNING_CHARS - 1]}…"
         action = self.redactor(_action(record))
         self._newest.append(LoggedWarning(_instant(record), record.levelname.lower(), action, short))
 

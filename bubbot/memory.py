@@ -14,16 +14,16 @@ from bubbot.tape.query import fold_text
 from bubbot.views.memory import (
     DAILY,
     LONG_TERM,
-    SECTION_LIMIT,
+    MAX_SECTION_CHARS,
     DailyNote,
     MemorySnapshot,
     MemoryVersion,
     MemoryVersionsView,
     MemoryVersionView,
     MemoryView,
-    iso_day,
-    memory_block,
-    memory_markdown,
+    build_memory_block,
+    format_memory_page,
+    parse_day,
 )
 
 TEXT_LIMIT_BYTES = 65_536
@@ -66,13 +66,13 @@ class MemoryZone:
         """Return the newest version; an empty one (version 0) if there is none."""
         return await self._tape.read(MemoryView())
 
-    async def get_context(self, recent_days: int = 7, *, limit: int = SECTION_LIMIT) -> str:
+    async def get_context(self, recent_days: int = 7, *, limit: int = MAX_SECTION_CHARS) -> str:
         """Return the `<memory>` block of the system prompt; `limit` characters for each of its sections."""
-        return memory_block(await self.read(), today=self.today(), recent_days=recent_days, limit=limit)
+        return build_memory_block(await self.read(), today=self.today(), recent_days=recent_days, limit=limit)
 
     async def export(self) -> str:
         """Return everything remembered, as Markdown."""
-        return memory_markdown(await self.read())
+        return format_memory_page(await self.read())
 
     async def save_long_term(self, content: str) -> list[str]:
         """Replace the long-term text. Return the lost lines: those that the new text does not have."""
@@ -87,7 +87,7 @@ class MemoryZone:
 
         Raise `ValueError` for a text that is not an ISO date, or a day further ahead than notes are kept.
         """
-        day = self.today().isoformat() if date is None else iso_day(date)
+        day = self.today().isoformat() if date is None else parse_day(date)
         if day is None:
             raise ValueError(f"{date!r} is not a date such as 2026-11-21")
         if day > self.last_day():
@@ -130,11 +130,11 @@ class MemoryZone:
         older = await self._find(version, versions)
         if older is None:
             others = {item.version for item in versions} - {version}
-            have = f"this tape has {spelled(others)}" if others else "this tape has none"
+            have = f"this tape has {format_versions(others)}" if others else "this tape has none"
             raise EntryNotFound(f"there is no memory version {version}; {have}")
         await self._update(await self.read(), older)
 
-    async def adopt(self, content: MemorySnapshot) -> None:
+    async def import_snapshot(self, content: MemorySnapshot) -> None:
         """Append content from elsewhere as a new version that replaces everything remembered."""
         stamp = self._stamp()
         notes = _sort_by_day(replace(note, content=_tidy(note.content), updated_at=stamp) for note in content.dailies)
@@ -166,7 +166,7 @@ class MemoryZone:
         return await self._tape.read(MemoryVersionView(version))
 
     async def _update(self, current: MemorySnapshot, changed: MemorySnapshot) -> None:
-        if not changed.same_content(current):
+        if not changed.has_same_content(current):
             check_size(current, changed)
             await self._seal(replace(changed, version=current.version))
 
@@ -201,7 +201,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))  # the tape refuses lone surrogates
 
 
-def spelled(versions: Iterable[int]) -> str:
+def format_versions(versions: Iterable[int]) -> str:
     """Write version numbers in words: `version 3`, or `the versions 1 to 4 and 7`."""
     spans = [str(low) if low == high else f"{low} to {high}" for low, high in spans_of(list(versions))]
     listed = " and ".join(part for part in (", ".join(spans[:-1]), spans[-1]) if part)

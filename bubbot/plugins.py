@@ -13,7 +13,7 @@ from typing import Any
 from bubbot.errors import ConfigError
 
 
-def names(group: str) -> list[str]:
+def list_names(group: str) -> list[str]:
     """Return the names offered in a group, sorted, each once; import none of them."""
     return sorted(entry_points(group=group).names)
 
@@ -41,7 +41,7 @@ def load(group: str, name: str) -> Callable[..., Any]:
 def _find(group: str, name: str) -> EntryPoint:
     points = {point.value: point for point in entry_points(group=group, name=name)}
     if not points:
-        offered = names(group)
+        offered = list_names(group)
         near = get_close_matches(name, offered, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(offered) or 'none'}."
         raise ConfigError(f"No plugin {name!r} in {group}: {hint}")

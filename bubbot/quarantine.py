@@ -20,17 +20,17 @@ class Quarantine:
     def __init__(self, tape: TapeService) -> None:
         self._tape = tape
 
-    async def begin(self, backup: str, *, created: str, head: str, bubbot: str) -> None:
+    async def record_restore(self, backup: str, *, created: str, head: str, bubbot: str) -> None:
         """Record that the home was made from the backup of this name, which its deployment head identifies."""
         await self._tape.append(
             [event(RESTORED, {"backup": backup, "created": created, "head": head, "bubbot": bubbot})]
         )
 
-    async def standing(self) -> RestoreFact | None:
+    async def current_restore(self) -> RestoreFact | None:
         """Return the restore that was not released yet; None if there is none."""
         return await self._tape.read(QuarantineView())
 
 
-def released(*, deliver: bool, intents: int, inbounds: int, jobs: int) -> TapeEntry:
+def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int) -> TapeEntry:
     """Make the fact that a quarantine has ended; the numbers count what was ended with it."""
     return event(RELEASED, {"deliver": deliver, "intents": intents, "inbounds": inbounds, "jobs": jobs})

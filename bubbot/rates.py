@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
 from bubbot.tape.handle import Clock, TapeHandle
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 from bubbot.views.budget import CHAT_SCOPE, USER_SCOPE, BudgetSubject, LateTurnsView
 
 EACH_KEY = "each"
@@ -35,13 +35,13 @@ class RateLimiter:
         rates: by scope (`chat`, `user`) and name.
         now: the clock.
         zone: the time zone of the times shown to people.
-        loud: the channels that notify everybody every time.
+        always_notify: the channels that notify everybody every time.
     """
 
     rates: Mapping[tuple[str, str], MessageRate]
     now: Clock
     zone: tzinfo
-    loud: frozenset[str] = frozenset()
+    always_notify: frozenset[str] = frozenset()
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
     _notified_until: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
@@ -51,11 +51,11 @@ class RateLimiter:
             return
         now = self.now()
         for date, payer in (await tape.read(LateTurnsView())).values():
-            at = moment(date)
+            at = parse_moment(date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
                 self._book(payer, at)
 
-    def book(self, payer: BudgetSubject) -> float:
+    def book(self, subject: BudgetSubject) -> float:
         """Book the next place for a message. Return the seconds until then, mostly 0.
 
         Raises:
@@ -63,16 +63,16 @@ class RateLimiter:
         """
         now = self.now()
         start = now
-        for key, rate in self._rates(payer):
+        for key, rate in self._rates(subject):
             starts = self._recent_starts(key, now)
             for limit, span in ((rate.minute, ONE_MINUTE), (rate.hour, ONE_HOUR)):
                 if limit is None or len(starts) < limit:
                     continue
                 free = starts[-limit] + span
                 if free - now > MAX_RATE_WAIT:
-                    raise self._build_refusal(payer, key, (limit, "hour" if span is ONE_HOUR else "minute"), free)
+                    raise self._build_refusal(subject, key, (limit, "hour" if span is ONE_HOUR else "minute"), free)
                 start = max(start, free)
-        self._book(payer, start)
+        self._book(subject, start)
         return (start - now).total_seconds()
 
     def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
@@ -105,7 +105,9 @@ class RateLimiter:
         person = BudgetSubject(payer.session, payer.user)
         until = self._notified_until.get(person)
         is_notified = (
-            until is not None and self.now() < until <= self.now() + ONE_HOUR and payer.channel not in self.loud
+            until is not None
+            and self.now() < until <= self.now() + ONE_HOUR
+            and payer.channel not in self.always_notify
         )
         if not is_notified:
             self._notified_until = {

@@ -11,7 +11,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class WordsView:
         """The newest messages."""
         return (TapeQuery(tape, kinds=(Kind.MESSAGE,), newest=True, limit=self.limit),)
 
-    def fold(self, found: Found) -> dict[str, int]:
+    def fold(self, found: QueryAnswers) -> dict[str, int]:
         """Words by role. No clock, no I/O: the same entries always give the same answer."""
         words: Counter[str] = Counter()
         for entry in found[0]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
-from bubbot.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, nobody
+from bubbot.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -25,7 +25,9 @@ ANSWER = 10
 def plan(price: ModelPrice | None = DOLLAR_A_TOKEN, answer: int = ANSWER, **limits: Any) -> BudgetLimits:
     """A plan; the keywords are limits of the whole bot."""
     return BudgetLimits(
-        {("bot", ""): SpendingLimit(**limits)} if limits else {}, listed=lambda _: price, answer=lambda _: answer
+        {("bot", ""): SpendingLimit(**limits)} if limits else {},
+        listed_price=lambda _: price,
+        reserved_output_tokens=lambda _: answer,
     )
 
 
@@ -41,11 +43,11 @@ async def opened(
     clock: SteppingClock | None = None,
     life: str = "call",
     zone: tzinfo = UTC,
-    tell: NotifyOwner = nobody,
+    tell: NotifyOwner = notify_nobody,
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()
-    made = Budget(budget_tape(store, now), agreed, now=now, new_id=CountingIds(life), zone=zone, tell=tell)
+    made = Budget(budget_tape(store, now), agreed, now=now, new_id=CountingIds(life), zone=zone, notify_owner=tell)
     await made.load()
     return made
 
@@ -54,9 +56,9 @@ async def spend(
     budget: Budget, reading: int, writing: int, payer: BudgetSubject = ANN, model: str = "m", **usage: Any
 ) -> None:
     """One call that took so many tokens."""
-    async with budget.call(payer, model, reading) as call:
+    async with budget.metered_call(payer, model, reading) as call:
         call.reply = ModelReply("x", usage=Usage(reading, writing, **usage), model=model)
-    await budget.written()
+    await budget.wait_written()
 
 
 async def facts(store: TapeStore, name: str) -> list[JsonObject]:

@@ -29,9 +29,9 @@ from channels.platform.refusals import RefusalTiming
 from tests.discordapi.server import Server
 
 FAST = DiscordReceiveTiming(
-    first_wait=0.02, longest_wait=0.1, ready=5.0, silent=5.0, margin=1.0, close=0.3, settled=0.0, identify=0.02,
-    rationed=0.02, guilds=0.1, duplicates=0.0, chance=lambda: 0.5,
-    refusals=RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3),
+    initial_backoff=0.02, max_backoff=0.1, ready_timeout=5.0, silence_timeout=5.0, silence_margin=1.0, close_timeout=0.3, stable_after=0.0, identify_wait=0.02,
+    rationed_identify_wait=0.02, guild_list_wait=0.1, duplicate_grace=0.0, jitter=lambda: 0.5,
+    refusals=RefusalTiming(first_wait=0.02, max_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3),
 )  # fmt: skip
 
 
@@ -43,7 +43,9 @@ def options(server: Server, known: BackfillCursor | None = None, **settings: Any
     async def what_is_known() -> BackfillCursor:
         return known or BackfillCursor()
 
-    return ChannelOptions("dc", Path(), lambda: at(server), lambda: "id", table, known=what_is_known, commands=commands)
+    return ChannelOptions(
+        "dc", Path(), lambda: at(server), lambda: "id", table, load_cursor=what_is_known, list_commands=commands
+    )
 
 
 def at(server: Server) -> str:
@@ -108,7 +110,9 @@ async def opened(
 ) -> AsyncIterator[DiscordChannel]:
     """The channel, closed at the end."""
     given = options(server, known, **settings)
-    channel = DiscordChannel(given, read_settings("dc", given.settings), DiscordApiTiming(refused=0.05), pace)
+    channel = DiscordChannel(
+        given, read_settings("dc", given.settings), DiscordApiTiming(token_refused_pause=0.05), pace
+    )
     try:
         yield channel
     finally:
@@ -129,7 +133,7 @@ async def receiving(
     async with opened(server, known, pace, **settings) as channel:
         task = asyncio.create_task(channel.run(heard))
         try:
-            await server.until(lambda: channel.health().ready or task.done())
+            await server.until(lambda: channel.health().is_ready or task.done())
             yield channel, heard
             if task.done():
                 task.result()

@@ -16,7 +16,13 @@ from channels.discord.settings import read_settings
 from tests.discordapi.server import Server
 
 FAST = DiscordApiTiming(
-    call=2.0, upload=2.0, download=2.0, longest_wait=0.3, refused=0.2, answer_first=0.1, callback=1.0
+    call_timeout=2.0,
+    upload_timeout=2.0,
+    download_timeout=2.0,
+    max_rate_limit_wait=0.3,
+    token_refused_pause=0.2,
+    defer_after=0.1,
+    callback_timeout=1.0,
 )
 
 
@@ -44,7 +50,7 @@ async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: 
         return blobs[digest]
 
     try:
-        duplicates = DuplicateMonitor("dc", monotonic=time.monotonic, grace=0.0)
+        duplicates = DuplicateMonitor("dc", monotonic=time.monotonic, grace_seconds=0.0)
         sending = DiscordSender(api, checked, blob, interactions, duplicates)
         yield Outgoing(server, api, sending, interactions, blobs)
     finally:

@@ -33,11 +33,11 @@ def rules(
     """Rules as the daemon's: answers go out in the background, and are tried for a day."""
     return ChannelPolicy(
         QueuePolicy(debounce, **waiting),
-        RetryPolicy(WAITS, goes_on=True),
+        RetryPolicy(WAITS, repeat_last=True),
         admission=admission,
         access=access,
-        room=None,
-        queued=True,
+        queue_limit=None,
+        deliver_in_background=True,
     )
 
 
@@ -51,7 +51,7 @@ def admitting(store: TapeStore, **listed: Any) -> ChannelPolicy:
         tape,
         now=SteppingClock(),
         random=lambda size: bytes([next(seeds) % 256]) * size,
-        configured={CHANNEL: settings.listed},
+        configured={CHANNEL: settings.listed_people},
     )
     return rules(admission=AdmissionPolicy(settings, access.role, lambda: 0.0), access=access)
 

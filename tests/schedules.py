@@ -23,7 +23,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tools.schedule import schedule_tools
 from bubbot.wiring.channel_factory import Deps
-from bubbot.wiring.schedule import Scheduler, timekeeping
+from bubbot.wiring.schedule import Scheduler, make_scheduler
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running
 
@@ -67,7 +67,7 @@ class Timed:
 
     @property
     def book(self) -> ScheduleStore:
-        return self.time.book
+        return self.time.store
 
     @property
     def texts(self) -> list[str]:
@@ -76,7 +76,7 @@ class Timed:
 
     def start(self) -> None:
         """Begins to keep time."""
-        keeper: JobTimer = self.time.keeper()
+        keeper: JobTimer = self.time.make_timer()
         self.keeping = asyncio.create_task(keeper.run())
 
     async def stop(self) -> None:
@@ -96,8 +96,8 @@ class Timed:
         """Returns when no turn runs and nothing is delivered."""
         for _ in range(20):
             await asyncio.sleep(0)
-        await self.bench.app.idle()
-        await self.bench.deliverer.idle()
+        await self.bench.app.wait_idle()
+        await self.bench.deliverer.wait_until_idle()
 
     async def say(self, text: str, **given: Any) -> str:
         """Says something, and returns what is answered."""
@@ -118,7 +118,9 @@ class Timed:
 
 
 def _settings(limits: ScheduleLimits, zone: str) -> Settings:
-    schedule = ScheduleSettings(per_chat=limits.per_chat, failures=limits.failures, endless=limits.endless)
+    schedule = ScheduleSettings(
+        per_chat=limits.max_jobs_per_chat, failures=limits.max_failures, endless=limits.min_unbounded_interval
+    )
     return Settings(schedule=schedule, bot=BotSettings(timezone=zone))
 
 
@@ -147,7 +149,7 @@ async def timed(
         """The book, which is made with the lines."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(made[0].book, name)
+            return getattr(made[0].store, name)
 
     tools = schedule_tools(cast("ScheduleStore", Later()))
     stepping = cast("SteppingClock", clock)
@@ -155,14 +157,14 @@ async def timed(
     with scheduler_reads(clock):
         async with running(store, model, chosen, channel=channel, life=life) as bench:
             lines = {bench.channel.name: bench.line}
-            made.append(timekeeping(tape, lines, settings, Texts(), Deps(clock, lambda: next(short) + life)))
+            made.append(make_scheduler(tape, lines, settings, Texts(), Deps(clock, lambda: next(short) + life)))
             bench.app._deps = replace(bench.app._deps, firings=made[0].firings)
             bench.app._links = {bench.channel.name: bench.line.link}
             time = Timed(bench, made[0], clock)
             recovered = await bench.recover()
-            await made[0].book.load()
-            await bench.deliverer.resume(queued=bench.line.rules.queued)
-            bench.line.take_up(recovered)
+            await made[0].store.load()
+            await bench.deliverer.resume(queued=bench.line.policy.deliver_in_background)
+            bench.line.resume(recovered)
             if keep:
                 time.start()
             try:

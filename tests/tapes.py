@@ -13,7 +13,7 @@ def note(text: str, *, key: str | None = None, date: str = "", **meta: object) -
 
 
 def batch(*entries: TapeEntry, tape: str = "tape", expect_head: int | None = None, keep_first: bool = False) -> Batch:
-    return Batch(tape, entries, expect_head=expect_head, keep_first=keep_first)
+    return Batch(tape, entries, expect_head=expect_head, if_absent=keep_first)
 
 
 def notes(*texts: str, tape: str = "tape") -> Batch:

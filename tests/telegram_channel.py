@@ -17,11 +17,11 @@ from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
 from channels.telegram.settings import read_settings
 from tests.telegram_server import TOKEN, No, ScriptedServer
 
-SHORT = RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3)
+SHORT = RefusalTiming(first_wait=0.02, max_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3)
 """Of refusals that are believed within a moment."""
 FAST = TelegramApiTiming(
-    call=5.0, poll_margin=5.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=0.3, first_wait=0.01, longest_wait=0.05,
-    webhook_check=0.05, chance=lambda: 0.0,
+    call_timeout=5.0, poll_margin=5.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=0.3, first_wait=0.01, max_wait=0.05,
+    webhook_check_interval=0.05, jitter=lambda: 0.0,
 )  # fmt: skip
 CONFLICT = No(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
 HOOKED = No(
@@ -46,7 +46,7 @@ def options(server: ScriptedServer, **settings: Any) -> ChannelOptions:
     async def blob(digest: str) -> bytes:
         return f"bytes of {digest}".encode()
 
-    return ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, blob, commands=commands)
+    return ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, blob, list_commands=commands)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def opened(
 ) -> AsyncIterator[TelegramChannel]:
     given = options(server, **settings)
     read = read_settings("tg", given.settings)
-    channel = (TelegramWebhookChannel if read.webhook else TelegramChannel)(given, read, timing)
+    channel = (TelegramWebhookChannel if read.uses_webhook else TelegramChannel)(given, read, timing)
     try:
         yield channel
     finally:

@@ -11,16 +11,16 @@ from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.gateway.activity import ActivityTracker
-from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_line
-from bubbot.gateway.files import outgoing
+from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
+from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbound import InboundGate
-from bubbot.gateway.outbound import Deliverer, RetryPolicy, always_room
+from bubbot.gateway.outbound import Deliverer, RetryPolicy, no_wait_for_room
 from bubbot.gateway.previews import PreviewSink
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
-from bubbot.ports.channel import Attachment, Inbound, MessagePart, Outbound, Receipt, Receive, Role, Sender, no_blob
+from bubbot.ports.channel import Attachment, Inbound, MessagePart, Outbound, Receipt, Receive, Role, Sender, refuse_blob
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn, TurnResult
@@ -33,10 +33,10 @@ from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.preview import Show, show_nothing
+from bubbot.runtime.preview import PreviewCallback, ignore_preview
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult, recover
-from bubbot.runtime.report import HealthReport, no_report
+from bubbot.runtime.report import HealthReport, report_nothing
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -119,7 +119,7 @@ class KeptChannel:
         self.files: dict[str, bytes | list[bytes | BaseException]] = {}
         self.fetched: list[str] = []
         self.received: dict[str, bytes] = {}
-        self.blob: Callable[[str], Awaitable[bytes]] = no_blob
+        self.blob: Callable[[str], Awaitable[bytes]] = refuse_blob
 
     async def run(self, receive: Receive) -> None:
         """Receives nothing by itself."""
@@ -181,7 +181,7 @@ class Options:
     at_once: int = 8
     waits: Sequence[float] = ()
     zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
-    show: Show = show_nothing
+    show: PreviewCallback = ignore_preview
     load: Callable[[str], Model] = no_other
     texts: Texts = Texts()  # noqa: RUF009 - frozen
     intake: AttachmentIntake = field(default_factory=AttachmentIntake)
@@ -189,9 +189,9 @@ class Options:
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
-    report: HealthReport = no_report
+    report: HealthReport = report_nothing
     meter: Meter | None = None
-    has_room: Callable[[], Awaitable[None]] = always_room
+    has_room: Callable[[], Awaitable[None]] = no_wait_for_room
 
 
 @dataclass
@@ -241,15 +241,15 @@ class Bench:
     async def resume(self) -> list[TurnResult]:
         """Recovers, and waits for the turns that are owed."""
         recovered = await self.recover()
-        await self.deliverer.resume(queued=self.line.rules.queued)
+        await self.deliverer.resume(queued=self.line.policy.deliver_in_background)
         async with asyncio.timeout(WAIT):
-            return [await one for one in self.line.take_up(recovered)]
+            return [await one for one in self.line.resume(recovered)]
 
     async def quiet(self, within: float = WAIT) -> None:
         """Returns when no turn runs and nothing is delivered."""
         async with asyncio.timeout(within):
-            await self.app.idle()
-            await self.deliverer.idle()
+            await self.app.wait_idle()
+            await self.deliverer.wait_until_idle()
 
     async def kill(self) -> None:
         """Cancels every session from outside, as the end of the process does."""
@@ -321,15 +321,17 @@ async def _bench(
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     outbox = Outbox(service(outbox_tape(channel.name)))
     rules = options.rules or ChannelPolicy(options.waiting, RetryPolicy(options.waits), one_lane=True)
-    line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task, has_room=options.has_room)
+    line = await make_channel_runtime(
+        channel, inbox, outbox, rules, now=clock, create_task=group.create_task, wait_for_room=options.has_room
+    )
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
     shown = options.show
-    if line.previews is not None and options.show is show_nothing:
+    if line.previews is not None and options.show is ignore_preview:
         shown = PreviewSink({channel.name: line.previews})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
     exported, forgotten = dict[str, str](), list[str]()
-    channel.blob = outgoing(store, outbox, lambda session: session)
+    channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     loop, toolbox = _loop(model, replace(options, show=show), (inbox.name, outbox.name), exported, forgotten)
     deps = SessionDeps(
         loop=loop,
@@ -337,9 +339,9 @@ async def _bench(
         new_id=new_id,
         zone=options.zone,
         retention_days=30,
-        places=TurnLimiter(options.at_once),
+        turn_limiter=TurnLimiter(options.at_once),
         deliver=lambda _, intent: line.deliver(intent),
-        show=show,
+        on_preview=show,
         texts=options.texts,
         intake=options.intake,
     )
@@ -354,7 +356,7 @@ def _loop(
 ) -> tuple[AgentLoop, Toolbox]:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"))
     composer = RequestComposer(
-        models.of, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role))
+        models.model_for_turn, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role))
     )
 
     def export(session: str, text: str) -> str:

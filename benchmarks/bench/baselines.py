@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbot.stores.sqlite.rows import INSERT, to_row
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, to_row
 from bubbot.tape.entry import TapeEntry
 
 Rows = list[tuple[Any, ...]]
@@ -35,7 +35,7 @@ class RawSqlite:
         made = []
         for entry in entries:
             self._seq, head = self._seq + 1, head + 1
-            row = to_row(entry.stored(head), seq=self._seq, tape=number, previous=chain, salt=os.urandom(16))
+            row = to_row(entry.with_id(head), seq=self._seq, tape=number, previous=chain, salt=os.urandom(16))
             chain = row[-1]
             made.append(row)
         self._ends[tape] = (number, head, chain)
@@ -52,7 +52,7 @@ class RawSqlite:
     def write(self, rows: Rows) -> None:
         """One transaction."""
         self._conn.execute("BEGIN IMMEDIATE")
-        self._conn.executemany(INSERT, rows)
+        self._conn.executemany(INSERT_ENTRY, rows)
         self._conn.execute("COMMIT")
 
     def window(self, tape: str) -> list[tuple[Any, Any]]:

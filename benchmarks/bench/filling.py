@@ -38,7 +38,7 @@ async def fill(store: SqliteStore) -> None:
 @asynccontextmanager
 async def filling(store: SqliteStore) -> AsyncIterator[None]:
     """The index is filled in the background for the block, with the manners of the daemon, from the first moment on."""
-    filler = Indexer(store, IndexerTiming(start=0.0))
+    filler = Indexer(store, IndexerTiming(start_delay=0.0))
     task = asyncio.create_task(filler.run())
     try:
         yield

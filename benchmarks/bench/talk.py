@@ -45,7 +45,7 @@ class Talk:
         one = next(self._ids)
         inbound = Inbound(CHANNEL, str(one), str(chat), Sender("1", "Ann"), text, SENT)
         result = await self.app.runtime.submit(AcceptedInbound(one, inbound))
-        self.app.held.clear()
+        self.app.held_messages.clear()
         if result.status != "answered":
             raise TurnFailed(f"a turn ended as {result.status}: {result.text}")
         return result
@@ -64,9 +64,9 @@ async def talking(home: Path) -> AsyncIterator[Talk]:
     """A bot on this home for the block."""
 
     async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
-        return [await maker.line(NoChannel(), ChannelPolicy(room=None), hold=True)]
+        return [await maker.build_runtime(NoChannel(), ChannelPolicy(queue_limit=None), hold=True)]
 
     async with open_bot(load(home=home), Home(home), lines, PortWrappers()) as app:
         assert app.tape(session(0)).name == name(0), "the home was made for another workspace"
         yield Talk(app)
-        await app.runtime.idle()
+        await app.runtime.wait_idle()

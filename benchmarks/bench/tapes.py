@@ -71,4 +71,4 @@ def write_lines(path: Path, entries: int) -> None:
     """The same tape as a file of JSON lines."""
     with path.open("wb") as file:
         for place, entry in enumerate(words.tape(entries, words.Words()), 1):
-            file.write(words.line(entry.stored(place)))
+            file.write(words.line(entry.with_id(place)))

@@ -82,16 +82,16 @@ def tape(entries: int, words: Words) -> Iterator[TapeEntry]:
 
 
 def _endless(words: Words) -> Iterator[TapeEntry]:
-    yield anchor(SESSION_START, {"owner": "human"}).stamped({}, DATE)
-    yield anchor(MEMORY_OPEN, {"version": 1}, window=False).stamped({}, DATE)
-    yield make.event("memory.long_term", {"content": words.text(60), "updated_at": DATE}).stamped({}, DATE)
-    yield anchor(MEMORY_SEAL, {"version": 1}, window=False).stamped({}, DATE)
+    yield anchor(SESSION_START, {"owner": "human"}).with_meta({}, DATE)
+    yield anchor(MEMORY_OPEN, {"version": 1}, window=False).with_meta({}, DATE)
+    yield make.event("memory.long_term", {"content": words.text(60), "updated_at": DATE}).with_meta({}, DATE)
+    yield anchor(MEMORY_SEAL, {"version": 1}, window=False).with_meta({}, DATE)
     number = 0
     while True:
         number += 1
         yield from words.turn(number)
         if number % TURNS_A_WINDOW == 0:
-            yield anchor("phase/next", {"summary": words.text(12)}).stamped({}, DATE)
+            yield anchor("phase/next", {"summary": words.text(12)}).with_meta({}, DATE)
 
 
 def line(entry: TapeEntry) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bubbot.tape.query import fold_text
-from bubbot.tape.words import is_run, plain, tokens
+from bubbot.tape.words import is_run, strip_accents, tokens
 
 RARE = 15
 """In how many passages the rarest word of a query is at most: else twenty others may be newer."""
@@ -189,9 +189,11 @@ def characters(count: int, *, wrong: bool = False) -> Maker:
 
 def without_accents(words: Words, text: str, chance: random.Random) -> str | None:
     """A word with accents, typed without them."""
-    known = [word for word in tokens(fold_text(text)) if not is_run(word) and plain(word).isascii() != word.isascii()]
+    known = [
+        word for word in tokens(fold_text(text)) if not is_run(word) and strip_accents(word).isascii() != word.isascii()
+    ]
     rare = [word for word in known if len(word) >= 4 and words.counts[word] <= RARE and word.isalpha()]
-    return plain(chance.choice(rare)) if rare else None
+    return strip_accents(chance.choice(rare)) if rare else None
 
 
 def with_accents(words: Words, text: str, chance: random.Random) -> str | None:

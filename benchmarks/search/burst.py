@@ -39,7 +39,7 @@ async def slowdown(folder: Path, texts: Sequence[str], seconds: float) -> tuple[
 
 
 async def _round(store: SqliteStore, texts: Sequence[str], seconds: float, *, filling: bool) -> float:
-    filler = Indexer(store, IndexerTiming(start=0.0))
+    filler = Indexer(store, IndexerTiming(start_delay=0.0))
     task = asyncio.create_task(filler.run()) if filling else None
     began, turns = time.perf_counter(), 0
     try:
@@ -56,4 +56,4 @@ async def _round(store: SqliteStore, texts: Sequence[str], seconds: float, *, fi
 
 def _batch(texts: Sequence[str], start: int, count: int) -> Batch:
     some = (texts[place % len(texts)] for place in range(start, start + count))
-    return Batch("burst", tuple(message("user", text).stamped({}, _DATE) for text in some))
+    return Batch("burst", tuple(message("user", text).with_meta({}, _DATE) for text in some))

@@ -83,7 +83,7 @@ async def _written(store: SqliteStore, texts: Sequence[str], left_out: set[int])
     for start in range(have, len(texts), _BATCH):
         part = enumerate(texts[start : start + _BATCH], start)
         said = [message("user", "-" if place in left_out else text) for place, text in part]
-        await store.append([Batch(TAPE, tuple(entry.stamped({}, _DATE) for entry in said))])
+        await store.append([Batch(TAPE, tuple(entry.with_meta({}, _DATE) for entry in said))])
     took = time.perf_counter() - began
     return Row("write", note=f"{len(texts) - have} entries, {(len(texts) - have) / max(took, 0.001):.0f} a second")
 

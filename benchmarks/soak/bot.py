@@ -76,15 +76,15 @@ async def main(home: Path, *, joined: bool, memory: bool) -> None:
     def model(configured: Model) -> Model:
         return Reciter() if joined else configured
 
-    async with open_daemon(load(home=home), Home(home), wrap=PortWrappers(model=model)) as daemon:
-        await daemon.app.recover_all()
-        daemon.manager.start(daemon.app.group.create_task)
+    async with open_daemon(load(home=home), Home(home), wrappers=PortWrappers(model=model)) as daemon:
+        await daemon.bot.recover_all()
+        daemon.manager.start(daemon.bot.group.create_task)
         tasks = [asyncio.create_task(lag.watch()), asyncio.create_task(answers())]
         tell({"running": True})
         await ending.wait()
         for task in tasks:
             task.cancel()
-        await daemon.manager.end(ShutdownTimeouts(turns=5.0, deliveries=5.0))
+        await daemon.manager.stop(ShutdownTimeouts(turns=5.0, deliveries=5.0))
 
 
 if __name__ == "__main__":

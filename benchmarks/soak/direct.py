@@ -78,7 +78,7 @@ class Chats:
 
     async def _answered(self, chat: int, number: int, result: asyncio.Future[TurnResult]) -> None:
         text = (await result).text
-        self._app.held.clear()
+        self._app.held_messages.clear()
         if text != words.answer(chat, number):
             raise RuntimeError(f"chat {chat}: the answer to message {number} is {text!r}")
 
@@ -88,14 +88,14 @@ async def main(home: Path, chats: int) -> None:
     setup("info", secrets=())
 
     async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
-        return [await maker.line(NoChannel(), ChannelPolicy(room=None), hold=True)]
+        return [await maker.build_runtime(NoChannel(), ChannelPolicy(queue_limit=None), hold=True)]
 
     async with open_bot(load(home=home), Home(home), lines, PortWrappers()) as app:
         people = Chats(app, chats)
         tell({"running": True})
         async for question in asked():
             tell({"reply": await people.talk(question["messages"], question["ahead"])})
-            await app.runtime.idle()
+            await app.runtime.wait_idle()
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 from bubbot.access import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
 from bubbot.cli.output import show
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.write_command import perform
+from bubbot.cli.write_command import run_write_command
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
 from bubbot.ports.channel import Role
-from bubbot.settings.channels import channel_settings
+from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.views.access import GRANTED
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         # Imported here: reading actions do not need it, and it imports this file.
         arguments = import_module("bubbot.cli.access_change").ChangeAccess
         fields = {name: value for name, value in vars(args).items() if name in arguments.__dataclass_fields__}
-        return asyncio.run(perform(setup, "access", arguments(**fields)))
+        return asyncio.run(run_write_command(setup, "access", arguments(**fields)))
     show(asyncio.run(_read(setup, args)))
     return 0
 
@@ -79,33 +79,33 @@ async def list_people(setup: CommandSetup) -> str:
 
 
 async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
-    people = listed(setup.settings)
+    people = configured_people(setup.settings)
     try:
         async with open_tapes(setup.home) as (store, _):
-            access = AccessService(service(store, ACCESS_TAPE), now=now, random=os.urandom, configured=people)
-            return await act(access, args)
+            access = AccessService(tape_service(store, ACCESS_TAPE), now=now, random=os.urandom, configured=people)
+            return await perform_action(access, args)
     except StoreUnavailable:
         if setup.home.database.exists():
             raise
         return _describe_unused_home(people, args.action)
 
 
-def listed(settings: Settings) -> dict[str, ListedPeople]:
+def configured_people(settings: Settings) -> dict[str, ListedPeople]:
     """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
-    channels = {name: channel_settings(name, table)[0] for name, table in settings.channels.items()}
+    channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
     return {
         name: ListedPeople(frozenset(channel.owners), frozenset(channel.admins), frozenset(channel.members))
         for name, channel in channels.items()
     }
 
 
-async def act(access: AccessService, args: argparse.Namespace, by: str = TERMINAL) -> str:
-    """Run the action of `args` for the actor `by` and return the text to print.
+async def perform_action(access: AccessService, args: argparse.Namespace, actor: str = TERMINAL) -> str:
+    """Run the action of `args` for the actor `actor` and return the text to print.
 
     The caller holds the lock of the home if the action writes.
     """
     await access.load()
-    return await _ACTIONS[args.action](access, args, by)
+    return await _ACTIONS[args.action](access, args, actor)
 
 
 def _describe_unused_home(people: Mapping[str, ListedPeople], action: str) -> str:
@@ -128,7 +128,7 @@ def _configured_lines(people: Mapping[str, ListedPeople]) -> list[tuple[str, ...
     return [
         (channel, sender_id, role.value, f"configured: [channels.{channel}] {keys[role]}")
         for channel, listed in sorted(people.items())
-        for sender_id, role in listed.people().items()
+        for sender_id, role in listed.listed_roles().items()
     ]
 
 
@@ -136,13 +136,13 @@ async def _list(access: AccessService, _args: argparse.Namespace, _by: str) -> s
     lines = _configured_lines(access.configured)
     for grant in sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id))):
         unused = "" if grant.channel in access.configured else ", but no such channel is configured"
-        how = f"granted by {grant.by} ({grant.how}) on {grant.date[:10]}{unused}"
+        how = f"granted by {grant.giver} ({grant.method}) on {grant.date[:10]}{unused}"
         lines.append((grant.channel, grant.id, grant.role.value, f"{how}  {printable(grant.name)}".rstrip()))
     return _format_table(lines) if lines else _NONE["list"]
 
 
 async def _pending(access: AccessService, _args: argparse.Namespace, _by: str) -> str:
-    codes = access.pending()
+    codes = access.pending_codes()
     if not codes:
         return _NONE["pending"]
     lines = [
@@ -166,7 +166,7 @@ async def _approve(access: AccessService, args: argparse.Namespace, by: str) -> 
 
 def _has_owner(access: AccessService, channel: str) -> bool:
     roles = {grant.role for grant in access.state.grants.values() if grant.channel == channel}
-    return Role.OWNER in roles.union(access.configured.get(channel, ListedPeople()).people().values())
+    return Role.OWNER in roles.union(access.configured.get(channel, ListedPeople()).listed_roles().values())
 
 
 async def _grant(access: AccessService, args: argparse.Namespace, by: str) -> str:
@@ -185,7 +185,7 @@ async def _revoke(access: AccessService, args: argparse.Namespace, by: str) -> s
 
 
 async def _history(access: AccessService, args: argparse.Namespace, _by: str) -> str:
-    entries = await access.history(max(args.limit, 0))
+    entries = await access.read_history(max(args.limit, 0))
     return "\n".join(_format_entry(entry) for entry in entries) if entries else _NONE["history"]
 
 

@@ -7,8 +7,8 @@ from argparse import Namespace
 from dataclasses import asdict, dataclass
 
 from bubbot.access import ACCESS_TAPE, AccessService
-from bubbot.cli.access import act, listed
-from bubbot.cli.session_names import service
+from bubbot.cli.access import configured_people, perform_action
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.wiring.app import now
 
@@ -35,6 +35,9 @@ class ChangeAccess:
 async def change(context: CommandContext, arguments: ChangeAccess) -> CommandResult:
     """Apply the change; a running bot's own access service applies it, so that it takes effect at once."""
     access = context.access or AccessService(
-        service(context.store, ACCESS_TAPE), now=now, random=os.urandom, configured=listed(context.settings)
+        tape_service(context.store, ACCESS_TAPE),
+        now=now,
+        random=os.urandom,
+        configured=configured_people(context.settings),
     )
-    return CommandResult(f"{await act(access, Namespace(**asdict(arguments)))}\n")
+    return CommandResult(f"{await perform_action(access, Namespace(**asdict(arguments)))}\n")

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bubbot.cli.chat_remote import adapter
-from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_aside
-from bubbot.cli.quarantine import quarantine_line
+from bubbot.cli.chat_remote import make_adapter
+from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_on_stderr
+from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.control.chat import SentFiles
-from bubbot.control.client import beside, connected
+from bubbot.control.client import connect, run_on_home
 from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed, OutputFailed
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     printer = AnswerPrinter()
     with _without_delivery_warnings():
         status = asyncio.run(
-            beside(
+            run_on_home(
                 setup.home,
                 lambda: _ask(setup, session, text, printer, as_json=args.json),
                 lambda address: _ask_running_bot(address, setup, session, text, printer, as_json=args.json),
@@ -74,7 +74,7 @@ async def _ask(setup: CommandSetup, session: str, text: str, printer: AnswerPrin
 
     def write(answer: str) -> None:
         if as_json and not unprinted:  # standard output is for the JSON object alone
-            show_aside(answer)
+            show_on_stderr(answer)
         else:
             printer(unprinted.pop() if unprinted else answer)
 
@@ -83,12 +83,12 @@ async def _ask(setup: CommandSetup, session: str, text: str, printer: AnswerPrin
         await _show_quarantine(setup)
         for earlier in await app.recover(session, deliver=False):
             await earlier
-        app.held.clear()  # undelivered answers of earlier turns wait for the next chat
+        app.held_messages.clear()  # undelivered answers of earlier turns wait for the next chat
         result = await app.ask(_inbound(session, text))
         if as_json:
-            ids = [entry.id for entry in result.merged]
+            ids = [entry.id for entry in result.merged_entries]
             ends = [ids[0], ids[-1]] if ids else []
-            unprinted.append(_as_json(session, result.turn, result.status, result.text, ends))
+            unprinted.append(_as_json(session, result.turn_id, result.status, result.text, ends))
         await _deliver(app, unprinted, printer)
         return result.status
 
@@ -107,11 +107,11 @@ async def _ask_running_bot(
 
     def write(line: str) -> None:
         if as_json:
-            show_aside(line)
+            show_on_stderr(line)
         else:
             printer(line)
 
-    channel = adapter(setup, session, {"write": write}, files)
+    channel = make_adapter(setup, session, {"write": write}, files)
 
     def show_result(result: JsonObject) -> None:
         line = str(result["text"])
@@ -124,7 +124,7 @@ async def _ask_running_bot(
         if do != "part":
             raise ControlError(f"bubbot ask does not know {do!r}")
         try:
-            with files.part(body) as part:
+            with files.open_part(body) as part:
                 if part.file:
                     await channel.send(part)
                 else:
@@ -134,23 +134,23 @@ async def _ask_running_bot(
             raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
         return {}
 
-    async with connected(address, answer) as peer:
+    async with connect(address, answer) as peer:
         await _show_quarantine(setup)
         result = await peer.request("ask", {"inbound": encode(_inbound(session, text))})
-        if not printed and printer.lost is None and (as_json or result["text"]):
+        if not printed and printer.error is None and (as_json or result["text"]):
             with suppress(OutputFailed):  # reported at the end
                 show_result(result)
     return str(result["status"])
 
 
 async def _show_quarantine(setup: CommandSetup) -> None:
-    if notice := await quarantine_line(setup):
-        show_aside(notice)
+    if notice := await read_quarantine_notice(setup):
+        show_on_stderr(notice)
 
 
 async def _deliver(app: Bot, unprinted: list[str], printer: AnswerPrinter) -> None:
     """Print the answer and record its delivery."""
-    for intent in app.held:
+    for intent in app.held_messages:
         await app.deliverer.deliver(intent)
     with suppress(OutputFailed):  # reported at the end
         while unprinted:  # a silent turn has no answer to deliver

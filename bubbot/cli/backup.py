@@ -9,17 +9,17 @@ from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings.sources import written_secrets
-from bubbot.stores.files import sweep
+from bubbot.settings.sources import find_written_secrets
+from bubbot.stores.files import remove_partials
 from bubbot.stores.sqlite.backups import (
     BACKUP_NAME_PREFIX,
-    CONFIG,
+    CONFIG_FILE,
     DATABASE_FILE,
     BackupManifest,
     ExtraFiles,
     backups_folder,
-    free_name,
-    thin_out,
+    prune_backups,
+    unused_path,
     write_backup,
 )
 from bubbot.wiring.app import now
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     target = _target(setup.home, args.target)
     config = getattr(args, "config", None) or setup.home.config
     manifest = write_backup(setup.home.database, target, _extra_files(setup, config), now())
-    removed = thin_out(setup.home.path, args.keep) if args.keep is not None else []
-    secrets = written_secrets(target / CONFIG) if CONFIG in manifest.files else []
+    removed = prune_backups(setup.home.path, args.keep) if args.keep is not None else []
+    secrets = find_written_secrets(target / CONFIG_FILE) if CONFIG_FILE in manifest.files else []
     if args.json:
         show_json(_as_data(target, manifest, removed, secrets))
     else:
@@ -75,23 +75,25 @@ def _target(home: Home, requested: Path | None) -> Path:
     if requested is not None:
         if requested.exists() and not requested.is_dir():
             raise ConfigError(f"{requested} is a file; name a folder that is there, or one to make")
-        return free_name(requested, stamp) if requested.is_dir() else requested.absolute()
+        return unused_path(requested, stamp) if requested.is_dir() else requested.absolute()
     folder = backups_folder(home.path)
     if home.database.exists():  # if not, `write_backup` reports that there is nothing to copy
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            sweep(folder)
+            remove_partials(folder)
         except OSError as error:
             raise ConfigError(f"{folder} cannot be used ({error.strerror}): name another folder") from error
-    return free_name(folder, stamp)
+    return unused_path(folder, stamp)
 
 
 def _extra_files(setup: CommandSetup, config: Path) -> ExtraFiles:
-    files = {CONFIG: config} if config.is_file() else {}
+    files = {CONFIG_FILE: config} if config.is_file() else {}
     persona = setup.settings.bot.persona_file
     if persona is None or not persona.is_file():
         return ExtraFiles(files)
-    name = persona.name if persona.name not in (DATABASE_FILE, CONFIG, "manifest.json") else f"persona-{persona.name}"
+    name = (
+        persona.name if persona.name not in (DATABASE_FILE, CONFIG_FILE, "manifest.json") else f"persona-{persona.name}"
+    )
     return ExtraFiles({**files, name: persona}, {name: _manifest_path(persona, setup.home.path)})
 
 
@@ -123,7 +125,7 @@ def _show_report(target: Path, manifest: BackupManifest, removed: list[Path], se
     show(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
     show(f"With the database: {others or 'no other file'}.")
     if secrets:
-        show(f"{CONFIG} holds secrets ({', '.join(secrets)}), and so does this backup: keep it as safe as them.")
+        show(f"{CONFIG_FILE} holds secrets ({', '.join(secrets)}), and so does this backup: keep it as safe as them.")
     else:
         show("No secrets are in it; files with secrets stay where they are.")
     show(f"head {manifest.database.head}")

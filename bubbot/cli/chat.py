@@ -8,11 +8,11 @@ import os
 import signal
 from functools import partial
 
-from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, notices, pipe, terminal
+from bubbot.cli.chat_remote import chat_through_daemon, end_on_signals, notice_printer, pipe_settings, terminal_settings
 from bubbot.cli.output import AnswerPrinter
-from bubbot.cli.quarantine import quarantine_line
+from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
-from bubbot.control.client import beside
+from bubbot.control.client import run_on_home
 from bubbot.errors import ModelError
 from bubbot.texts import Texts
 from bubbot.wiring.app import Bot, open_app
@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
     setup, session, signals, printer = load_setup(args), session_id(args.session), list[int](), AnswerPrinter()
     try:
         asyncio.run(
-            beside(
+            run_on_home(
                 setup.home,
                 lambda: _chat(setup, session, printer, signals),
-                lambda address: chat_with_the_bot(address, setup, session, printer, signals),
+                lambda address: chat_through_daemon(address, setup, session, printer, signals),
             )
         )
     except (asyncio.CancelledError, OSError):
@@ -50,19 +50,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signals: list[int]) -> None:
-    interactive = terminal(setup)
-    settings = interactive or pipe(setup, printer)
+    interactive = terminal_settings(setup)
+    settings = interactive or pipe_settings(setup, printer)
     if interactive:
         end_on_signals(signals)
     async with open_app(
         setup.settings, setup.home, channel_settings={"chat": session.partition(":")[2], **settings}
     ) as app:
-        show_notice = notices()
-        if quarantine := await quarantine_line(setup):
+        show_notice = notice_printer()
+        if quarantine := await read_quarantine_notice(setup):
             show_notice(quarantine)
         if notice := await _notice(app, session):
             show_notice(notice)
-        await app.warm(session)
+        await app.warm_model(session)
         left_open = await app.recover(session)
         if left_open:
             taking_up = Texts(setup.settings.bot.language).say("taking_up", count=len(left_open))
@@ -70,11 +70,11 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
         await app.channel.run(app.gate.receive)
         if interactive:  # let Ctrl-C stop the turns that are still running
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, partial(app.runtime.stop, session))
-        await app.runtime.idle()
+        await app.runtime.wait_idle()
 
 
 async def _notice(app: Bot, session: str) -> str | None:
     try:
-        return (await app.models.on(app.tape(session))).traits.notice
+        return (await app.models.model_for_tape(app.tape(session))).traits.notice
     except ModelError as error:
         return str(error)

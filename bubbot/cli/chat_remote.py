@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from bubbot import plugins
-from bubbot.cli.output import AnswerPrinter, show, show_aside
-from bubbot.cli.quarantine import quarantine_line
+from bubbot.cli.output import AnswerPrinter, show, show_on_stderr
+from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup
 from bubbot.control.chat import ChatEnd, SentFiles
-from bubbot.control.client import connected, until_gone
+from bubbot.control.client import connect, raise_when_closed
 from bubbot.ports.channel import Channel, ChannelOptions, CommandInfo, StopRequest, no_commands
 from bubbot.settings.environment import terminal_style
 from bubbot.tape.entry import timestamp
@@ -22,7 +22,7 @@ from bubbot.texts import Texts
 from bubbot.wiring.app import new_id, now
 
 
-async def chat_with_the_bot(
+async def chat_through_daemon(
     address: str, setup: CommandSetup, session: str, printer: AnswerPrinter, signals: list[int]
 ) -> None:
     """Run the chat through the running bot until the end of the input, then wait for open answers.
@@ -34,20 +34,20 @@ async def chat_with_the_bot(
         printer: prints the answers if this is a pipe.
         signals: receives the number of the signal that ends the chat, if one does.
     """
-    interactive = terminal(setup)
-    settings = interactive or pipe(setup, printer)
+    interactive = terminal_settings(setup)
+    settings = interactive or pipe_settings(setup, printer)
     if interactive:
         end_on_signals(signals)
     end = ChatEnd(session)
-    async with connected(address, end.answer, end.heard) as peer, asyncio.TaskGroup() as group:
-        watching = group.create_task(until_gone(peer))
-        show_notice = notices()
-        channel = adapter(setup, session, settings, end.files, lambda: end.commands)
-        if quarantine := await quarantine_line(setup):
+    async with connect(address, end.on_request, end.on_notice) as peer, asyncio.TaskGroup() as group:
+        watching = group.create_task(raise_when_closed(peer))
+        show_notice = notice_printer()
+        channel = make_adapter(setup, session, settings, end.files, lambda: end.commands)
+        if quarantine := await read_quarantine_notice(setup):
             show_notice(quarantine)
-        if notice := await end.opened(peer, channel):
+        if notice := await end.open(peer, channel):
             show_notice(notice)
-        if waiting := await end.owed():
+        if waiting := await end.deliver_pending():
             taking_up = Texts(setup.settings.bot.language).say("taking_up", count=waiting)
             show_notice(taking_up)
         await channel.run(end.receive)
@@ -57,11 +57,11 @@ async def chat_with_the_bot(
             asyncio.get_running_loop().add_signal_handler(
                 signal.SIGINT, lambda: stops.add(group.create_task(end.receive(StopRequest(name, chat))))
             )
-        await end.idle()
+        await end.wait_until_idle()
         watching.cancel()
 
 
-def adapter(
+def make_adapter(
     setup: CommandSetup,
     session: str,
     settings: Mapping[str, Any],
@@ -81,13 +81,13 @@ def adapter(
     table = {**setup.settings.channels.get(name, {}), "chat": chat, **settings}
     kind = str(table.pop("kind", name))
     options = ChannelOptions(
-        name, setup.home.path, lambda: timestamp(now()), new_id, table, files.blob, commands=commands
+        name, setup.home.path, lambda: timestamp(now()), new_id, table, files.blob, list_commands=commands
     )
     channel: Channel = plugins.load("bubbot.channels", kind)(options)
     return channel
 
 
-def terminal(setup: CommandSetup) -> dict[str, Any]:
+def terminal_settings(setup: CommandSetup) -> dict[str, Any]:
     """Choose the settings of the line editor; none for a pipe, or a terminal that can only print."""
     style = terminal_style()
     if not _is_ours(setup) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
@@ -95,14 +95,14 @@ def terminal(setup: CommandSetup) -> dict[str, Any]:
     return {"kind": "terminal", "colour": style == "colour"}
 
 
-def pipe(setup: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
+def pipe_settings(setup: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
     """Choose the settings of the plain channel, which prints with `printer`; none if another adapter is configured."""
     return {"write": printer} if _is_ours(setup) else {}
 
 
-def notices() -> Callable[[str], None]:
+def notice_printer() -> Callable[[str], None]:
     """Choose the output of notices: the standard output of a pipe carries only answers."""
-    return partial(show, flush=True) if _prints_to_terminal() else show_aside
+    return partial(show, flush=True) if _prints_to_terminal() else show_on_stderr
 
 
 def _is_ours(setup: CommandSetup) -> bool:

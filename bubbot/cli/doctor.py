@@ -9,11 +9,11 @@ from dataclasses import asdict
 from bubbot import __version__, log
 from bubbot.cli.output import escape_json, is_unicode, show
 from bubbot.home import Home
-from bubbot.ops.doctor.checkup import CheckupReport, examine
+from bubbot.ops.doctor.checkup import CheckupReport, run_checks
 from bubbot.settings.environment import default_home, environment_secrets
 from bubbot.wiring.app import new_id, now
 
-HEALTHY, ILL = 0, 1
+EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,13 +37,13 @@ def run(args: argparse.Namespace) -> int:
     home = Home(getattr(args, "home", None) or default_home())
     log.setup("error", secrets=environment_secrets())  # findings already cover the warnings of libraries
     config = getattr(args, "config", None)
-    report = examine(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
+    report = run_checks(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
     log.setup("warning", secrets=(*report.secrets, *environment_secrets()))
     if args.json:
         show(log.redact(escape_json(_as_json(report, home))))
     else:
         show(log.redact(_as_text(report)))
-    return ILL if report.problems else HEALTHY
+    return EXIT_PROBLEMS if report.problems else EXIT_HEALTHY
 
 
 def _as_json(report: CheckupReport, home: Home) -> str:

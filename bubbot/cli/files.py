@@ -15,7 +15,7 @@ FILE_LINE_BYTES = 64 * 2**20
 """The longest line that commands read from a file."""
 
 
-def lines_of(path: Path, home: Home) -> list[bytes]:
+def read_file_lines(path: Path, home: Home) -> list[bytes]:
     """Read the lines of a file, each with its line feed. Raises `ConfigError` if it cannot be read.
 
     Refuse a home's database without opening it: opening that file a second time would drop SQLite's locks.
@@ -41,7 +41,7 @@ def _is_same_file(path: Path, other: Path) -> bool:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
+def create_file(path: Path) -> Iterator[Callable[[bytes], object]]:
     """Create a file for its owner alone and yield its write function.
 
     The file is on disk when the block ends; if the block raises, it is removed. Raises `ConfigError`.
@@ -65,7 +65,7 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextmanager
-def output(path: str | None, escape: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
+def open_output(path: str | None, escape: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
     """Yield the write function of a new file, or of standard output if `path` is None.
 
     Standard output gets the bytes unchanged, unless it is a terminal: it gets `escape(text)`.
@@ -74,5 +74,5 @@ def output(path: str | None, escape: Callable[[str], str]) -> Iterator[Callable[
         with raw_output(escape) as write:
             yield write
         return
-    with new_file(Path(path)) as write:
+    with create_file(Path(path)) as write:
         yield write

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import log
-from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, home_of
+from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, choose_home
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.accounts import TITLES, AccountPrompter
-from bubbot.ops.onboarding.answers import system_zone
-from bubbot.ops.onboarding.changes import PendingEdits, new_secrets, text_after
+from bubbot.ops.onboarding.answers import find_system_zone
+from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
 from bubbot.ops.onboarding.console import Console, InputEnded
-from bubbot.ops.onboarding.existing import ExistingConfig, read_present
-from bubbot.ops.onboarding.farewell import farewell, overridden
+from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
+from bubbot.ops.onboarding.farewell import describe_overrides, next_steps
 from bubbot.ops.onboarding.questions import InitOptions, ask_bot, ask_missing_secrets, ask_model
-from bubbot.ops.onboarding.verify import close, make_channel, meet
+from bubbot.ops.onboarding.verify import close_channel, make_channel, verify_token
 from bubbot.ops.onboarding.write import write
 from bubbot.ports.channel import Channel
-from bubbot.settings.environment import environment_secrets, variables, zone_variable
+from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.sources import read_secret
 from bubbot.tape.entry import timestamp
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask, then write; return 1 if the input ended early and 130 after Ctrl-C, with nothing changed."""
     # A program started with closed descriptors has no streams.
-    console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), unasked=args.yes)
+    console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), is_unattended=args.yes)
     command = _InitCommand(args, console)
     try:
         command.ask()
@@ -93,7 +93,7 @@ class _InitCommand:
     def __init__(self, args: argparse.Namespace, console: Console) -> None:
         self._args = args
         self._console = console
-        self._home = Home(home_of(args.service, args.home))
+        self._home = Home(choose_home(args.service, args.home))
         self._config: Path | None = args.config.absolute() if args.config else None
         self._service = RequestedService(args.service, self._home.path, self._config)
         self._secrets: list[str] = [*environment_secrets()]
@@ -103,34 +103,39 @@ class _InitCommand:
     def ask(self) -> None:
         """Ask everything. Raises `InputEnded`, and `ConfigError` or `ChannelError` if no answer can fix the cause."""
         self._service.check()
-        self._existing, options = read_present(self._home, self._config), self._read_options()
+        self._existing, options = read_existing(self._home, self._config), self._read_options()
         self._hide(*self._existing.settings.secrets(), options.api_key or "", *options.tokens.values())
         existing, changes, console = self._existing, self._changes, self._console
-        if not console.unasked:
+        if not console.is_unattended:
             console.tell(f"This sets up the bot whose home is {self._home.path}.")
             console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
-        ask_bot(console, existing, options, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
+        ask_bot(console, existing, options, changes, find_system_zone(read_zone_variable(), LOCALTIME, TIMEZONE))
         ask_model(console, existing, options, changes)
-        self._accounts = AccountPrompter(console, existing, options, changes, self._make_channel, meet).ask()
+        self._accounts = AccountPrompter(console, existing, options, changes, self._make_channel, verify_token).ask()
         token_settings = (
-            set() if console.unasked else {("channels", existing.channel(kind), "token") for kind in TITLES}
+            set() if console.is_unattended else {("channels", existing.find_channel(kind), "token") for kind in TITLES}
         )
         missing = [secret for secret in existing.settings.missing_secrets if secret.setting not in token_settings]
         ask_missing_secrets(console, missing, changes)
-        self._kind = self._service.chosen(console)
+        self._kind = self._service.choose_kind(console)
 
     def finish(self) -> None:
         """Write, install the service and print the next steps. Raises `ConfigError`."""
         settings, console = self._write(self._existing, self._changes), self._console
-        for line in overridden(settings, self._changes):
+        for line in describe_overrides(settings, self._changes):
             console.tell(line)
         try:
             serves, failure = self._service.install(self._kind, console), None
         except ConfigError as error:  # the files stay written, so print the next steps anyway
             serves, failure = False, error
-        writer = None if serves else self._home.holder()
-        lines = farewell(
-            settings, self._accounts, prefix=self._prefix(), writer=writer, serves=serves, environment=variables()
+        writer = None if serves else self._home.holder_pid()
+        lines = next_steps(
+            settings,
+            self._accounts,
+            prefix=self._prefix(),
+            running_pid=writer,
+            has_service=serves,
+            environment=read_variables(),
         )
         for line in lines:
             console.tell(line)
@@ -150,7 +155,7 @@ class _InitCommand:
 
     def _read_secret(self, file: str, option: str, prompt: str) -> str:
         if file == "-":
-            return self._console.hidden(prompt)
+            return self._console.ask_hidden(prompt)
         return read_secret(Path(file).expanduser(), option)
 
     def _make_channel(self, name: str, table: Mapping[str, Any]) -> Channel:
@@ -164,7 +169,7 @@ class _InitCommand:
 
     def _write(self, existing: ExistingConfig, changes: PendingEdits) -> Settings:
         """Write and report the changes; return the resulting settings."""
-        text, secrets = text_after(existing, changes, self._home), new_secrets(changes, self._home)
+        text, secrets = apply_edits(existing, changes, self._home), new_secrets(changes, self._home)
         if text == existing.text and not secrets:
             self._console.tell(f"\nNothing has changed: {existing.path} stays as it is.")
             return existing.settings
@@ -186,7 +191,7 @@ class _InitCommand:
                 settings.require_secrets()
             for name, table in settings.channels.items():
                 if table.get("token"):
-                    close(self._make_channel(name, table))
+                    close_channel(self._make_channel(name, table))
         except ConfigError as error:
             message = str(error).replace(str(candidate), "config.toml")
             raise ConfigError(f"{message}\nNothing was changed.") from None

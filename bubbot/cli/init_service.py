@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.ops.onboarding.console import Console
-from bubbot.ops.service.install import InstallPlan, apply, check_manager, plan
+from bubbot.ops.service.install import InstallPlan, check_manager, install_service, plan_installation
 from bubbot.ops.service.render import SYSTEM_HOME
-from bubbot.ops.service.systemctl import run as ask
-from bubbot.ops.service.systemctl import silent
-from bubbot.settings.environment import default_home, left_behind, named_home
+from bubbot.ops.service.systemctl import find_manager_failure
+from bubbot.ops.service.systemctl import run_command as ask
+from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
 
 NO_SERVICE, USER_SERVICE, SYSTEM_SERVICE = SERVICE_KINDS = ("none", "user", "system")
 
@@ -37,12 +37,12 @@ class RequestedService:
             self._plan(self.kind)
             check_manager(ask, user=self.kind == USER_SERVICE)
 
-    def chosen(self, console: Console) -> str:
+    def choose_kind(self, console: Console) -> str:
         """Return the kind that an option chose, else ask, if systemd answers and can run the bot."""
         if self.kind is not None:
             return self.kind
         kind = SYSTEM_SERVICE if os.geteuid() == 0 else USER_SERVICE
-        if console.unasked or not self._is_installable(kind):
+        if console.is_unattended or not self._is_installable(kind):
             return NO_SERVICE
         whose = "with this machine" if kind == SYSTEM_SERVICE else "with your session"
         options = {
@@ -56,8 +56,8 @@ class RequestedService:
         if kind == NO_SERVICE:
             return False
         console.tell("")
-        apply(self._plan(kind), console.tell)
-        if names := left_behind():
+        install_service(self._plan(kind), console.tell)
+        if names := variables_missing_in_service():
             console.tell(
                 f"The service does not see the variables of this shell, and these count here: {', '.join(names)}. "
                 "Put what they say into config.toml."
@@ -65,7 +65,7 @@ class RequestedService:
         return True
 
     def _is_installable(self, kind: str) -> bool:
-        if silent(ask, user=kind == USER_SERVICE) is not None:
+        if find_manager_failure(ask, user=kind == USER_SERVICE) is not None:
             return False
         try:
             self._plan(kind)
@@ -74,7 +74,7 @@ class RequestedService:
         return True
 
     def _plan(self, kind: str) -> InstallPlan:
-        install_plan = plan(self.home, self.config, user=kind == USER_SERVICE)
+        install_plan = plan_installation(self.home, self.config, user=kind == USER_SERVICE)
         if kind == USER_SERVICE:
             return install_plan
         # root owns the new files. The first command makes the user that has to own them.
@@ -83,8 +83,8 @@ class RequestedService:
         return replace(install_plan, commands=(install_plan.commands[0], chown, *install_plan.commands[1:]))
 
 
-def home_of(kind: str | None, path: Path | None) -> Path:
+def choose_home(kind: str | None, path: Path | None) -> Path:
     """Return the home to set up: `path`, else the usual home of a system service or of this user."""
     if path is not None:
         return path.absolute()
-    return (named_home() or SYSTEM_HOME) if kind == SYSTEM_SERVICE else default_home()
+    return (configured_home() or SYSTEM_HOME) if kind == SYSTEM_SERVICE else default_home()

@@ -229,7 +229,7 @@ def _print_error(sentence: str) -> None:
 
 def _log_traceback(error: Exception) -> None:
     # Imported here: only a command that failed early has neither logging nor settings yet.
-    if not log.is_set_up():
+    if not log.is_configured():
         with suppress(ImportError):
             from bubbot.settings.environment import logging_environment
 

@@ -48,31 +48,31 @@ class AnswerPrinter:
     """Prints answers until one fails.
 
     Attributes:
-        lost: the failure of the first unprinted answer; from then on every call raises it, as a later answer would take
+        error: the failure of the first unprinted answer; from then on every call raises it, as a later answer would take
             the place of the lost one.
     """
 
     def __init__(self) -> None:
-        self.lost: OutputFailed | None = None
+        self.error: OutputFailed | None = None
 
     def __call__(self, text: str) -> None:
         """Print an answer; return when the system has it. Raises `OutputFailed`."""
-        if self.lost is None:
+        if self.error is None:
             try:
                 show(text, flush=True)
             except OutputFailed as error:
-                self.lost = error
-        if self.lost is not None:
-            raise self.lost
+                self.error = error
+        if self.error is not None:
+            raise self.error
 
     def check(self, session: str) -> None:
         """Raise `OutputFailed` if an answer was lost, naming the command that shows it: asking again costs money."""
-        if self.lost is not None:
+        if self.error is not None:
             command = f"bubbot tape show {quote(session)} --last 5"
-            raise OutputFailed(f"{self.lost.reason}; what was answered is on the tape, `{command}` shows it")
+            raise OutputFailed(f"{self.error.reason}; what was answered is on the tape, `{command}` shows it")
 
 
-def show_aside(text: str) -> None:
+def show_on_stderr(text: str) -> None:
     """Print a notice on standard error, if there is one, so that the output of a command stays clean."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):

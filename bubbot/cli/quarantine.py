@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import StoreError
 from bubbot.quarantine import HOME_TAPE, Quarantine
@@ -13,7 +13,7 @@ from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring.app import open_tapes
 
 
-async def quarantine_line(setup: CommandSetup) -> str:
+async def read_quarantine_notice(setup: CommandSetup) -> str:
     """Read the notice for a home in quarantine; empty for any other. Safe while the bot runs."""
     fact = await read_quarantine(setup)
     if fact is None:
@@ -26,5 +26,5 @@ async def read_quarantine(setup: CommandSetup) -> RestoreFact | None:
     """Read the backup that a home in quarantine was restored from; None for any other home."""
     with suppress(StoreError):  # there is no database yet, or the command itself reports its fault
         async with open_tapes(setup.home) as (store, _):
-            return await Quarantine(service(store, HOME_TAPE)).standing()
+            return await Quarantine(tape_service(store, HOME_TAPE)).current_restore()
     return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.control.client import beside, connected
+from bubbot.control.client import connect, run_on_home
 from bubbot.control.codec import JsonObject
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
@@ -36,14 +36,14 @@ def run(args: argparse.Namespace) -> int:
 async def _reload(setup: CommandSetup) -> None:
     async def fail_without_bot() -> None:
         setup.home.ensure()
-        with WriterLock(setup.home):  # if another process has the lock, `beside` asks that one
+        with WriterLock(setup.home):  # if another process has the lock, `run_on_home` asks that one
             raise ControlError("no bot runs for this home: it reads the settings when it starts")
 
     async def reload_bot(address: str) -> None:
-        async with connected(address) as peer:
+        async with connect(address) as peer:
             _print(await peer.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
 
-    await beside(setup.home, fail_without_bot, reload_bot)
+    await run_on_home(setup.home, fail_without_bot, reload_bot)
 
 
 def _print(reply: JsonObject) -> None:

@@ -12,18 +12,18 @@ from bubbot.cli.access import list_people
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.write_command import perform
+from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.quarantine import HOME_TAPE, Quarantine
-from bubbot.settings.channels import TOKENED, channel_settings
+from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.settings.sources import quoted, shown
+from bubbot.settings.sources import format_setting, quote_value
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest
 from bubbot.stores.sqlite.check import restore_protection
-from bubbot.stores.sqlite.migration import leave_it
-from bubbot.stores.sqlite.restore import put_in_place, refuse_used, unpacked, verified
+from bubbot.stores.sqlite.migration import skip_backup
+from bubbot.stores.sqlite.restore import put_in_place, refuse_existing_database, unpack, verify_backup
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
 from bubbot.tape.service import TapeService
@@ -56,18 +56,18 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("give either the folder of a backup, or --release")
     setup = load_setup(args)
     if args.release:
-        return asyncio.run(perform(setup, "restore release", ReleaseHome(args.deliver)))
+        return asyncio.run(run_write_command(setup, "restore release", ReleaseHome(args.deliver)))
     return asyncio.run(_restore(setup, args.backup.absolute()))
 
 
 async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
-    refuse_used(setup.home.path)
-    manifest = await asyncio.to_thread(verified, backup)
+    refuse_existing_database(setup.home.path)
+    manifest = await asyncio.to_thread(verify_backup, backup)
     setup.home.ensure()
     with WriterLock(setup.home):
-        refuse_used(setup.home.path)
-        with unpacked(backup, manifest, setup.home.path) as folder:
+        refuse_existing_database(setup.home.path)
+        with unpack(backup, manifest, setup.home.path) as folder:
             triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
             await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
             notes = put_in_place(folder, manifest, setup.home.path)
@@ -85,9 +85,9 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
 
 
 async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> None:
-    store = await open_store(database, salt=os.urandom, now=now, aside=leave_it)
+    store = await open_store(database, salt=os.urandom, now=now, on_migration=skip_backup)
     try:
-        await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).begin(
+        await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).record_restore(
             backup.name, created=manifest.created, head=manifest.database.head, bubbot=manifest.bubbot
         )
     finally:
@@ -105,7 +105,7 @@ def _show_summary(home: Home, manifest: BackupManifest, notes: list[str]) -> Non
 async def _show_contents(setup: CommandSetup) -> None:
     """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
     try:
-        restored = CommandSetup(setup.read_without_secrets(), setup.home, setup.config)
+        restored = CommandSetup(setup.read_settings_without_secrets(), setup.home, setup.config)
         people = await list_people(restored)
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")
@@ -114,7 +114,7 @@ async def _show_contents(setup: CommandSetup) -> None:
         "Who may speak with it:": [*people.splitlines(), *_describe_open_chats(restored.settings)],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
         "A backup holds no files with secrets. Put these back, or let bubbot init ask for them:": [
-            f"{secret.file}  ({shown(secret.setting)})" for secret in restored.settings.missing_secrets
+            f"{secret.file}  ({format_setting(secret.setting)})" for secret in restored.settings.missing_secrets
         ],
         "Tokens that came from the environment or systemd, and have to come from there again:": [
             f"[channels.{name}] token" for name in _without_token(restored.settings)
@@ -128,7 +128,7 @@ async def _show_contents(setup: CommandSetup) -> None:
 def _describe_open_chats(settings: Settings) -> Iterator[str]:
     """Yield a line for each chat or server in which all people, or those with a role, may speak."""
     for name, table in settings.channels.items():
-        common, _ = channel_settings(name, table)
+        common, _ = split_channel_settings(name, table)
         if common.groups:
             yield f"[channels.{name}] groups: {', '.join(common.groups)}"
         for guild, rules in common.guilds.items():
@@ -141,15 +141,19 @@ def _describe_open_chats(settings: Settings) -> Iterator[str]:
 
 def _addresses(settings: Settings) -> Iterator[str]:
     if settings.model.api_base:
-        yield f"[model] api_base: {quoted(settings.model.api_base)}"
+        yield f"[model] api_base: {quote_value(settings.model.api_base)}"
     for name, table in settings.channels.items():
         for key, value in table.items():
             if isinstance(value, str) and "://" in value:
-                yield f"{shown(('channels', name, key))}: {quoted(value)}"
+                yield f"{format_setting(('channels', name, key))}: {quote_value(value)}"
 
 
 def _without_token(settings: Settings) -> Iterator[str]:
     for name, table in settings.channels.items():
         kind = table.get("kind", name)
-        if kind in TOKENED and not table.get("token") and not settings.missing_secret("channels", name, "token"):
+        if (
+            kind in KINDS_REQUIRING_TOKEN
+            and not table.get("token")
+            and not settings.missing_secret("channels", name, "token")
+        ):
             yield name

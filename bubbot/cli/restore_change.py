@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError
-from bubbot.inbox import Inbox, began_anew, done, inbox_tape
-from bubbot.outbox import Outbox, ended, live_end, outbox_tape
-from bubbot.quarantine import HOME_TAPE, Quarantine, released
+from bubbot.inbox import Inbox, done_entry, inbox_tape, restart_entry
+from bubbot.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
+from bubbot.quarantine import HOME_TAPE, Quarantine, release_entry
 from bubbot.runtime.recovery import recover
 from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.release import passed_over
+from bubbot.schedule.release import skip_past_firings
 from bubbot.schedule.store import ScheduleStore
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.store import Batch
@@ -62,20 +62,22 @@ class _ReleaseSummary:
         """Add facts for a tape."""
         if facts:
             self.batches.append(
-                Batch(tape, tuple(fact.stamped(EMPTY_OBJECT, timestamp(at)) for fact in facts), keep_first=True)
+                Batch(tape, tuple(fact.with_meta(EMPTY_OBJECT, timestamp(at)) for fact in facts), if_absent=True)
             )
 
 
 async def release(context: CommandContext, arguments: ReleaseHome) -> CommandResult:
     """End the quarantine and, unless everything is to be delivered, all open work; in one transaction."""
-    restored = await Quarantine(service(context.store, HOME_TAPE)).standing()
+    restored = await Quarantine(tape_service(context.store, HOME_TAPE)).current_restore()
     if restored is None:
         raise ConfigError("this home is in no quarantine: there is nothing to release")
     at, summary = now(), _ReleaseSummary([])
     if not arguments.deliver:
         await _end_channels(context, restored, summary, at)
         await _end_firings(context, summary, at)
-    fact = released(deliver=arguments.deliver, intents=summary.intents, inbounds=summary.inbounds, jobs=summary.jobs)
+    fact = release_entry(
+        deliver=arguments.deliver, intents=summary.intents, inbounds=summary.inbounds, jobs=summary.jobs
+    )
     summary.add(HOME_TAPE, [fact], at)
     await context.store.append(summary.batches)
     return CommandResult(_describe(context, arguments, summary))
@@ -85,15 +87,15 @@ async def _end_channels(context: CommandContext, restored: RestoreFact, summary:
     """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
     names = {tape.name for tape in await context.store.tapes()}
     channels = sorted({name.split("/", 2)[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
-    inboxes = {name: Inbox(service(context.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
-    await recover(context.store, list(inboxes.values()), lambda name: service(context.store, name))
+    inboxes = {name: Inbox(tape_service(context.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
+    await recover(context.store, list(inboxes.values()), lambda name: tape_service(context.store, name))
     for name, inbox in inboxes.items():
-        unanswered = await inbox.open()
-        facts = [done([one.id for one in unanswered], outcome=OUTCOME)] if unanswered else []
-        summary.add(inbox.name, [*facts, began_anew(timestamp(at), restored.id)], at)
-        outbox = Outbox(service(context.store, outbox_tape(name)))
-        unsent, live = await outbox.open(), await outbox.unanswered_live()
-        facts = [*(ended(one.id, UNSENT) for one in unsent), *(live_end(one.inbound) for one in live)]
+        unanswered = await inbox.open_inbounds()
+        facts = [done_entry([one.id for one in unanswered], outcome=OUTCOME)] if unanswered else []
+        summary.add(inbox.name, [*facts, restart_entry(timestamp(at), restored.id)], at)
+        outbox = Outbox(tape_service(context.store, outbox_tape(name)))
+        unsent, live = await outbox.pending(), await outbox.unanswered_live()
+        facts = [*(abandoned_entry(one.id, UNSENT) for one in unsent), *(live_end_entry(one.inbound) for one in live)]
         summary.add(outbox.name, facts, at)
         summary.inbounds += len(unanswered)
         summary.intents += len(unsent)
@@ -102,11 +104,11 @@ async def _end_channels(context: CommandContext, restored: RestoreFact, summary:
 async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
     """End the firings of jobs whose time has passed since the backup."""
     schedules = ScheduleStore(
-        service(context.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=context.settings.bot.timezone
+        tape_service(context.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=context.settings.bot.timezone
     )
     await schedules.load()
     for job in schedules.state.jobs.values():
-        facts = passed_over(job, at)
+        facts = skip_past_firings(job, at)
         summary.jobs += bool(facts)
         summary.add(SCHEDULE_TAPE, facts, at)
 

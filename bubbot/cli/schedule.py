@@ -9,16 +9,16 @@ from contextlib import suppress
 from typing import Any
 
 from bubbot.cli.output import show
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.write_command import perform
+from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
 from bubbot.log import printable
 from bubbot.outbox import outbox_tape
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.formatter import JobFormatter
-from bubbot.schedule.when import duration, parse_when, upcoming, zone_named
-from bubbot.schedule.words import in_words, moment_words
+from bubbot.schedule.when import find_zone, next_instants, parse_duration, parse_when
+from bubbot.schedule.words import describe_schedule, format_moment
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.texts import Texts
 from bubbot.views.schedule import DeliveriesView, JobHistoryView
@@ -103,7 +103,7 @@ def _add_job_options(of: argparse.ArgumentParser) -> None:
 
 def _seconds(text: str) -> int:
     try:
-        return 0 if text == "0" else duration(text)
+        return 0 if text == "0" else parse_duration(text)
     except ScheduleRefused as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
             options["command"] = options.pop("comma")
         fields = {name: value for name, value in options.items() if name in ChangeSchedule.__dataclass_fields__}
         job_options = tuple(name for name in JOB_OPTIONS if name in fields)
-        return asyncio.run(perform(setup, "schedule", ChangeSchedule(**fields, given=job_options)))
+        return asyncio.run(run_write_command(setup, "schedule", ChangeSchedule(**fields, given=job_options)))
     try:
         text = asyncio.run(_ACTIONS[args.action](setup, args))
         show("\n".join(printable(line) for line in text.splitlines()))
@@ -135,7 +135,7 @@ async def _read(setup: CommandSetup, render: Callable[[Any, Any, SqliteStore, An
 
     try:
         async with open_tapes(setup.home) as (store, _):
-            book = make_store(service(store, SCHEDULE_TAPE), setup.settings)
+            book = make_store(tape_service(store, SCHEDULE_TAPE), setup.settings)
             await book.load()
             formatter = JobFormatter(Texts(), now(), setup.settings.bot.timezone)
             return await render(make_changes(book), formatter, store, book)
@@ -147,14 +147,14 @@ async def _read(setup: CommandSetup, render: Callable[[Any, Any, SqliteStore, An
 
 async def _list(setup: CommandSetup, args: argparse.Namespace) -> str:
     async def render(changes: Any, formatter: JobFormatter, _store: SqliteStore, _book: Any) -> str:
-        return formatter.listed(changes.listed(every=True, over=args.over), "")
+        return formatter.format_list(changes.listed(every=True, over=args.over), "")
 
     return await _read(setup, render)
 
 
 async def _show(setup: CommandSetup, args: argparse.Namespace) -> str:
     async def render(changes: Any, formatter: JobFormatter, _store: SqliteStore, _book: Any) -> str:
-        return formatter.shown(changes.find(args.job))
+        return formatter.format_details(changes.find(args.job))
 
     return await _read(setup, render)
 
@@ -164,19 +164,20 @@ async def _history(setup: CommandSetup, args: argparse.Namespace) -> str:
         job = changes.find(args.job).job
         facts = await book.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
-        sent = await service(store, outbox_tape(job.target.channel)).read(DeliveriesView(turns))
-        return formatter.history(job, facts, sent)
+        sent = await tape_service(store, outbox_tape(job.target.channel)).read(DeliveriesView(turns))
+        return formatter.format_history(job, facts, sent)
 
     return await _read(setup, render)
 
 
 async def _next(setup: CommandSetup, args: argparse.Namespace) -> str:
-    zone, texts = zone_named(args.zone or setup.settings.bot.timezone), Texts()
+    zone, texts = find_zone(args.zone or setup.settings.bot.timezone), Texts()
     when = parse_when(args.when, now(), zone)
-    lines = [in_words(when, zone, texts)]
+    lines = [describe_schedule(when, zone, texts)]
     with suppress(OverflowError):
         lines += [
-            moment_words(moment, zone, texts) for moment in upcoming(when, zone, now(), min(max(args.count, 1), 100))
+            format_moment(moment, zone, texts)
+            for moment in next_instants(when, zone, now(), min(max(args.count, 1), 100))
         ]
     return "\n".join(lines)
 

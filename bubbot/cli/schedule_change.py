@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, ScheduleRefused
 from bubbot.ports.channel import Role
-from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, ScheduleLimits, place_named
-from bubbot.schedule.firing import named, what_words
+from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, ScheduleLimits, parse_chat_ref
+from bubbot.schedule.firing import describe_action, job_label
 from bubbot.schedule.formatter import JobFormatter
 from bubbot.schedule.store import ScheduleStore
 from bubbot.settings.loader import Settings
@@ -70,14 +70,14 @@ class ChangeSchedule:
     quiet: str = ""
 
 
-NOWHERE = ChatRef(TERMINAL, TERMINAL)
+TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
 
 
 async def change(context: CommandContext, arguments: ChangeSchedule) -> CommandResult:
     """Apply the change; a running bot's own schedule store applies it, so that it takes effect at once."""
     book = context.schedules
     if book is None:
-        book = make_store(service(context.store, SCHEDULE_TAPE), context.settings)
+        book = make_store(tape_service(context.store, SCHEDULE_TAPE), context.settings)
         await book.load()
     try:
         text, facts = _apply(book, arguments)
@@ -99,7 +99,7 @@ def make_store(tape: TapeService, settings: Settings) -> ScheduleStore:
 
 def make_changes(book: ScheduleStore, session: str = "") -> JobChanges:
     """Make changes on behalf of the person at the terminal, who owns every job."""
-    chat = place_named(session) if session else NOWHERE
+    chat = parse_chat_ref(session) if session else TERMINAL_CHAT
     requester = JobRequester(Actor(chat.channel, TERMINAL), Role.OWNER, chat, owns_all=True)
     return JobChanges(book.state, requester, now(), new_id, book.limits, book.zone)
 
@@ -108,27 +108,27 @@ def _apply(book: ScheduleStore, arguments: ChangeSchedule) -> tuple[str, Sequenc
     changes, texts = make_changes(book, arguments.session), Texts()
     formatter = JobFormatter(texts, changes.now, book.zone)
     if arguments.action == "chat":
-        facts = changes.chat(changes.asker.session, arguments.zone, arguments.quiet)
-        return formatter.chat(book.state.after(facts), changes.asker.session), facts
+        facts = changes.set_chat_rules(changes.requester.session, arguments.zone, arguments.quiet)
+        return formatter.format_chat_rules(book.state.apply(facts), changes.requester.session), facts
     options = {
         option.name: getattr(arguments, option.name) for option in fields(arguments) if option.name in arguments.given
     }
     if arguments.action == "add":
         job, facts = changes.add(options)
-        return formatter.made("job_added", job, changes), facts
+        return formatter.format_change("job_added", job, changes), facts
     if arguments.action == "resume" and not arguments.job:
         facts = changes.resume_waiting()
         return f"{len(facts)} jobs go on from the present; what fired before does not fire again.", facts
     job_state = changes.find(arguments.job)
     if arguments.action == "edit":
         job, facts = changes.edit(job_state, options)
-        return formatter.made("job_changed", job, changes), facts
+        return formatter.format_change("job_changed", job, changes), facts
     if arguments.action == "resume":
         facts = changes.resume(job_state)
-        return f"{named(job_state.job)} goes on.", facts
+        return f"{job_label(job_state.job)} goes on.", facts
     if arguments.action == "pause":
         return texts.say("job_paused", job=job_state.job.id), changes.pause(job_state)
     if arguments.action == "run":
-        return texts.say("job_run", job=named(job_state.job)), changes.run(job_state)
-    text = texts.say("job_removed", job=named(job_state.job), what=what_words(job_state.job, texts))
+        return texts.say("job_run", job=job_label(job_state.job)), changes.run(job_state)
+    text = texts.say("job_removed", job=job_label(job_state.job), what=describe_action(job_state.job, texts))
     return text, changes.remove(job_state)

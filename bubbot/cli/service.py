@@ -11,13 +11,21 @@ from bubbot.errors import HomeLocked
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.ops.doctor.home import check_lock
-from bubbot.ops.service.install import INSTEAD, UNIT, InstallPlan, apply, plan, removal, take_away
+from bubbot.ops.service.install import (
+    MANUAL_START_HINT,
+    UNIT,
+    InstallPlan,
+    install_service,
+    plan_installation,
+    plan_removal,
+    remove_service,
+)
 from bubbot.ops.service.render import SYSTEM_HOME
-from bubbot.ops.service.systemctl import properties, silent
-from bubbot.ops.service.systemctl import run as ask
-from bubbot.settings.environment import default_home, left_behind, named_home
+from bubbot.ops.service.systemctl import find_manager_failure, read_properties
+from bubbot.ops.service.systemctl import run_command as ask
+from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
 
-RUNNING, NOT_RUNNING = 0, 1
+EXIT_RUNNING, EXIT_NOT_RUNNING = 0, 1
 STATUS_PROPERTIES = (
     "LoadState",
     "ActiveState",
@@ -53,29 +61,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the action; return its exit code."""
     user = args.user or not (args.system or os.geteuid() == 0)
-    home = args.home or (default_home() if user else named_home() or SYSTEM_HOME)
+    home = args.home or (default_home() if user else configured_home() or SYSTEM_HOME)
     if args.action == "status":
         return _show_status(home, user=user)
     if args.action == "install":
-        install_plan = plan(home, args.config, user=user, backups=args.backups)
+        install_plan = plan_installation(home, args.config, user=user, backups=args.backups)
         return _show_installation(install_plan) if args.dry_run else _install(install_plan, Home(home))
-    install_plan = removal(user=user)
+    install_plan = plan_removal(user=user)
     if args.dry_run:
         return _show_removal(install_plan)
-    take_away(install_plan, _say)
+    remove_service(install_plan, _say)
     return 0
 
 
 def _install(install_plan: InstallPlan, home: Home) -> int:
     if any(finding.id == "lock.held" for finding in check_lock(home)):
-        running = properties(ask, UNIT, ["MainPID"], user=install_plan.user) or {}
-        if str(home.holder()) != running.get("MainPID"):
+        running = read_properties(ask, UNIT, ["MainPID"], user=install_plan.user) or {}
+        if str(home.holder_pid()) != running.get("MainPID"):
             raise HomeLocked(
-                f"Process {home.holder() or '?'} writes to the home {home.path}, and the service could not start: "
+                f"Process {home.holder_pid() or '?'} writes to the home {home.path}, and the service could not start: "
                 "end it first (Ctrl-C, or kill), then install again."
             )
-    apply(install_plan, _say)
-    if names := left_behind():
+    install_service(install_plan, _say)
+    if names := variables_missing_in_service():
         _say(
             f"The service does not see the variables of this shell, and these count here: {', '.join(names)}. "
             "Put what they say into config.toml."
@@ -85,10 +93,10 @@ def _install(install_plan: InstallPlan, home: Home) -> int:
 
 def _show_installation(install_plan: InstallPlan) -> int:
     for file in install_plan.files:
-        if file.there == file.text:
+        if file.current_text == file.text:
             _say(f"# {file.path} is there already")
             continue
-        _say(f"# {file.path}" + ("" if file.there is None else " (what is there now would be kept as a copy)"))
+        _say(f"# {file.path}" + ("" if file.current_text is None else " (what is there now would be kept as a copy)"))
         show(file.text)
     for command in install_plan.commands:
         _say(f"# would run: {' '.join(command)}")
@@ -109,10 +117,10 @@ def _show_removal(install_plan: InstallPlan) -> int:
 
 
 def _show_status(home: Path, *, user: bool) -> int:
-    state = properties(ask, UNIT, STATUS_PROPERTIES, user=user)
+    state = read_properties(ask, UNIT, STATUS_PROPERTIES, user=user)
     if state is None:
-        reason = silent(ask, user=user) or "it did not answer"
-        _say(f"service: systemd does not manage services here ({reason}). Without it: {INSTEAD}")
+        reason = find_manager_failure(ask, user=user) or "it did not answer"
+        _say(f"service: systemd does not manage services here ({reason}). Without it: {MANUAL_START_HINT}")
     elif state.get("LoadState") == "not-found":
         _say(f"service: not installed ({'bubbot service install' if user else 'sudo bubbot service install --system'})")
     else:
@@ -128,7 +136,7 @@ def _show_status(home: Path, *, user: bool) -> int:
     else:
         for finding in check_lock(Home(home)):
             _say(f"home: {home}: {finding.cause}")
-    return RUNNING if state is not None and state.get("ActiveState") == "active" else NOT_RUNNING
+    return EXIT_RUNNING if state is not None and state.get("ActiveState") == "active" else EXIT_NOT_RUNNING
 
 
 def _say(sentence: str) -> None:

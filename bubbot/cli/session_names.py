@@ -8,12 +8,12 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.wiring.app import new_id, now
 
-IMPORTS = "bubbot/imports"
+IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""
-IMPORTED = "tape/imported"
+IMPORT_EVENT = "tape/imported"
 
 
-async def tape_name(store: SqliteStore, workspace: str, reference: str) -> str:
+async def find_tape(store: SqliteStore, workspace: str, reference: str) -> str:
     """Find the tape that a name or session id refers to. Raises `EntryNotFound`."""
     names = {tape.name for tape in await store.tapes()}
     for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
@@ -22,10 +22,10 @@ async def tape_name(store: SqliteStore, workspace: str, reference: str) -> str:
     raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows those there are")
 
 
-async def session_of(store: SqliteStore, tape: str) -> str:
+async def read_session(store: SqliteStore, tape: str) -> str:
     """Read the session id of a tape: from its import, or from its bootstrap anchor; empty if it has none."""
     queries = (
-        TapeQuery(IMPORTS, kinds=("event",), names=(IMPORTED,), newest=True),
+        TapeQuery(IMPORTS_TAPE, kinds=("event",), names=(IMPORT_EVENT,), newest=True),
         TapeQuery(tape, kinds=("anchor",), names=("session/start",), limit=1),
     )
     imports, starts = await store.fetch(queries)
@@ -34,7 +34,7 @@ async def session_of(store: SqliteStore, tape: str) -> str:
     return session if isinstance(session, str) else ""
 
 
-def session_named(text: str) -> str:
+def parse_session(text: str) -> str:
     """Return the session id for a name: `work` is `stdin:work`; a name with a colon is an id already."""
     name = text.strip()
     if not name or not all(name.split(":")) or not name.isprintable():
@@ -42,13 +42,13 @@ def session_named(text: str) -> str:
     return name if ":" in name else f"stdin:{name}"
 
 
-def not_of_the_system(tape: str, what: str) -> None:
-    """Raise `ConfigError` for a tape that belongs to the system; the error says it is never `what`."""
+def require_user_tape(tape: str, usage: str) -> None:
+    """Raise `ConfigError` for a tape that belongs to the system; the error says it is never `usage`."""
     if tape.startswith("bubbot/"):
-        raise ConfigError(f"{tape} belongs to the system and is never {what}; bubbot tape show prints it")
+        raise ConfigError(f"{tape} belongs to the system and is never {usage}; bubbot tape show prints it")
 
 
-async def no_open_turn(store: SqliteStore, tape: str, session: str) -> None:
+async def require_no_open_turn(store: SqliteStore, tape: str, session: str) -> None:
     """Raise `ConfigError` if a process died during a turn of this tape.
 
     The merge of that turn expects the tape as it was.
@@ -57,6 +57,6 @@ async def no_open_turn(store: SqliteStore, tape: str, session: str) -> None:
         raise ConfigError(f"{session} has an unfinished turn: let bubbot chat --session {session} finish it first")
 
 
-def service(store: SqliteStore, name: str, session: str = "") -> TapeService:
+def tape_service(store: SqliteStore, name: str, session: str = "") -> TapeService:
     """Make the tape service for a command."""
     return TapeService(store, name, now=now, new_id=new_id, session=session)

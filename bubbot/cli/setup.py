@@ -28,11 +28,11 @@ class CommandSetup:
     home: Home
     config: Path | None = None
 
-    def read(self) -> Settings:
+    def read_settings(self) -> Settings:
         """Read the settings again from their sources. Raises `ConfigError`."""
         return load(home=self.home.path, config=self.config)
 
-    def read_without_secrets(self) -> Settings:
+    def read_settings_without_secrets(self) -> Settings:
         """Read the settings again, without the secrets whose files cannot be used."""
         return load_with_missing_secrets(home=self.home.path, config=self.config)
 

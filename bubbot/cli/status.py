@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Iterator
 
 from bubbot.cli.output import show, show_json
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.control.client import DaemonNotRunning, connected
+from bubbot.control.client import DaemonNotRunning, connect
 from bubbot.control.codec import decode
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
@@ -19,13 +19,13 @@ from bubbot.log import printable
 from bubbot.ops.doctor.home import is_held
 from bubbot.texts import Texts
 from bubbot.wiring.app import now, open_tapes
-from bubbot.wiring.health import left_behind, nobody_runs
+from bubbot.wiring.health import empty_snapshot, offline_snapshot
 
 STATUS_TIMEOUT_SECONDS = 5.0
 """The time a bot has to answer; a slower one counts as not running."""
 MAX_INTERVAL_SECONDS = 3600.0
 POLL_SECONDS = 0.1
-WIDTH = 16
+LABEL_WIDTH = 16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +76,14 @@ async def _run(setup: CommandSetup, args: argparse.Namespace) -> int:
         show_json(data)
     elif not args.quiet:
         show("\n".join(printable(line) for line in _lines(snapshot, trouble)))
-    return 0 if snapshot.healthy else 1
+    return 0 if snapshot.is_healthy else 1
 
 
 async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, str]:
     """Query the running bot for its health and its troubles in one line; None if no bot answers."""
     if not is_held(home):
         return None, "No bot runs for this home; this is what its database says."
-    pid, address = home.held_by()
+    pid, address = home.read_lock_holder()
     holder = "Another process" if pid is None else f"Process {pid}"
     if pid is not None and address is None:
         return None, f"{holder} writes to this home and is no daemon: a chat, or another command."
@@ -96,7 +96,7 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         )
     if snapshot.quarantine is not None:
         return snapshot, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
-    deaf = [channel.name for channel in snapshot.channels if not channel.fine]
+    deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
     silent = [model.name for model in snapshot.failing]
     troubles = [
         *(["The disk is full: the bot waits for room."] if snapshot.full else []),
@@ -109,10 +109,10 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
 async def _request_snapshot(home: Home) -> HealthSnapshot:
     """Request the health until a bot answers: one that is starting answers a moment later."""
     while True:
-        address = home.held_by()[1]
+        address = home.read_lock_holder()[1]
         try:
             if address:
-                async with connected(address) as peer:
+                async with connect(address) as peer:
                     return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
@@ -123,11 +123,13 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     try:
         async with open_tapes(setup.home) as (store, _):
-            return await left_behind(store, lambda name: service(store, name), setup.home, setup.settings, now=now)
+            return await offline_snapshot(
+                store, lambda name: tape_service(store, name), setup.home, setup.settings, now=now
+            )
     except StoreUnavailable:
         if setup.home.database.exists():
             raise
-        return nobody_runs(setup.settings, setup.home, now)
+        return empty_snapshot(setup.settings, setup.home, now)
 
 
 def _lines(snapshot: HealthSnapshot, trouble: str) -> Iterator[str]:
@@ -135,4 +137,4 @@ def _lines(snapshot: HealthSnapshot, trouble: str) -> Iterator[str]:
         yield trouble
     for row in HealthFormatter(Texts(), snapshot).rows():
         for index, line in enumerate(row.lines):
-            yield f"{row.label if index == 0 else '':<{WIDTH}}{line}"
+            yield f"{row.label if index == 0 else '':<{LABEL_WIDTH}}{line}"

@@ -8,16 +8,16 @@ import json
 from typing import Any
 
 from bubbot.cli.output import escape_json, show
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
 from bubbot.texts import Texts
 from bubbot.tools.usage import Period, UsageReporter
 from bubbot.views.budget import BUDGET_TAPE
-from bubbot.views.spending import BY, SpendingReport
+from bubbot.views.spending import SPENDING_DIMENSIONS, SpendingReport
 from bubbot.wiring.app import new_id, now, open_tapes
-from bubbot.wiring.budget import ledger_of, plan_of
+from bubbot.wiring.budget import budget_limits, make_usage_reporter
 from bubbot.wiring.channel_factory import Deps
 
 
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example: bubbot usage month --by user"
     parser.add_argument("period", nargs="?", choices=("day", "month", "all"), default="day", help="day where left out")
-    parser.add_argument("--by", choices=BY, help="only this table; all of them where left out")
+    parser.add_argument("--by", choices=SPENDING_DIMENSIONS, help="only this table; all of them where left out")
     parser.add_argument("--chat", type=_chat, default=None, metavar="CHAT", help="only this chat, such as telegram:42")
     parser.add_argument("--json", action="store_true", help="one JSON object, with the entries that each sum cites")
 
@@ -48,10 +48,10 @@ def _chat(text: str) -> str:
 
 
 async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
-    plan = plan_of(setup.settings)
+    plan = budget_limits(setup.settings)
     try:
         async with open_tapes(setup.home) as (store, _):
-            reporter = ledger_of(setup.settings, service(store, BUDGET_TAPE), Deps(now, new_id), plan)
+            reporter = make_usage_reporter(setup.settings, tape_service(store, BUDGET_TAPE), Deps(now, new_id), plan)
             return await _render(reporter, args)
     except StoreUnavailable:
         if setup.home.database.exists():
@@ -61,20 +61,20 @@ async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
 
 async def _render(reporter: UsageReporter, args: argparse.Namespace) -> str:
     period: Period = args.period
-    report = await reporter.spending(period, args.chat or "")
-    tables = [args.by] if args.by else [table for table in BY if table != "day" or period != "day"]
+    report = await reporter.read_spending(period, args.chat or "")
+    tables = [args.by] if args.by else [table for table in SPENDING_DIMENSIONS if table != "day" or period != "day"]
     if args.json:
         return escape_json(json.dumps(_as_json(reporter, period, report, tables), ensure_ascii=False))
     texts = Texts()
-    lines = [*reporter.report(texts, period, report, tables, 10**9)]
-    limits = await reporter.limits(texts, [("chat", args.chat)] if args.chat else None)
+    lines = [*reporter.format_report(texts, period, report, tables, 10**9)]
+    limits = await reporter.format_limits(texts, [("chat", args.chat)] if args.chat else None)
     return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]), keep="\n")
 
 
 def _as_json(reporter: UsageReporter, period: Period, report: SpendingReport, tables: list[str]) -> dict[str, Any]:
     return {
         "period": period,
-        "since": reporter.since(period),
+        "since": reporter.period_start(period),
         "tape": BUDGET_TAPE,
         "total": report.total.as_json(),
         "by": {table: {name: spending.as_json() for name, spending in report.by[table].items()} for table in tables},

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from bubbot.access import AccessService
 from bubbot.cli.output import show
-from bubbot.cli.session_names import session_of
+from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
-from bubbot.control.client import beside, connected
+from bubbot.control.client import connect, run_on_home
 from bubbot.control.codec import JsonObject, decode, encode
 from bubbot.errors import ConfigError, ControlError
 from bubbot.schedule.store import ScheduleStore
@@ -46,9 +46,9 @@ class CommandContext:
     schedules: ScheduleStore | None = None
 
     @asynccontextmanager
-    async def alone(self, tape: str, session: str = "") -> AsyncIterator[None]:
+    async def lock_tape(self, tape: str, session: str = "") -> AsyncIterator[None]:
         """Keep all other writers off a tape until the block ends. Raises `ConfigError` after five minutes."""
-        session = session or await session_of(self.store, tape)
+        session = session or await read_session(self.store, tape)
         if not session:  # no turn runs on an archive or a tape of the system
             yield
             return
@@ -92,7 +92,7 @@ class WriteCommand:
     work: str
 
 
-WRITING: Mapping[str, WriteCommand] = {
+WRITE_COMMANDS: Mapping[str, WriteCommand] = {
     "memory save": WriteCommand("bubbot.cli.memory.change", "SaveMemory", "save"),
     "memory forget": WriteCommand("bubbot.cli.memory.change", "ForgetMemory", "forget"),
     "memory restore": WriteCommand("bubbot.cli.memory.change", "RestoreMemory", "restore"),
@@ -108,14 +108,16 @@ WRITING: Mapping[str, WriteCommand] = {
 """Every command that writes and ends; only the module of the requested command is imported."""
 
 
-async def perform(setup: CommandSetup, name: str, arguments: object, *, here: Work | None = None) -> int:
-    """Carry out a command of `WRITING`, print its text, and return its exit code.
+async def run_write_command(
+    setup: CommandSetup, name: str, arguments: object, *, local_work: Work | None = None
+) -> int:
+    """Carry out a command of `WRITE_COMMANDS`, print its text, and return its exit code.
 
     Args:
         setup: the settings and the home of this command.
-        name: a key of `WRITING`.
+        name: a key of `WRITE_COMMANDS`.
         arguments: an instance of its arguments class.
-        here: a function to use in this process instead, if the caller has results already.
+        local_work: a function to use in this process instead, if the caller has results already.
 
     Raises:
         HomeLocked: a process that takes no requests writes to the home.
@@ -124,31 +126,31 @@ async def perform(setup: CommandSetup, name: str, arguments: object, *, here: Wo
 
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, write=True) as (store, workspace):
-            return await (here or _loaded(name)[1])(
+            return await (local_work or _load_command(name)[1])(
                 CommandContext(store, workspace, setup.settings, _no_exclusion), arguments
             )
 
     async def in_the_bot(address: str) -> CommandResult:
-        async with connected(address) as peer:
+        async with connect(address) as peer:
             reply = await peer.request("command", {"name": name, "arguments": encode(arguments)})
         return decode(reply.get("told"), CommandResult)
 
-    result = await beside(setup.home, in_this_process, in_the_bot)
+    result = await run_on_home(setup.home, in_this_process, in_the_bot)
     show(result.text, end="")
     return result.code
 
 
-async def answer(context: CommandContext, body: JsonObject) -> JsonObject:
+async def answer_command(context: CommandContext, body: JsonObject) -> JsonObject:
     """Answer the request `command` in the running bot."""
     name = body.get("name")
-    if not isinstance(name, str) or name not in WRITING:
+    if not isinstance(name, str) or name not in WRITE_COMMANDS:
         raise ControlError(f"the running bot has no command {name!r}: restart it after an update")
-    kind, work = _loaded(name)
+    kind, work = _load_command(name)
     return {"told": encode(await work(context, decode(body.get("arguments"), kind)))}
 
 
-def _loaded(name: str) -> tuple[type[Any], Work]:
-    writing = WRITING[name]
+def _load_command(name: str) -> tuple[type[Any], Work]:
+    writing = WRITE_COMMANDS[name]
     module = import_module(writing.module)
     return getattr(module, writing.arguments), getattr(module, writing.work)
 

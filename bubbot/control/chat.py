@@ -23,11 +23,11 @@ from bubbot.ports.channel import (
     ToolStarted,
     TurnFinished,
     TurnStarted,
-    no_blob,
+    refuse_blob,
 )
 
 PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
-RECEIPT_WAIT = 20.0
+RECEIPT_TIMEOUT_SECONDS = 20.0
 """Seconds a client may take to show a part."""
 
 
@@ -40,10 +40,10 @@ class SentFiles:
     async def blob(self, digest: str) -> bytes:
         """See `ChannelOptions.blob`."""
         data = self._bytes.get(digest)
-        return await no_blob(digest) if data is None else data
+        return await refuse_blob(digest) if data is None else data
 
     @contextmanager
-    def part(self, body: JsonObject) -> Iterator[MessagePart]:
+    def open_part(self, body: JsonObject) -> Iterator[MessagePart]:
         """Yield the part in the bot's request; its file can be read within the block."""
         part = decode(body["part"], MessagePart)
         if part.file is None or "bytes" not in body:
@@ -62,7 +62,7 @@ class ChatEnd:
 
     Attributes:
         files: the bytes of the part being shown.
-        commands: those of the running bot, once `opened` has returned.
+        commands: those of the running bot, once `open` has returned.
     """
 
     def __init__(self, session: str) -> None:
@@ -73,18 +73,18 @@ class ChatEnd:
         self.files = SentFiles()
         self.commands: tuple[CommandInfo, ...] = ()
 
-    async def opened(self, peer: ControlPeer, channel: Channel) -> str:
+    async def open(self, peer: ControlPeer, channel: Channel) -> str:
         """Attach the adapter to a session of the running bot; return the notice to show first, or an empty text."""
         self._peer, self._channel = peer, channel
         reply = await peer.request("open", {"session": self._session})
         self.commands = tuple(decode(command, CommandInfo) for command in reply["commands"])
         return str(reply["notice"])
 
-    async def owed(self) -> int:
+    async def deliver_pending(self) -> int:
         """Deliver the session's pending messages; return how many inbounds wait there for their turns."""
         return int((await self._connection.request("owed", {"session": self._session}))["waiting"])
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when everything said in the session is answered."""
         await self._connection.request("idle", {"session": self._session})
 
@@ -92,19 +92,19 @@ class ChatEnd:
         """See `Receive`: the running bot makes the event durable."""
         await self._connection.request("event", {"event": encode(event)})
 
-    async def answer(self, _peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
+    async def on_request(self, _peer: ControlPeer, name: str, body: JsonObject) -> JsonObject:
         """Show a part and return its receipt."""
-        if do != "part" or self._channel is None:
-            raise ControlError(f"this chat does not know {do!r}")
-        with self.files.part(body) as part:
+        if name != "part" or self._channel is None:
+            raise ControlError(f"this chat does not know {name!r}")
+        with self.files.open_part(body) as part:
             receipt = await self._channel.send(part)
         return {"external_id": receipt.external_id}
 
-    def heard(self, do: str, body: JsonObject) -> None:
+    def on_notice(self, name: str, body: JsonObject) -> None:
         """Show a preview, or the copy of an answer to another client."""
-        if do == "preview" and isinstance(self._channel, ShowsPreviews):
+        if name == "preview" and isinstance(self._channel, ShowsPreviews):
             self._channel.preview(self._session, decode(body["event"], *PREVIEWS))
-        elif do == "copy":
+        elif name == "copy":
             copying = asyncio.create_task(self._copy(body))
             self._copies.add(copying)
             copying.add_done_callback(self._copies.discard)
@@ -112,7 +112,7 @@ class ChatEnd:
     async def _copy(self, body: JsonObject) -> None:
         if self._channel is not None:
             # The client that asked has the part, and it is on the tape.
-            with suppress(BubbotError), self.files.part(body) as part:
+            with suppress(BubbotError), self.files.open_part(body) as part:
                 await self._channel.send(part)
 
     @property

@@ -12,19 +12,19 @@ from typing import TypeVar
 
 from bubbot.control.address import check_folder, peer_uid
 from bubbot.control.codec import JsonObject, decode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
-from bubbot.control.peer import CONNECTION_LOST, PROTOCOL, Answer, ControlPeer, Heard, ignore
+from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
+from bubbot.control.peer import CONNECTION_LOST, PROTOCOL, ControlPeer, OnNotice, OnRequest, ignore_notice
 from bubbot.errors import ConfigError, ControlError, HomeLocked
 from bubbot.home import Home
 
-REPLY_TIMEOUT_SECONDS = 10.0
+TRANSITION_TIMEOUT_SECONDS = 10.0
 """Seconds for a bot that is starting to answer, or for one that is ending to be gone."""
-MOMENT = 2.0
+LOCK_HOLDER_TIMEOUT_SECONDS = 2.0
 """Seconds for the lock's holder to write down its address."""
 CONNECT_RETRY_SECONDS = 0.05
 HEARTBEAT_SECONDS = 10.0
 """Seconds between two pings that a client sends."""
-WAIT = 30.0
+DAEMON_REPLY_TIMEOUT_SECONDS = 30.0
 """Seconds a bot may take to accept a connection, to greet, or to answer a ping."""
 T = TypeVar("T")
 
@@ -33,27 +33,29 @@ class DaemonNotRunning(Exception):
     """No bot answers at the address: it is starting, ending, or dead."""
 
 
-async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[str], Awaitable[T]]) -> T:
-    """Run `here`, or, if a bot holds the home's lock, `there` with the address of that bot.
+async def run_on_home(
+    home: Home, run_here: Callable[[], Awaitable[T]], run_remotely: Callable[[str], Awaitable[T]]
+) -> T:
+    """Run `run_here`, or, if a bot holds the home's lock, `run_remotely` with the address of that bot.
 
-    `here` has to raise `HomeLocked` before it does anything.
+    `run_here` has to raise `HomeLocked` before it does anything.
 
     Raises:
         HomeLocked: the holder takes no requests.
     """
     start = asyncio.get_running_loop().time()
-    holder_deadline, deadline = start + MOMENT, start + REPLY_TIMEOUT_SECONDS
+    holder_deadline, deadline = start + LOCK_HOLDER_TIMEOUT_SECONDS, start + TRANSITION_TIMEOUT_SECONDS
     while True:
         try:
-            return await here()
+            return await run_here()
         except HomeLocked as locked:
-            pid, address = home.held_by()
+            pid, address = home.read_lock_holder()
             if pid is not None and address is None:
                 raise
             is_late = asyncio.get_running_loop().time() > (deadline if address else holder_deadline)
             try:
                 if address:
-                    return await there(address)
+                    return await run_remotely(address)
             except DaemonNotRunning:
                 pass
             if is_late:
@@ -61,18 +63,18 @@ async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[
         await asyncio.sleep(CONNECT_RETRY_SECONDS)
 
 
-async def no_requests(_peer: ControlPeer, do: str, _body: JsonObject) -> JsonObject:
+async def reject_requests(_peer: ControlPeer, name: str, _body: JsonObject) -> JsonObject:
     """Reject every request, for clients that only ask."""
-    raise ControlError(f"this client does not know {do!r}")
+    raise ControlError(f"this client does not know {name!r}")
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     address: str,
-    answer: Answer = no_requests,
-    heard: Heard = ignore,
+    on_request: OnRequest = reject_requests,
+    on_notice: OnNotice = ignore_notice,
     *,
-    uid: Callable[[socket.socket], int | None] = peer_uid,
+    uid_of: Callable[[socket.socket], int | None] = peer_uid,
 ) -> AsyncIterator[ControlPeer]:
     """Connect to the running bot until the block ends.
 
@@ -82,8 +84,8 @@ async def connected(
         DaemonNotRunning: no bot answers there.
         ConfigError: the bot belongs to another user.
     """
-    reader, writer = await _open(address, uid)
-    peer = ControlPeer(reader, writer, answer, heard)
+    reader, writer = await _open(address, uid_of)
+    peer = ControlPeer(reader, writer, on_request, on_notice)
     reading, pinging = asyncio.create_task(peer.run()), asyncio.create_task(_beat(peer))
     try:
         yield peer
@@ -95,9 +97,9 @@ async def connected(
         await asyncio.gather(reading, pinging, return_exceptions=True)
 
 
-async def until_gone(peer: ControlPeer) -> None:
+async def raise_when_closed(peer: ControlPeer) -> None:
     """Raise `ControlError` when the bot has ended."""
-    await peer.gone.wait()
+    await peer.closed.wait()
     raise ControlError(CONNECTION_LOST)
 
 
@@ -109,7 +111,7 @@ async def _open(
         raise DaemonNotRunning(address)
     check_folder(path.parent)
     try:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(DAEMON_REPLY_TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_unix_connection(address, limit=CONTROL_LINE_BYTES)
     except PermissionError as error:
         raise ConfigError(f"the control socket {address} cannot be used ({error.strerror})") from error
@@ -131,8 +133,8 @@ async def _open(
 
 async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
     try:
-        async with asyncio.timeout(WAIT):
-            writer.writelines(lines({"hello": PROTOCOL, "pid": os.getpid()}))
+        async with asyncio.timeout(DAEMON_REPLY_TIMEOUT_SECONDS):
+            writer.writelines(encode_lines({"hello": PROTOCOL, "pid": os.getpid()}))
             await writer.drain()
             hello = await read_message(reader)
     except (OSError, TimeoutError) as error:
@@ -146,8 +148,8 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, add
 async def _beat(peer: ControlPeer) -> None:
     """Close the connection to a bot that no longer answers pings."""
     try:
-        while not peer.gone.is_set():
+        while not peer.closed.is_set():
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            await peer.request("ping", {}, timeout=WAIT)
+            await peer.request("ping", {}, timeout=DAEMON_REPLY_TIMEOUT_SECONDS)
     except ControlError:
         peer.close()

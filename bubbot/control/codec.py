@@ -12,24 +12,24 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 from bubbot.errors import BubbotError, ControlError
 
 JsonObject: TypeAlias = dict[str, Any]
-TAG = "is"
-MOST_SECONDS = 10.0**9
+CLASS_KEY = "is"
+MAX_ERROR_NUMBER = 10.0**9
 """The largest number that an error may carry; nobody waits for thirty years."""
 T = TypeVar("T")
 
 
 def encode(value: Any) -> JsonObject:
     """Return a dataclass as JSON, tagged with the name of its class."""
-    return {TAG: type(value).__name__, **_plain(value)}
+    return {CLASS_KEY: type(value).__name__, **_plain(value)}
 
 
 def decode(data: object, *classes: type[T]) -> T:
     """Return the value of one of these classes. Raise `ControlError` for anything that `encode` would not write."""
-    class_name = data.get(TAG) if isinstance(data, Mapping) else None
+    class_name = data.get(CLASS_KEY) if isinstance(data, Mapping) else None
     value_class = next((each for each in classes if each.__name__ == class_name), None)
     if value_class is None or not isinstance(data, Mapping):
         raise ControlError(f"{class_name!r} is none of {', '.join(each.__name__ for each in classes)}")
-    value: T = _build(value_class, {key: item for key, item in data.items() if key != TAG}, value_class.__name__)
+    value: T = _build(value_class, {key: item for key, item in data.items() if key != CLASS_KEY}, value_class.__name__)
     return value
 
 
@@ -73,7 +73,7 @@ def _json_attribute(value: object) -> object:
 def _attribute(hint: Any, value: Any, name: str) -> Any:
     """Return the value if it fits the type. Numbers are seconds and counts: finite, and not below 0."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not 0 <= value <= MOST_SECONDS:  # also rejects NaN
+        if not 0 <= value <= MAX_ERROR_NUMBER:  # also rejects NaN
             raise ControlError(f"{name} is {value!r}, which does not fit")
         value = float(value) if hint is float or float in get_args(hint) else value
     return _build(hint, value, name)

@@ -17,7 +17,7 @@ CONTROL_CHUNK_CHARS = 400_000
 """Characters of one piece; as JSON within JSON each is two bytes at most."""
 
 
-def lines(message: JsonObject) -> Iterator[bytes]:
+def encode_lines(message: JsonObject) -> Iterator[bytes]:
     """Yield the lines of a message. Raise `ConfigError` if it is too large to be sent."""
     text = json.dumps(message, separators=(",", ":"))  # ASCII, so that bytes are characters and any text survives
     if len(text) < CONTROL_LINE_BYTES:

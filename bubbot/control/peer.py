@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from bubbot.control.codec import JsonObject, decode_error, encode_error
-from bubbot.control.lines import lines, read_message
+from bubbot.control.lines import encode_lines, read_message
 from bubbot.errors import BubbotError, ControlError
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ SPARE_BUFFER_BYTES = 2**18
 """Bytes that may wait to be sent before optional notices are dropped."""
 MAX_BUFFER_BYTES = 64 * 2**20
 """Bytes that may wait before the other end counts as dead; one message may always wait."""
-STALL = 30.0
+STALL_TIMEOUT_SECONDS = 30.0
 """Seconds the other end may pause reading."""
 
 CONNECTION_LOST = (
@@ -35,13 +35,13 @@ CONNECTION_LOST = (
     "before a change is repeated, look whether it was made."
 )
 
-Answer: TypeAlias = Callable[["ControlPeer", str, JsonObject], Awaitable[JsonObject]]
+OnRequest: TypeAlias = Callable[["ControlPeer", str, JsonObject], Awaitable[JsonObject]]
 """Answers a request by its name; a `BubbotError` becomes the answer."""
-Heard: TypeAlias = Callable[[str, JsonObject], None]
+OnNotice: TypeAlias = Callable[[str, JsonObject], None]
 """Handles a notice and returns at once."""
 
 
-def ignore(_do: str, _body: JsonObject) -> None:
+def ignore_notice(_do: str, _body: JsonObject) -> None:
     """Ignore a notice."""
 
 
@@ -51,20 +51,24 @@ class ControlPeer:
     Args:
         reader: reads from it.
         writer: writes to it.
-        answer: answers its requests.
-        heard: handles its notices.
+        on_request: answers its requests.
+        on_notice: handles its notices.
 
     Attributes:
-        gone: set when the connection has ended.
+        closed: set when the connection has ended.
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer, heard: Heard = ignore
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_request: OnRequest,
+        on_notice: OnNotice = ignore_notice,
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._answer = answer
-        self._heard = heard
+        self._answer = on_request
+        self._heard = on_notice
         self._number = 0
         self._asked: dict[int, asyncio.Future[JsonObject]] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -73,7 +77,7 @@ class ControlPeer:
         self._ready = asyncio.Event()
         self._sent = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=0)  # so that what has been drained is with the system
-        self.gone = asyncio.Event()
+        self.closed = asyncio.Event()
 
     async def run(self) -> None:
         """Read until the connection ends, then wait for the answers under way: work that has begun is completed."""
@@ -100,14 +104,14 @@ class ControlPeer:
     async def flush(self) -> None:
         """Return when the system has taken all data, or cannot."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(STALL):
-                while self._bytes and not self.gone.is_set():
+            async with asyncio.timeout(STALL_TIMEOUT_SECONDS):
+                while self._bytes and not self.closed.is_set():
                     self._sent.clear()
                     await self._sent.wait()
 
     def close(self) -> None:
         """Close the connection at once; pending requests fail."""
-        self.gone.set()
+        self.closed.set()
         self._sent.set()
         transport = self._writer.transport
         if self._bytes:
@@ -120,11 +124,11 @@ class ControlPeer:
                 future.exception()  # nobody may be waiting any more
         self._asked.clear()
 
-    async def request(self, do: str, body: JsonObject, *, timeout: float | None = None) -> JsonObject:
+    async def request(self, name: str, body: JsonObject, *, timeout: float | None = None) -> JsonObject:
         """Send a request and return the answer.
 
         Args:
-            do: the name of the request.
+            name: the name of the request.
             body: its values.
             timeout: seconds; None: wait until the connection ends.
 
@@ -132,14 +136,14 @@ class ControlPeer:
             BubbotError: the error that the other end answers with.
             ControlError: no answer came in time.
         """
-        if self.gone.is_set():
+        if self.closed.is_set():
             raise ControlError(CONNECTION_LOST)
         self._number += 1
         number = self._number
         future: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
-            self._send({"id": number, "do": do, "with": body})
+            self._send({"id": number, "do": name, "with": body})
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError as error:
@@ -147,13 +151,13 @@ class ControlPeer:
         finally:
             self._asked.pop(number, None)
 
-    def notify(self, do: str, body: JsonObject, *, spare: bool = False) -> None:
-        """Send a notice; with `spare`, not if the other end is slow to read."""
-        if not self.gone.is_set() and not (spare and self._bytes > SPARE_BUFFER_BYTES):
-            self._send({"do": do, "with": body})
+    def notify(self, name: str, body: JsonObject, *, droppable: bool = False) -> None:
+        """Send a notice; with `droppable`, not if the other end is slow to read."""
+        if not self.closed.is_set() and not (droppable and self._bytes > SPARE_BUFFER_BYTES):
+            self._send({"do": name, "with": body})
 
     def _send(self, message: JsonObject) -> None:
-        data = b"".join(lines(message))
+        data = b"".join(encode_lines(message))
         if self._waiting and self._bytes + len(data) > MAX_BUFFER_BYTES:
             log.warning("control connection closed: the other end does not read", extra={"action": "control.slow"})
             self.close()
@@ -171,7 +175,7 @@ class ControlPeer:
                     data = self._waiting.popleft()
                     self._writer.write(data)
                     try:
-                        async with asyncio.timeout(STALL):
+                        async with asyncio.timeout(STALL_TIMEOUT_SECONDS):
                             await self._writer.drain()
                     except TimeoutError:
                         log.warning("control connection stalled", extra={"action": "control.slow"})
@@ -220,5 +224,5 @@ class ControlPeer:
             self._reply({"to": number, "error": encode_error(internal_error)})
 
     def _reply(self, message: JsonObject) -> None:
-        if not self.gone.is_set():
+        if not self.closed.is_set():
             self._send(message)

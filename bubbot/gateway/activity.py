@@ -15,10 +15,10 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
-from bubbot.runtime.preview import Show
+from bubbot.runtime.preview import PreviewCallback
 
 Monotonic: TypeAlias = Callable[[], float]
-Ended: TypeAlias = Callable[[str, str, float | None], None]
+OnTurnEnded: TypeAlias = Callable[[str, str, float | None], None]
 """Called with the session and status of a recorded turn, and its seconds; None if its start was not shown, as for
 a scheduled turn."""
 
@@ -28,35 +28,35 @@ class TurnActivity:
     """A turn that waits for a model, streams an answer, or runs a tool.
 
     Attributes:
-        what: "asking" a model, "writing" its answer down, or running a "tool".
+        phase: "asking" a model, "writing" its answer down, or running a "tool".
         tool: the name of that tool.
         since: when the turn began, by the monotonic clock; None if its start was not shown.
     """
 
-    what: Literal["asking", "writing", "tool"] = "asking"
+    phase: Literal["asking", "writing", "tool"] = "asking"
     tool: str = ""
     since: float | None = None
 
 
 class ActivityTracker:
-    """A `Show` that remembers the previews it passes on."""
+    """A `PreviewCallback` that remembers the previews it passes on."""
 
-    def __init__(self, show: Show, clock: Monotonic) -> None:
+    def __init__(self, show: PreviewCallback, clock: Monotonic) -> None:
         self.show = show
         self._clock = clock
         self._turns: dict[str, TurnActivity] = {}
-        self.ended: Ended = lambda _session, _status, _seconds: None
+        self.on_turn_ended: OnTurnEnded = lambda _session, _status, _seconds: None
         """Called for each turn that has ended."""
 
     def __call__(self, session: str, event: Preview) -> None:
-        """See `Show`."""
+        """See `PreviewCallback`."""
         self.show(session, event)
         match event:
             case TurnStarted():
                 self._turns[session] = TurnActivity(since=self._clock())
             case TurnFinished(status):
                 activity = self._turns.pop(session, TurnActivity())
-                self.ended(session, status, None if activity.since is None else self._clock() - activity.since)
+                self.on_turn_ended(session, status, None if activity.since is None else self._clock() - activity.since)
             case TextStreamed():
                 self._set_activity(session, TurnActivity("writing"))
             case ToolStarted(name):
@@ -64,7 +64,7 @@ class ActivityTracker:
             case ToolFinished() | StepFinished():
                 self._set_activity(session, TurnActivity("asking"))
 
-    def of(self, session: str) -> tuple[TurnActivity, float | None] | None:
+    def get(self, session: str) -> tuple[TurnActivity, float | None] | None:
         """Return the activity of a session's turn and the turn's seconds so far; None if no turn shows anything."""
         activity = self._turns.get(session)
         if activity is None:
@@ -73,7 +73,7 @@ class ActivityTracker:
 
     def _set_activity(self, session: str, activity: TurnActivity) -> None:
         previous = self._turns.get(session, activity)
-        if (previous.what, previous.tool) != (activity.what, activity.tool):  # an answer is streamed in many pieces
+        if (previous.phase, previous.tool) != (activity.phase, activity.tool):  # an answer is streamed in many pieces
             activity = replace(activity, since=previous.since)
         elif session in self._turns:
             return

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bubbot.access import ListedPeople, higher
+from bubbot.access import ListedPeople, higher_role
 from bubbot.identity import is_id
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text
@@ -18,7 +18,7 @@ CHATS_WATCHED = 1000
 ALBUMS_REMEMBERED = 100
 """Albums that are known to be for the bot; the parts of one arrive within seconds."""
 MINUTE_SECONDS = 60.0
-MARKS = 16
+MAX_COMBINING_MARKS = 16
 """Characters to search backwards for the letter below a pile of combining marks."""
 
 
@@ -32,10 +32,10 @@ class SpaceRules:
         members: ids of people who are members there.
         roles: the platform's roles whose holders are members.
         admin_roles: the platform's roles whose holders are admins.
-        always: chats in which every message is for the bot.
-        listen: chats that are recorded even if a message is not for the bot.
+        respond_to_all: chats in which every message is for the bot.
+        record_only: chats that are recorded even if a message is not for the bot.
         ignored: chats in which nothing is for the bot.
-        called: names by which the bot is addressed; if not empty, they replace those of the channel.
+        trigger_names: names by which the bot is addressed; if not empty, they replace those of the channel.
     """
 
     open: bool = False
@@ -43,10 +43,10 @@ class SpaceRules:
     members: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     admin_roles: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
-    listen: frozenset[str] = frozenset()
+    respond_to_all: frozenset[str] = frozenset()
+    record_only: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
-    called: tuple[str, ...] = ()
+    trigger_names: tuple[str, ...] = ()
 
     def role(self, sender: Sender) -> Role:
         """Return the role that these rules alone give the sender."""
@@ -68,9 +68,9 @@ class AdmissionSettings:
         admins: people with the role of admin.
         members: people who may speak.
         groups: chats in which everyone may speak, as a member.
-        always: chats in which every message is for the bot.
-        listen: chats that are recorded even if a message is not for the bot.
-        called: names by which the bot can be addressed.
+        respond_to_all: chats in which every message is for the bot.
+        record_only: chats that are recorded even if a message is not for the bot.
+        trigger_names: names by which the bot can be addressed.
         pairing: offer a code to strangers.
         bots: other bots that may speak, as members.
         spaces: rules of single spaces, by the numeric id of the space.
@@ -82,9 +82,9 @@ class AdmissionSettings:
     admins: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
-    listen: frozenset[str] = frozenset()
-    called: tuple[str, ...] = ()
+    respond_to_all: frozenset[str] = frozenset()
+    record_only: frozenset[str] = frozenset()
+    trigger_names: tuple[str, ...] = ()
     pairing: bool = True
     bots: frozenset[str] = frozenset()
     spaces: Mapping[str, SpaceRules] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class AdmissionSettings:
     bot_rate: int = 6
 
     @property
-    def listed(self) -> ListedPeople:
+    def listed_people(self) -> ListedPeople:
         """The configured people, as `AccessService` takes them."""
         return ListedPeople(self.owners, self.admins, self.members)
 
@@ -148,16 +148,18 @@ class AdmissionPolicy:
     message speaks for the rest: ask once for each message, in the order they came.
 
     Attributes:
-        where: returns the current id of a chat.
+        current_chat: returns the current id of a chat.
     """
 
     def __init__(self, settings: AdmissionSettings, role_of: RoleOf, monotonic: Callable[[], float]) -> None:
         self._settings = settings
         self._role_of = role_of
         self._monotonic = monotonic
-        self._names = _fold_names(settings.called)
-        self._names_of = {space: _fold_names(rules.called) for space, rules in settings.spaces.items() if rules.called}
-        self.where: Callable[[str], str] = lambda chat: chat
+        self._names = _fold_names(settings.trigger_names)
+        self._names_of = {
+            space: _fold_names(rules.trigger_names) for space, rules in settings.spaces.items() if rules.trigger_names
+        }
+        self.current_chat: Callable[[str], str] = lambda chat: chat
         self._bots: OrderedDict[str, _BotTraffic] = OrderedDict()
         self._albums: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
@@ -188,11 +190,11 @@ class AdmissionPolicy:
 
     def _role(self, inbound: Inbound) -> Role:
         granted = self._role_of(inbound.channel, inbound.sender.id)
-        role = higher(self._settings.listed.role(inbound.sender.id), granted)
+        role = higher_role(self._settings.listed_people.role(inbound.sender.id), granted)
         if inbound.direct:
             return role
-        role = higher(role, self._space(inbound).role(inbound.sender))
-        return higher(role, Role.MEMBER) if self._is_listed(inbound.chat, self._settings.groups) else role
+        role = higher_role(role, self._space(inbound).role(inbound.sender))
+        return higher_role(role, Role.MEMBER) if self._is_listed(inbound.chat, self._settings.groups) else role
 
     def _space(self, inbound: Inbound) -> SpaceRules:
         return self._settings.spaces.get(inbound.space, _NO_SPACE)
@@ -201,7 +203,7 @@ class AdmissionPolicy:
         is_for_bot = (
             inbound.direct
             or inbound.addressed
-            or self._is_listed(inbound.chat, self._settings.always | self._space(inbound).always)
+            or self._is_listed(inbound.chat, self._settings.respond_to_all | self._space(inbound).respond_to_all)
             or self._is_called(inbound)
         )
         if not inbound.group:
@@ -215,7 +217,7 @@ class AdmissionPolicy:
 
     def _is_listed(self, chat: str, ids: frozenset[str]) -> bool:
         """Return true if the list has the id that the chat's session began with, or its current id."""
-        return chat in ids or self.where(chat) in ids
+        return chat in ids or self.current_chat(chat) in ids
 
     def _is_called(self, inbound: Inbound) -> bool:
         names = self._names_of.get(inbound.space, self._names)
@@ -223,7 +225,7 @@ class AdmissionPolicy:
         return any(is_called(name, folded) for name in names)
 
     def _decide_unaddressed(self, inbound: Inbound, role: Role) -> Decision:
-        is_recorded = self._is_listed(inbound.chat, self._settings.listen | self._space(inbound).listen)
+        is_recorded = self._is_listed(inbound.chat, self._settings.record_only | self._space(inbound).record_only)
         return RecordOnly(role) if is_recorded else Ignore("not addressed")
 
     def _decide_bot(self, inbound: Inbound) -> Decision:
@@ -267,7 +269,7 @@ def is_called(name: str, text: str) -> bool:
     start = text.find(name)
     while name and start >= 0:
         end = start + len(name)
-        before, after = _last_script(text[max(0, start - MARKS) : start]), _next_script(text, end)
+        before, after = _last_script(text[max(0, start - MAX_COMBINING_MARKS) : start]), _next_script(text, end)
         if _is_word_boundary(before, _first_script(name)) and _is_word_boundary(_last_script(name), after):
             return True
         start = text.find(name, start + 1)
@@ -300,7 +302,7 @@ def _next_script(text: str, end: int) -> str:
     if end >= len(text):
         return ""
     if unicodedata.category(text[end]).startswith("M"):
-        return _last_script(text[max(0, end - MARKS) : end])
+        return _last_script(text[max(0, end - MAX_COMBINING_MARKS) : end])
     return _script_of(text[end])
 
 

@@ -15,7 +15,7 @@ from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
-from bubbot.gateway.outbound import Deliverer, RetryPolicy, Spawn, always_room, parts_of
+from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, no_wait_for_room, split_outbound
 from bubbot.inbox import Inbox
 from bubbot.outbox import Outbox
 from bubbot.ports.channel import (
@@ -31,11 +31,11 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.intake import no_fetch
+from bubbot.runtime.intake import refuse_fetch
 from bubbot.runtime.link import SessionChannel
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult
-from bubbot.runtime.report import HealthReport, no_report
+from bubbot.runtime.report import HealthReport, report_nothing
 from bubbot.tape.handle import Clock
 from bubbot.texts import Texts
 from bubbot.views.outbox import OutboxMessage
@@ -46,28 +46,28 @@ class ChannelPolicy:
     """The policy of a deployment for one channel.
 
     Attributes:
-        waiting: how messages wait for their turns.
-        patience: how deliveries are retried.
+        queue_policy: how messages wait for their turns.
+        retry_policy: how deliveries are retried.
         admission: who may speak; None: whoever can write here is the owner.
         access: gives strangers pairing codes; None: there are none.
-        room: see `GatePolicy`.
-        per_chat: turns of one chat at once.
+        queue_limit: see `GatePolicy`.
+        max_turns_per_chat: turns of one chat at once.
         live: show answers while they are written.
-        queued: deliver answers in the background.
+        deliver_in_background: deliver answers in the background.
         one_lane: see `Deliverer`.
-        limits: what each person may send.
+        person_limits: what each person may send.
     """
 
-    waiting: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
-    patience: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
+    queue_policy: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
+    retry_policy: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
     admission: AdmissionPolicy | None = None
     access: AccessService | None = None
-    room: int | None = QUEUE_LIMIT
-    per_chat: int = 2
+    queue_limit: int | None = QUEUE_LIMIT
+    max_turns_per_chat: int = 2
     live: bool = True
-    queued: bool = False
+    deliver_in_background: bool = False
     one_lane: bool = False
-    limits: PersonLimits = PersonLimits()  # noqa: RUF009 - frozen
+    person_limits: PersonLimits = PersonLimits()  # noqa: RUF009 - frozen
 
 
 @dataclass
@@ -76,8 +76,8 @@ class ChannelRuntime:
 
     Attributes:
         previews: shows turns while they run; None if the channel cannot.
-        held: merged messages that nobody delivers yet; None if they are delivered.
-        over: true after `cancel`; what is still to be said is durable, and left to the runtime that replaces this one.
+        held_messages: merged messages that nobody delivers yet; None if they are delivered.
+        is_cancelled: true after `cancel`; what is still to be said is durable, and left to the runtime that replaces this one.
     """
 
     channel: Channel
@@ -85,13 +85,13 @@ class ChannelRuntime:
     outbox: Outbox
     link: SessionChannel
     deliverer: Deliverer
-    rules: ChannelPolicy
-    moves: ChatMigrations
+    policy: ChannelPolicy
+    migrations: ChatMigrations
     limiter: PersonLimiter
     previews: ShowsPreviews | None = None
-    held: list[OutboxMessage] | None = None
+    held_messages: list[OutboxMessage] | None = None
     gate: InboundGate = field(init=False)
-    over: bool = False
+    is_cancelled: bool = False
 
     def open_gate(
         self,
@@ -99,51 +99,60 @@ class ChannelRuntime:
         texts: Texts,
         *,
         activity: ActivityTracker | None = None,
-        report: HealthReport = no_report,
+        report: HealthReport = report_nothing,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
         rules = GatePolicy(
-            self.rules.admission,
-            self.rules.access,
-            self.rules.room,
-            self.moves,
+            self.policy.admission,
+            self.policy.access,
+            self.policy.queue_limit,
+            self.migrations,
             texts,
             activity,
             report,
-            self.limiter if self.rules.admission else None,
+            self.limiter if self.policy.admission else None,
         )
         self.gate = InboundGate(
-            self.link, self.inbox, self.outbox, runtime, tell=self.deliverer.tell, deliver=self.deliver, rules=rules
+            self.link,
+            self.inbox,
+            self.outbox,
+            runtime,
+            notify=self.deliverer.notify,
+            deliver=self.deliver,
+            policy=rules,
         )
 
-    def renew(self, rules: ChannelPolicy) -> None:
+    def apply_policy(self, policy: ChannelPolicy) -> None:
         """Apply another policy, except to delivering and showing, which keep the first. Open the gate again then."""
-        if rules.admission is not None:
-            rules.admission.where = self.moves.now
-        self.rules = rules
-        self.limiter.limits = rules.limits
+        if policy.admission is not None:
+            policy.admission.current_chat = self.migrations.current
+        self.policy = policy
+        self.limiter.limits = policy.person_limits
         self.link = replace(
-            self.link, role=_role(rules.admission), rules=rules.waiting, chat_limit=ChatLimits(rules.per_chat).of
+            self.link,
+            role=_role(policy.admission),
+            queue_policy=policy.queue_policy,
+            chat_limit=ChatLimits(policy.max_turns_per_chat).acquire,
         )
 
     async def receive(self, event: ChannelEvent) -> bool | None:
         """Pass an event of the channel to the current gate."""
         return await self.gate.receive(event)
 
-    async def deliver(self, intent: OutboxMessage) -> None:
+    async def deliver(self, message: OutboxMessage) -> None:
         """Hold, queue or send a merged message, as the policy says."""
-        if self.over:
+        if self.is_cancelled:
             return
-        if self.held is not None:
-            self.held.append(intent)
-        elif self.rules.queued:
-            self.deliverer.queue(intent)
+        if self.held_messages is not None:
+            self.held_messages.append(message)
+        elif self.policy.deliver_in_background:
+            self.deliverer.enqueue(message)
         else:
-            await self.deliverer.deliver(intent)
+            await self.deliverer.deliver(message)
 
-    def take_up(self, recovered: RecoveryResult, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
+    def resume(self, recovered: RecoveryResult, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
         """Queue what an earlier process left open on this channel, of one session or of all."""
-        pending: list[AcceptedInbound | TapeChange] = [*recovered.open, *recovered.changes]
+        pending: list[AcceptedInbound | TapeChange] = [*recovered.open_inbounds, *recovered.changes]
         results = []
         for item in sorted(pending, key=lambda item: item.id):  # messages and changes, in the order they came
             event = item.inbound if isinstance(item, AcceptedInbound) else item.event
@@ -154,14 +163,14 @@ class ChannelRuntime:
             else:
                 self.gate.resume_change(item)
         if session is None and isinstance(self.previews, LiveAnswers):
-            self.previews.close_left(
-                {accepted.id for accepted in recovered.open if accepted.inbound.channel == self.channel.name}
+            self.previews.close_abandoned(
+                {accepted.id for accepted in recovered.open_inbounds if accepted.inbound.channel == self.channel.name}
             )
         return results
 
     def cancel(self) -> None:
         """Stop delivering and showing in the background; undelivered messages stay open for the next start."""
-        self.over = True
+        self.is_cancelled = True
         self.deliverer.cancel()
         if isinstance(self.previews, LiveAnswers):
             self.previews.cancel()
@@ -172,16 +181,16 @@ class ChannelRuntime:
             await self.channel.aclose()
 
 
-async def make_line(
+async def make_channel_runtime(
     channel: Channel,
     inbox: Inbox,
     outbox: Outbox,
-    rules: ChannelPolicy,
+    policy: ChannelPolicy,
     *,
     now: Clock,
-    spawn: Spawn,
+    create_task: CreateTask,
     hold: bool = False,
-    has_room: Callable[[], Awaitable[None]] = always_room,
+    wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
 ) -> ChannelRuntime:
     """Build a channel runtime without its gate, which needs the app runtime. The inbox tells which chats have moved.
 
@@ -189,50 +198,56 @@ async def make_line(
         channel: the adapter.
         inbox: the channel's inbox.
         outbox: the channel's outbox.
-        rules: the policy.
+        policy: the policy.
         now: the clock.
-        spawn: runs work in the background.
+        create_task: runs work in the background.
         hold: keep answers in `ChannelRuntime.held` instead of delivering them.
-        has_room: see `Deliverer`.
+        wait_for_room: see `Deliverer`.
     """
-    moves = ChatMigrations(await inbox.moves())
-    if rules.admission is not None:
-        rules.admission.where = moves.now
+    moves = ChatMigrations(await inbox.read_migrations())
+    if policy.admission is not None:
+        policy.admission.current_chat = moves.current
     previews: ShowsPreviews | None = channel if isinstance(channel, ShowsPreviews) else None
     live: LiveAnswers | None = None
     if previews is None and isinstance(channel, (SupportsTyping, SupportsEditing)):
         abandoned = await outbox.unanswered_live() if isinstance(channel, SupportsEditing) else ()
         previews = live = LiveAnswers(
-            channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=abandoned, has_room=has_room
+            channel,
+            outbox,
+            create_task=create_task,
+            current_chat=moves.current,
+            live=policy.live,
+            abandoned=abandoned,
+            wait_for_room=wait_for_room,
         )
     deliverer = Deliverer(
         channel,
         outbox,
-        rules.patience,
+        policy.retry_policy,
         now=now,
-        spawn=spawn,
-        where=moves.now,
-        settled=live.settled if live else None,
-        one_lane=rules.one_lane,
-        has_room=has_room,
+        create_task=create_task,
+        current_chat=moves.current,
+        wait_until_settled=live.wait_until_settled if live else None,
+        one_lane=policy.one_lane,
+        wait_for_room=wait_for_room,
     )
     if live is not None:
-        live.behind = deliverer.owes
+        live.has_pending = deliverer.has_pending
     link = SessionChannel(
         channel.name,
         inbox.name,
         outbox.name,
-        partial(parts_of, channel),
-        _role(rules.admission),
-        rules.waiting,
-        ChatLimits(rules.per_chat).of,
-        channel.fetch if isinstance(channel, FetchesAttachments) else no_fetch,
+        partial(split_outbound, channel),
+        _role(policy.admission),
+        policy.queue_policy,
+        ChatLimits(policy.max_turns_per_chat).acquire,
+        channel.fetch if isinstance(channel, FetchesAttachments) else refuse_fetch,
     )
-    limiter = PersonLimiter(rules.limits, now)
-    if rules.limits != PersonLimits():
-        limiter.load(await inbox.recent(now() - ONE_DAY))
+    limiter = PersonLimiter(policy.person_limits, now)
+    if policy.person_limits != PersonLimits():
+        limiter.load(await inbox.recent_messages(now() - ONE_DAY))
     return ChannelRuntime(
-        channel, inbox, outbox, link, deliverer, rules, moves, limiter, previews, [] if hold else None
+        channel, inbox, outbox, link, deliverer, policy, moves, limiter, previews, [] if hold else None
     )
 
 
@@ -243,11 +258,11 @@ def _role(admission: AdmissionPolicy | None) -> Callable[[Inbound], Role]:
 class ChatLimits:
     """Limit the turns that one chat may have at once, over all its threads."""
 
-    def __init__(self, at_once: int) -> None:
-        self._max_turns = at_once
+    def __init__(self, max_turns: int) -> None:
+        self._max_turns = max_turns
         self._chats: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
-    def of(self, session: str) -> AbstractAsyncContextManager[None]:
+    def acquire(self, session: str) -> AbstractAsyncContextManager[None]:
         """Return a context that holds one of the turns of the session's chat."""
         return self._hold_slot(":".join(session.split(":", 2)[:2]))
 

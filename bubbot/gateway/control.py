@@ -14,15 +14,15 @@ from typing import TypeAlias
 
 from bubbot.control.address import check_folder, peer_uid
 from bubbot.control.codec import JsonObject, encode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
+from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
 from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError
 
 log = logging.getLogger(__name__)
 
-HELLO = 5.0
+HELLO_TIMEOUT_SECONDS = 5.0
 """Seconds a client may take to identify itself."""
-CLIENTS = 200
+MAX_CONTROL_CLIENTS = 200
 """Connections at once."""
 
 Handler: TypeAlias = Callable[[ControlPeer, JsonObject], Awaitable[JsonObject]]
@@ -34,25 +34,25 @@ class ControlServer:
 
     Args:
         handlers: one for each name of a request.
-        left: called for each client that has disconnected.
-        uid: returns the user at the other end of a connection; None if the system does not tell.
+        on_disconnect: called for each client that has disconnected.
+        uid_of: returns the user at the other end of a connection; None if the system does not tell.
     """
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        left: Callable[[ControlPeer], None] = lambda _peer: None,
+        on_disconnect: Callable[[ControlPeer], None] = lambda _peer: None,
         *,
-        uid: Callable[[socket.socket], int | None] = peer_uid,
+        uid_of: Callable[[socket.socket], int | None] = peer_uid,
     ) -> None:
         self._handlers = handlers
-        self._left = left
-        self._uid = uid
+        self._left = on_disconnect
+        self._uid = uid_of
         self._clients: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     @asynccontextmanager
-    async def listening(self, path: Path) -> AsyncIterator[None]:
+    async def listen(self, path: Path) -> AsyncIterator[None]:
         """Serve at this path until the block ends. The caller holds the home's lock.
 
         Removes what an earlier daemon left there.
@@ -104,9 +104,9 @@ class ControlServer:
             refusal = ConfigError(
                 f"the running bot belongs to uid {os.getuid()}, and this is uid {uid}: run the command as the user of the bot"
             )
-        elif len(self._clients) > CLIENTS:
-            refusal = ControlError(f"{CLIENTS} clients are connected to the running bot already")
-        async with asyncio.timeout(HELLO):
+        elif len(self._clients) > MAX_CONTROL_CLIENTS:
+            refusal = ControlError(f"{MAX_CONTROL_CLIENTS} clients are connected to the running bot already")
+        async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
             if refusal is None:
                 hello = await read_message(reader)
                 if hello is None:
@@ -117,7 +117,7 @@ class ControlServer:
                         f"{hello.get('hello')!r}: restart the bot after an update"
                     )
             reply = {"error": encode_error(refusal)} if refusal else {"hello": PROTOCOL, "pid": os.getpid()}
-            writer.writelines(lines(reply))
+            writer.writelines(encode_lines(reply))
             await writer.drain()
         if refusal is not None:
             log.warning("control client rejected: %s", refusal, extra={"action": "control.refused"})

@@ -37,7 +37,7 @@ class DeploymentHead:
 class DailyDigest:
     """Logs the deployment head at once and after each midnight of the zone, until it is cancelled."""
 
-    read: Callable[[], Awaitable[DeploymentHead]]
+    read_head: Callable[[], Awaitable[DeploymentHead]]
     zone: ZoneInfo
     now: Clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -46,7 +46,7 @@ class DailyDigest:
         """Log a head each day. If the database cannot be read, log that and try again the next day."""
         while True:
             try:
-                head = await self.read()
+                head = await self.read_head()
             except StoreError as error:
                 log.warning("daily tape digest failed: %s", error, extra={"action": "tape.no_head"})
             else:

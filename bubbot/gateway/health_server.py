@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
-from bubbot.gateway.health.formatter import why_failing
+from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot, ModelOutage
 from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.metrics import Metrics
@@ -23,9 +23,9 @@ from bubbot.texts import Texts
 log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-SAMPLE = 0.5
+LAG_SAMPLE_SECONDS = 0.5
 """Seconds between two measurements of the event loop's lag."""
-LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
+HEALTH_HTTP_LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,21 @@ class HealthProbe:
         quarantine: the backup that the home was restored from, while it is in quarantine.
         snapshot: the whole state, for metrics.
         commits: transactions of the database so far.
-        failing: models that do not answer.
-        full: true while writing waits for room on the disk.
+        failing_models: models that do not answer.
+        is_disk_full: true while writing waits for room on the disk.
     """
 
     channels: Callable[[], Sequence[ChannelState]]
     quarantine: Callable[[], BackupStatus | None]
     snapshot: Callable[[], Awaitable[HealthSnapshot]]
     commits: Callable[[], int]
-    failing: Callable[[], Sequence[ModelOutage]] = tuple
-    full: Callable[[], bool] = bool
+    failing_models: Callable[[], Sequence[ModelOutage]] = tuple
+    is_disk_full: Callable[[], bool] = bool
 
 
 @asynccontextmanager
-async def health_door(
-    address: HealthAddress, asked: HealthProbe, metrics: Metrics, limits: HttpLimits = LIMITS
+async def serve_health(
+    address: HealthAddress, probe: HealthProbe, metrics: Metrics, limits: HttpLimits = HEALTH_HTTP_LIMITS
 ) -> AsyncIterator[int]:
     """Answer until the block ends; yield the port.
 
@@ -70,13 +70,13 @@ async def health_door(
 
     @web.middleware
     async def track_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-        with connections.working(request):
+        with connections.suspend_deadline(request):
             return await handler(request)
 
     app = web.Application(middlewares=[track_request])
     app.router.add_get("/live", _live)
-    app.router.add_get("/ready", _ready_handler(asked))
-    app.router.add_get("/metrics", _metrics_handler(asked, metrics))
+    app.router.add_get("/ready", _ready_handler(probe))
+    app.router.add_get("/metrics", _metrics_handler(probe, metrics))
     async with http_server(app, HttpAddress("health", address.host, address.port), connections) as port:
         sampling = asyncio.create_task(_sample(metrics))
         url_host = f"[{address.host}]" if ":" in address.host else address.host
@@ -109,7 +109,7 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
         unready = {
             channel.name: {"state": channel.state or "begins", "note": channel.note}
             for channel in probe.channels()
-            if not channel.fine
+            if not channel.is_receiving
         }
         is_ready = not unready
         body: dict[str, object] = {"ready": is_ready, "channels": unready}
@@ -117,12 +117,12 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
             is_ready = False
             body |= {"ready": False, "quarantine": backup.name}
         # Not a reason for 503, which may cut the bot off: people still have their commands.
-        if failing := probe.failing():
+        if failing := probe.failing_models():
             body["models"] = {
-                outage.name: {"since": outage.since, "asked": outage.newest, "why": why_failing(Texts(), outage)}
+                outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(Texts(), outage)}
                 for outage in failing
             }
-        if probe.full():
+        if probe.is_disk_full():
             body["disk"] = "full"
         return web.json_response(body, status=200 if is_ready else 503)
 
@@ -136,7 +136,7 @@ def _metrics_handler(probe: HealthProbe, metrics: Metrics) -> Callable[[web.Requ
         except BubbotError as error:
             log.warning("metrics unavailable: %s", error, extra={"action": "health.failed"})
             return web.Response(status=503, text="the database cannot be read\n")
-        body = metrics.text(snapshot, probe.commits())
+        body = metrics.render(snapshot, probe.commits())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return metrics_page
@@ -145,9 +145,9 @@ def _metrics_handler(probe: HealthProbe, metrics: Metrics) -> Callable[[web.Requ
 async def _sample(metrics: Metrics) -> None:
     clock = asyncio.get_running_loop().time
     while True:
-        due = clock() + SAMPLE
-        await asyncio.sleep(SAMPLE)
-        metrics.lagged(clock() - due)
+        due = clock() + LAG_SAMPLE_SECONDS
+        await asyncio.sleep(LAG_SAMPLE_SECONDS)
+        metrics.record_lag(clock() - due)
 
 
 def _is_loopback(host: str) -> bool:

@@ -58,7 +58,7 @@ class HttpConnections:
         self._open: dict[asyncio.BaseTransport, HttpConnection] = {}
 
     @contextmanager
-    def working(self, request: web.Request) -> Iterator[None]:
+    def suspend_deadline(self, request: web.Request) -> Iterator[None]:
         """Suspend the deadline of a request while the bot works on it."""
         connection = None if request.transport is None else self._open.get(request.transport)
         if connection is not None:
@@ -79,7 +79,7 @@ class HttpConnections:
         self._open[transport] = connection
         return True
 
-    def leave(self, transport: asyncio.BaseTransport) -> None:
+    def forget(self, transport: asyncio.BaseTransport) -> None:
         """Forget a connection that is closed."""
         self._open.pop(transport, None)
 
@@ -135,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         self._stop_timer()
         if self._transport is not None:
-            self._connections.leave(self._transport)
+            self._connections.forget(self._transport)
             self._transport = None
             self._inner.connection_lost(exc)
 

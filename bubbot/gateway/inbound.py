@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from bubbot.access import AccessService
-from bubbot.concurrency import whole
+from bubbot.concurrency import run_uninterrupted
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
-from bubbot.gateway.health.formatter import doing_words, size_words
+from bubbot.gateway.health.formatter import describe_activity, format_size
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
-from bubbot.inbox import Inbox, done
+from bubbot.inbox import Inbox, done_entry
 from bubbot.outbox import Outbox
 from bubbot.ports.channel import (
     ChannelEvent,
@@ -34,7 +34,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.link import SessionChannel
-from bubbot.runtime.report import HealthReport, no_report
+from bubbot.runtime.report import HealthReport, report_nothing
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
@@ -47,7 +47,7 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
-Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
+EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class GatePolicy:
     Attributes:
         admission: who may speak; None: whoever can write here is the owner.
         access: gives strangers pairing codes; None: there are none.
-        room: inbounds that may wait before the channel has to; None: no limit, as what waits is durable.
-        moves: the chats that moved.
+        queue_limit: inbounds that may wait before the channel has to; None: no limit, as what waits is durable.
+        migrations: the chats that moved.
         texts: the bot's own sentences.
         activity: what turns are doing; None: not tracked.
         report: the health of the whole bot.
@@ -67,11 +67,11 @@ class GatePolicy:
 
     admission: AdmissionPolicy | None = None
     access: AccessService | None = None
-    room: int | None = QUEUE_LIMIT
-    moves: ChatMigrations = field(default_factory=ChatMigrations)
+    queue_limit: int | None = QUEUE_LIMIT
+    migrations: ChatMigrations = field(default_factory=ChatMigrations)
     texts: Texts = Texts()  # noqa: RUF009 - frozen
     activity: ActivityTracker | None = None
-    report: HealthReport = no_report
+    report: HealthReport = report_nothing
     limiter: PersonLimiter | None = None
 
 
@@ -83,9 +83,9 @@ class InboundGate:
         inbox: the channel's inbox.
         outbox: the channel's outbox.
         runtime: runs the turns.
-        tell: sends a notice that the outbox does not hold.
+        notify: sends a notice that the outbox does not hold.
         deliver: sends a message of the outbox.
-        rules: None: the owner writes here, without limits.
+        policy: None: the owner writes here, without limits.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class InboundGate:
         outbox: Outbox,
         runtime: AppRuntime,
         *,
-        tell: Callable[[Outbound], Awaitable[None]],
+        notify: Callable[[Outbound], Awaitable[None]],
         deliver: Callable[[OutboxMessage], Awaitable[None]],
-        rules: GatePolicy | None = None,
+        policy: GatePolicy | None = None,
     ) -> None:
-        self._rules = rules or GatePolicy()
+        self._rules = policy or GatePolicy()
         self._texts = self._rules.texts
         self._link = link
         self._inbox = inbox
         self._outbox = outbox
         self._runtime = runtime
-        self._tell = tell
+        self._tell = notify
         self._deliver = deliver
-        self._slots = asyncio.Semaphore(self._rules.room) if self._rules.room else None
+        self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
         self._drop_notified: set[str] = set()
 
     async def receive(self, event: ChannelEvent) -> bool | None:
@@ -119,7 +119,7 @@ class InboundGate:
                 record = self._storable(event)
                 if record is None:
                     return None
-                await self._inbox.set_aside(record)
+                await self._inbox.store_unparsed(record)
                 if self._rules.admission is None:
                     notice = self._texts.say("unparsed", reason=event.reason)
                     await self._tell(Outbound(event.channel, event.chat, notice))
@@ -130,8 +130,8 @@ class InboundGate:
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
             case ChatMigration():
-                await self._inbox.moved(event)
-                self._rules.moves.add(event.chat, event.to)
+                await self._inbox.record_migration(event)
+                self._rules.migrations.add(event.chat, event.to)
             case Inbound():
                 spoken = replace(event, origin="human")  # no channel receives a firing
                 return await self._handle_inbound(self._in_home_chat(spoken))
@@ -140,21 +140,21 @@ class InboundGate:
         return None
 
     async def accept(
-        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
+        self, inbound: Inbound, extra_entries: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
     ) -> asyncio.Future[TurnResult] | None:
-        """Make an inbound durable and queue its turn; None if it was accepted before. `also`: see `Inbox.accept`."""
+        """Make an inbound durable and queue its turn; None if it was accepted before. `extra_entries`: see `Inbox.accept`."""
         if self._slots is not None:
             await self._slots.acquire()
         # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
-        return await whole(self._accept(inbound, also))
+        return await run_uninterrupted(self._accept(inbound, extra_entries))
 
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound that an earlier process accepted."""
         return self._runtime.submit(accepted)
 
-    def resume_change(self, changed: TapeChange) -> None:
+    def resume_change(self, change: TapeChange) -> None:
         """Queue a change that an earlier process noted."""
-        self._runtime.change(changed)
+        self._runtime.submit_change(change)
 
     async def _accept(
         self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]
@@ -169,7 +169,7 @@ class InboundGate:
             return None
         result = self._runtime.submit(accepted)
         result.add_done_callback(self._release_slot)
-        await self._inbox.mark()
+        await self._inbox.write_checkpoint()
         return result
 
     def _release_slot(self, _: object = None) -> None:
@@ -184,7 +184,7 @@ class InboundGate:
                 return await self._pair(inbound)
             case RecordOnly():
                 if self._exceeded(inbound) is None:
-                    await whole(self._note(self._without_excess(inbound)))
+                    await run_uninterrupted(self._note(self._without_excess(inbound)))
                 return None
             case Respond():
                 if (limit := self._exceeded(inbound)) is not None:
@@ -221,7 +221,7 @@ class InboundGate:
             case "hour":
                 notice = say("skipped_hour", number=limits.messages_per_hour)
             case "bytes":
-                notice = say("skipped_bytes", size=size_words(limits.bytes_per_day))
+                notice = say("skipped_bytes", size=format_size(limits.bytes_per_day))
         log.warning(
             "sender over a limit, message discarded: %s", limit,
             extra={"action": "receive.over_limit", "channel": inbound.channel, "sender": inbound.sender.id},
@@ -231,14 +231,14 @@ class InboundGate:
 
     async def _handle_addressed(self, inbound: Inbound) -> bool | None:
         """Queue a message to the bot from somebody who may speak, or answer it out of turn."""
-        running, waiting = self._runtime.busy(inbound.session)
+        running, waiting = self._runtime.session_activity(inbound.session)
         if not running:
             self._drop_notified.discard(inbound.session)
-        if (running or waiting) and not self._runtime.too_old(inbound):
+        if (running or waiting) and not self._runtime.is_too_old(inbound):
             if is_overtaking(inbound.text):
-                return await whole(self._overtake(inbound, running=running, waiting=waiting))
-            if running and self._link.rules.busy == "drop" and not is_command(inbound.text):
-                return await whole(self._drop(inbound))
+                return await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
+            if running and self._link.queue_policy.busy == "drop" and not is_command(inbound.text):
+                return await run_uninterrupted(self._drop(inbound))
         return await self.accept(inbound) is not None
 
     def _decide(self, inbound: Inbound) -> Decision:
@@ -247,28 +247,28 @@ class InboundGate:
     async def _pair(self, inbound: Inbound) -> bool:
         """Give a stranger a code, if one may be given; the message is not kept, and without a code nothing is."""
         access = self._rules.access
-        code = await access.pair(inbound.sender, inbound.channel, inbound.chat) if access else None
+        code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
         if code:
             notice = self._texts.say("pairing", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
-            await self._inbox.refuse(inbound.external_id)
+            await self._inbox.record_refused(inbound.external_id)
         return False  # there is nothing else to say
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""
-        change = await self._inbox.note(event)
+        change = await self._inbox.record_change(event)
         if change:
-            self._runtime.change(change)
-            await self._inbox.mark()
+            self._runtime.submit_change(change)
+            await self._inbox.write_checkpoint()
 
     async def _handle_change(self, event: Edit | Deletion | Reaction) -> None:
         """Record a change of a message that is known here, if the sender may speak."""
         if isinstance(event, (Edit, Reaction)) and not self._may_speak(event):
             return
-        is_known = await self._runtime.knows(event.channel, event.session, event.message)
-        is_known = is_known or (isinstance(event, Reaction) and await self._outbox.knows(event.message))
+        is_known = await self._runtime.has_message(event.channel, event.session, event.message)
+        is_known = is_known or (isinstance(event, Reaction) and await self._outbox.has_receipt(event.message))
         if is_known and (isinstance(event, Deletion) or self._exceeded(event) is None):
-            await whole(self._note(event))
+            await run_uninterrupted(self._note(event))
 
     def _storable(self, event: UnparsedUpdate) -> UnparsedUpdate | None:
         """Return what to keep of an unparsed update.
@@ -306,7 +306,7 @@ class InboundGate:
     async def _status(self, inbound: Inbound, *, running: bool, waiting: int) -> str:
         """Describe the session's work, and, to those who may know, the health of the whole bot."""
         say, activity = self._texts.say, self._rules.activity
-        activity_text = doing_words(self._texts, activity.of(inbound.session) if activity else None)
+        activity_text = describe_activity(self._texts, activity.get(inbound.session) if activity else None)
         if not running:
             session_line = say("about_to_answer", count=waiting)
         elif waiting:
@@ -326,16 +326,16 @@ class InboundGate:
 
     async def _settle(self, accepted: AcceptedInbound, outcome: str, text: str) -> bool | None:
         """Mark the inbound as done without a turn and send `text`, if any; return true if there is any."""
-        inbound, fact = accepted.inbound, done([accepted.id], outcome=outcome)
+        inbound, fact = accepted.inbound, done_entry([accepted.id], outcome=outcome)
         if not text:
             await self._inbox.append(fact)
             return None
         outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
-        key, parts = f"{outcome}:{accepted.id}", tuple(self._link.parts(outbound))
-        await self._deliver(await self._outbox.say(inbound.session, key, parts, {self._inbox.name: [fact]}))
+        key, parts = f"{outcome}:{accepted.id}", tuple(self._link.split(outbound))
+        await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, {self._inbox.name: [fact]}))
         return True
 
-    def _in_home_chat(self, event: Placed) -> Placed:
+    def _in_home_chat(self, event: EventT) -> EventT:
         """Return the event in the chat in which its session began."""
-        home = self._rules.moves.home(event.chat)
+        home = self._rules.migrations.home(event.chat)
         return event if home == event.chat else replace(event, chat=home)

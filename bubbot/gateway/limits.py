@@ -14,7 +14,7 @@ from typing import Literal
 
 from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
 from bubbot.tape.handle import Clock
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 
 ONE_MINUTE, ONE_HOUR, ONE_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 PEOPLE_REMEMBERED = 10_000
@@ -140,7 +140,7 @@ class PersonLimiter:
         return usage
 
     def _at(self, time: str) -> datetime:
-        return moment(time) or self._now()
+        return parse_moment(time) or self._now()
 
 
 def _forget(times: deque[datetime], at: datetime) -> None:

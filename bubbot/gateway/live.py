@@ -18,7 +18,15 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from bubbot.errors import DeliveryFailed, StoreError
-from bubbot.gateway.outbound import Spawn, always_room, answered, live_key, parts_of, receipt_of, settle_live
+from bubbot.gateway.outbound import (
+    CreateTask,
+    call_adapter,
+    live_key,
+    no_wait_for_room,
+    receipt_of,
+    settle_live,
+    split_outbound,
+)
 from bubbot.outbox import Outbox
 from bubbot.ports.channel import (
     AcknowledgesInteractions,
@@ -40,18 +48,18 @@ from bubbot.views.outbox import LiveMessage
 
 log = logging.getLogger(__name__)
 
-TYPING_EVERY = 4.0
+TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing calls; Telegram shows a bot as typing for five, Discord for ten."""
-TYPING_AFTER = 0.3
+TYPING_DELAY_SECONDS = 0.3
 """Seconds before typing is shown for the first time: a faster answer needs no such call."""
-FIRST_AFTER = 1.0
+FIRST_MESSAGE_DELAY_SECONDS = 1.0
 """Seconds of text before a message is begun: an answer that is complete by then is simply sent."""
 CONTINUES_MARK = " …"
 BARE_START = "…"
 """The first text of a message on a platform that cannot be asked if it arrived."""
-NOTHING_MORE = "—"
+SILENT_TURN_TEXT = "—"
 """The final text of a message that was begun, if the turn said nothing."""
-CALLED = 10.0
+LIVE_CALL_TIMEOUT_SECONDS = 10.0
 """Seconds that one call of the adapter may take; a delivery waits for it no longer."""
 CLOSE_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 """Waits before a message without an answer is tried to be closed again; after the last the next start does it."""
@@ -109,14 +117,14 @@ class LiveAnswers:
     Args:
         channel: the adapter.
         outbox: records the live messages.
-        spawn: runs a turn's task.
-        where: returns the current id of a chat.
+        create_task: runs a turn's task.
+        current_chat: returns the current id of a chat.
         live: show texts as they grow.
-        left: messages that an earlier process began and to which it intended no answer.
-        has_room: waits while the disk is full: nothing is shown then, as nothing could be recorded.
+        abandoned: messages that an earlier process began and to which it intended no answer.
+        wait_for_room: waits while the disk is full: nothing is shown then, as nothing could be recorded.
 
     Attributes:
-        behind: returns true if a chat still waits for earlier answers; no message is begun before them.
+        has_pending: returns true if a chat still waits for earlier answers; no message is begun before them.
     """
 
     def __init__(
@@ -124,21 +132,21 @@ class LiveAnswers:
         channel: Channel,
         outbox: Outbox,
         *,
-        spawn: Spawn,
-        where: Callable[[str], str] = lambda chat: chat,
+        create_task: CreateTask,
+        current_chat: Callable[[str], str] = lambda chat: chat,
         live: bool = True,
-        left: Sequence[LiveMessage] = (),
-        has_room: Callable[[], Awaitable[None]] = always_room,
+        abandoned: Sequence[LiveMessage] = (),
+        wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
     ) -> None:
-        self._has_room = has_room
-        self._left = tuple(left)
+        self._has_room = wait_for_room
+        self._left = tuple(abandoned)
         self._closing: set[asyncio.Task[None]] = set()
         self._channel = channel
         self._outbox = outbox
-        self._spawn = spawn
-        self._where = where
+        self._spawn = create_task
+        self._where = current_chat
         self._editing = channel if live and isinstance(channel, SupportsEditing) and channel.edit_interval > 0 else None
-        self.behind: Callable[[str], bool] = lambda _: False
+        self.has_pending: Callable[[str], bool] = lambda _: False
         self._running: dict[str, list[tuple[_LiveTurn, asyncio.Task[None]]]] = {}
         self._is_cancelled = False
 
@@ -169,10 +177,10 @@ class LiveAnswers:
                 turn.ended, turn.silent = True, status == "silent"
         turn.changed.set()
 
-    async def settled(self, session: str) -> None:
+    async def wait_until_settled(self, session: str) -> None:
         """Return when nothing more is shown of turns that have ended, so that their answers can be delivered."""
         if ended := [task for turn, task in self._running.get(session, ()) if turn.ended]:
-            _, late = await asyncio.wait(ended, timeout=2 * CALLED)
+            _, late = await asyncio.wait(ended, timeout=2 * LIVE_CALL_TIMEOUT_SECONDS)
             for task in late:
                 task.cancel()
             if late:  # nothing may be shown after the answer
@@ -187,11 +195,11 @@ class LiveAnswers:
         for task in list(self._closing):
             task.cancel()
 
-    def close_left(self, unanswered: Collection[int]) -> None:
+    def close_abandoned(self, unanswered: Collection[int]) -> None:
         """Close messages that an earlier process left without an answer; `unanswered` inbounds get another turn."""
         for live in self._left:
             if live.inbound not in unanswered:
-                self._close_later(live, NOTHING_MORE)
+                self._close_later(live, SILENT_TURN_TEXT)
         self._left = ()
 
     def _drop_finished(self, session: str) -> None:
@@ -221,15 +229,15 @@ class LiveAnswers:
         """Show that the bot types, until cancelled."""
         if not isinstance(self._channel, SupportsTyping):
             return
-        wait = TYPING_AFTER
+        wait = TYPING_DELAY_SECONDS
         while True:
             await asyncio.sleep(wait)
-            wait = TYPING_EVERY
+            wait = TYPING_INTERVAL_SECONDS
             await self._has_room()
             try:
-                await answered(self._channel.typing(self._where(turn.chat), turn.thread), CALLED)
+                await call_adapter(self._channel.typing(self._where(turn.chat), turn.thread), LIVE_CALL_TIMEOUT_SECONDS)
             except DeliveryFailed as error:
-                wait = max(error.retry_after or 0.0, 5 * TYPING_EVERY)
+                wait = max(error.retry_after or 0.0, 5 * TYPING_INTERVAL_SECONDS)
                 log.debug("typing not shown: %s", error, extra={"action": "live.typing"})
 
     async def _grow(self, turn: _LiveTurn) -> None:
@@ -238,7 +246,7 @@ class LiveAnswers:
         while not turn.ended:
             has_news = self._editing is not None and not turn.dead and turn.now() not in ("", turn.seen)
             if has_news and turn.due is None:
-                turn.due = loop.time() + FIRST_AFTER
+                turn.due = loop.time() + FIRST_MESSAGE_DELAY_SECONDS
             if has_news and turn.due is not None and loop.time() >= turn.due and not turn.ended:
                 await self._say(turn)
                 continue
@@ -258,7 +266,7 @@ class LiveAnswers:
             return
         try:
             turn.live = turn.live or await self._outbox.live_message(turn.inbound)
-            if turn.live is None and self.behind(turn.chat):
+            if turn.live is None and self.has_pending(turn.chat):
                 turn.due = loop.time() + self._editing.edit_interval
                 return
             wait = self._editing.edit_interval
@@ -270,7 +278,7 @@ class LiveAnswers:
             elif turn.unsent:
                 await self._send_first(turn)
             else:
-                turn.live = await settle_live(self._channel, self._outbox, turn.live, CALLED)
+                turn.live = await settle_live(self._channel, self._outbox, turn.live, LIVE_CALL_TIMEOUT_SECONDS)
                 turn.dead = not turn.live.message
                 wait = 0.0
             turn.due = loop.time() + wait
@@ -302,7 +310,11 @@ class LiveAnswers:
         assert live.part is not None
         turn.unsent = False
         try:
-            receipt = receipt_of(await answered(self._channel.send(replace(live.part, key=live_key(live))), CALLED))
+            receipt = receipt_of(
+                await call_adapter(
+                    self._channel.send(replace(live.part, key=live_key(live))), LIVE_CALL_TIMEOUT_SECONDS
+                )
+            )
         except DeliveryFailed as error:
             turn.unsent = error.retry_after is not None and not error.maybe
             raise
@@ -310,7 +322,7 @@ class LiveAnswers:
             turn.dead = True  # it cannot be changed
             return
         chat = receipt.chat or live.part.chat
-        await self._outbox.live(turn.inbound, turn.session, receipt.external_id, chat)
+        await self._outbox.record_live(turn.inbound, turn.session, receipt.external_id, chat)
         turn.live = replace(live, message=receipt.external_id, chat=chat)
 
     async def _change(self, turn: _LiveTurn) -> None:
@@ -324,7 +336,9 @@ class LiveAnswers:
             turn.dead = True
             return
         if part != turn.part:
-            await answered(self._editing.edit(turn.live.message, replace(part, chat=chat)), CALLED)
+            await call_adapter(
+                self._editing.edit(turn.live.message, replace(part, chat=chat)), LIVE_CALL_TIMEOUT_SECONDS
+            )
         turn.seen, turn.part = text, part
 
     async def _dismiss(self, turn: _LiveTurn) -> None:
@@ -333,7 +347,7 @@ class LiveAnswers:
             return
         try:
             dismissal = self._channel.dismiss(self._where(turn.chat), turn.thread, turn.reply_to)
-            await answered(dismissal, CALLED)
+            await call_adapter(dismissal, LIVE_CALL_TIMEOUT_SECONDS)
         except DeliveryFailed as error:
             log.debug("answer announcement not dismissed: %s", error, extra={"action": "live.dismiss"})
 
@@ -344,7 +358,7 @@ class LiveAnswers:
         except StoreError as error:
             log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             return
-        if live is not None and not await self._try_close(live, text := turn.text.strip() or NOTHING_MORE):
+        if live is not None and not await self._try_close(live, text := turn.text.strip() or SILENT_TURN_TEXT):
             self._close_later(live, text)
 
     def _close_later(self, live: LiveMessage, text: str) -> None:
@@ -368,11 +382,11 @@ class LiveAnswers:
         name, _, place = live.session.partition(":")
         chat, _, thread = place.partition(":")
         try:
-            live = await settle_live(self._channel, self._outbox, live, CALLED, send=False)
+            live = await settle_live(self._channel, self._outbox, live, LIVE_CALL_TIMEOUT_SECONDS, send=False)
             chat = live.chat or self._where(chat)
-            part = parts_of(self._channel, Outbound(name, chat, text, thread))[0]
+            part = split_outbound(self._channel, Outbound(name, chat, text, thread))[0]
             if live.message and part.file is None:
-                await answered(self._channel.edit(live.message, part), CALLED)
+                await call_adapter(self._channel.edit(live.message, part), LIVE_CALL_TIMEOUT_SECONDS)
         except (DeliveryFailed, StoreError) as error:
             log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             if not (isinstance(error, DeliveryFailed) and error.permanent):
@@ -387,5 +401,5 @@ class LiveAnswers:
     def _part(self, turn: _LiveTurn, text: str) -> MessagePart | None:
         """Return the first part of a text; None if it cannot be shown."""
         name, chat = turn.session.partition(":")[0], self._where(turn.chat)
-        parts = parts_of(self._channel, Outbound(name, chat, text, turn.thread, turn.reply_to))
+        parts = split_outbound(self._channel, Outbound(name, chat, text, turn.thread, turn.reply_to))
         return None if parts[0].file is not None else parts[0]

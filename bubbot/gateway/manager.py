@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused
 from bubbot.gateway.channel_runtime import ChannelRuntime
-from bubbot.gateway.health.snapshot import State
-from bubbot.gateway.outbound import Spawn
+from bubbot.gateway.health.snapshot import ChannelStatus
+from bubbot.gateway.outbound import CreateTask
 from bubbot.runtime.app import AppRuntime
 
 log = logging.getLogger(__name__)
@@ -25,46 +25,46 @@ class ShutdownTimeouts:
     turns: float = 30.0
     deliveries: float = 10.0
 
-    def longest(self, lines: int) -> float:
+    def max_seconds(self, channels: int) -> float:
         """Return the seconds that `ChannelManager.end` takes at most with so many channels."""
-        return self.turns + self.deliveries * (3 + lines)
+        return self.turns + self.deliveries * (3 + channels)
 
 
 class ChannelManager:
     """Runs the channels. One that fails is run again; one that is refused ends, and the others keep running."""
 
-    def __init__(self, lines: Mapping[str, ChannelRuntime], runtime: AppRuntime, pace: Backoff) -> None:
-        self._channel_runtimes = lines
+    def __init__(self, channel_runtimes: Mapping[str, ChannelRuntime], runtime: AppRuntime, backoff: Backoff) -> None:
+        self._channel_runtimes = channel_runtimes
         self._runtime = runtime
-        self._pace = pace
+        self._pace = backoff
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.states: dict[str, State] = {}
+        self.states: dict[str, ChannelStatus] = {}
         self.refusals: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._replacing = False
 
-    def start(self, spawn: Spawn) -> None:
+    def start(self, create_task: CreateTask) -> None:
         """Start receiving on every channel."""
         for name in self._channel_runtimes:
-            self.start_one(name, spawn)
+            self.start_channel(name, create_task)
 
-    def start_one(self, name: str, spawn: Spawn) -> None:
+    def start_channel(self, name: str, create_task: CreateTask) -> None:
         """Start receiving on one channel."""
         self.states[name] = "running"
         self.refusals.pop(name, None)
-        self._tasks[name] = spawn(self._run(name, self._channel_runtimes[name]))
+        self._tasks[name] = create_task(self._run(name, self._channel_runtimes[name]))
         self._changed.set()
 
-    async def stop_one(self, name: str, patience: float) -> None:
-        """Stop receiving on one channel, give what is being sent `patience` seconds, and close the channel."""
+    async def stop_channel(self, name: str, timeout: float) -> None:
+        """Stop receiving on one channel, give what is being sent `timeout` seconds, and close the channel."""
         channel_runtime = self._channel_runtimes[name]
         if task := self._tasks.pop(name, None):
             task.cancel()
-            await asyncio.wait([task], timeout=patience)
+            await asyncio.wait([task], timeout=timeout)
         self._changed.set()
         self.states[name] = "ended"
-        await _finishes_within(patience, channel_runtime.deliverer.idle())
-        await self._close(channel_runtime, patience)
+        await _finishes_within(timeout, channel_runtime.deliverer.wait_until_idle())
+        await self._close(channel_runtime, timeout)
 
     @contextmanager
     def replacing(self) -> Iterator[None]:
@@ -76,11 +76,11 @@ class ChannelManager:
             self._replacing = False
             self._changed.set()
 
-    async def wait(self, *, beside: str) -> None:
-        """Return when no channel except `beside` receives any more: all were refused. Never if there was none."""
+    async def wait_until_refused(self, *, excluding: str) -> None:
+        """Return when no channel except `excluding` receives any more: all were refused. Never if there was none."""
         while True:
             self._changed.clear()
-            tasks = [task for name, task in self._tasks.items() if name != beside]
+            tasks = [task for name, task in self._tasks.items() if name != excluding]
             if tasks and not self._replacing and all(task.done() for task in tasks):
                 return
             changed = asyncio.ensure_future(self._changed.wait())
@@ -91,26 +91,26 @@ class ChannelManager:
             finally:
                 changed.cancel()
 
-    async def end(self, grace: ShutdownTimeouts) -> None:
+    async def stop(self, timeouts: ShutdownTimeouts) -> None:
         """Stop receiving, let turns finish or cancel them, deliver, and close the channels.
 
         What is cut off or undelivered is durable; the next start continues it.
         """
         for task in self._tasks.values():
             task.cancel()
-        if self._tasks and (await asyncio.wait(self._tasks.values(), timeout=grace.deliveries))[1]:
+        if self._tasks and (await asyncio.wait(self._tasks.values(), timeout=timeouts.deliveries))[1]:
             log.warning("channel does not stop receiving", extra={"action": "end.receiving"})
         self._runtime.pause()
-        if not await _finishes_within(grace.turns, self._runtime.idle()):
+        if not await _finishes_within(timeouts.turns, self._runtime.wait_idle()):
             log.warning("turns cancelled, the next start continues them", extra={"action": "end.cut_off"})
-            await _finishes_within(grace.deliveries, self._runtime.cancel())
+            await _finishes_within(timeouts.deliveries, self._runtime.cancel())
         idle = asyncio.gather(
-            *(channel_runtime.deliverer.idle() for channel_runtime in self._channel_runtimes.values())
+            *(channel_runtime.deliverer.wait_until_idle() for channel_runtime in self._channel_runtimes.values())
         )
-        if not await _finishes_within(grace.deliveries, idle):
+        if not await _finishes_within(timeouts.deliveries, idle):
             log.warning("answers undelivered, the next start sends them", extra={"action": "end.undelivered"})
         for channel_runtime in list(self._channel_runtimes.values()):
-            await self._close(channel_runtime, grace.deliveries)
+            await self._close(channel_runtime, timeouts.deliveries)
 
     async def _close(self, channel_runtime: ChannelRuntime, patience: float) -> None:
         channel_runtime.cancel()

@@ -18,16 +18,16 @@ from bubbot.budget import Budget
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.health.snapshot import HealthSnapshot
-from bubbot.gateway.outbound import Became
-from bubbot.ports.model import NANO
-from bubbot.tape.query import moment
+from bubbot.gateway.outbound import DeliveryOutcome
+from bubbot.ports.model import NANOS_PER_USD
+from bubbot.tape.query import parse_moment
 from bubbot.views.budget import BOT_SCOPE, Reservation
 
-OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
-BECAME: tuple[Became, ...] = ("sent", "retried", "failed")
+TURN_OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
+DELIVERY_OUTCOMES: tuple[DeliveryOutcome, ...] = ("sent", "retried", "failed")
 MAX_MODEL_LABELS = 50
 """Models that have a series of their own; providers may name any number."""
-OTHER = "other"
+OTHER_LABEL = "other"
 TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -71,50 +71,52 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         self._registry.register(_SnapshotCollector(self._reading))
 
-    def attach(self, lines: Iterable[ChannelRuntime], activity: ActivityTracker, budget: Budget) -> None:
+    def attach(self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, budget: Budget) -> None:
         """Count what these do from now on. Every series begins at zero, so that the first of a kind is seen."""
-        for channel_runtime in lines:
+        for channel_runtime in channel_runtimes:
             name = channel_runtime.channel.name
             self._channels.add(name)
             accepted = self._accepted.labels(channel=name)
-            channel_runtime.inbox.accepted = accepted.inc
-            channel_runtime.deliverer.became = partial(self._count_delivery, name)
+            channel_runtime.inbox.on_accepted = accepted.inc
+            channel_runtime.deliverer.on_delivery = partial(self._count_delivery, name)
             self._seconds.labels(channel=name)
-            for outcome in OUTCOMES:
+            for outcome in TURN_OUTCOMES:
                 self._turns.labels(channel=name, outcome=outcome)
-            for result in BECAME:
+            for result in DELIVERY_OUTCOMES:
                 self._parts.labels(channel=name, outcome=result)
-        activity.ended = self._count_turn
-        budget.settled = self._count_call
+        activity.on_turn_ended = self._count_turn
+        budget.on_call_settled = self._count_call
 
-    def lagged(self, seconds: float) -> None:
+    def record_lag(self, seconds: float) -> None:
         """Record by how many seconds the event loop was late."""
         self._lag.observe(max(0.0, seconds))
 
-    def text(self, snapshot: HealthSnapshot, commits: int) -> bytes:
+    def render(self, snapshot: HealthSnapshot, commits: int) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         self._reading.snapshot, self._reading.commits = snapshot, commits
         return generate_latest(self._registry)
 
-    def _count_delivery(self, channel: str, outcome: Became) -> None:
+    def _count_delivery(self, channel: str, outcome: DeliveryOutcome) -> None:
         self._parts.labels(channel=channel, outcome=outcome).inc()
 
     def _count_turn(self, session: str, status: str, seconds: float | None) -> None:
         name = session.partition(":")[0]
-        channel = name if name in self._channels else OTHER
-        self._turns.labels(channel=channel, outcome=status if status in OUTCOMES else OTHER).inc()
+        channel = name if name in self._channels else OTHER_LABEL
+        self._turns.labels(channel=channel, outcome=status if status in TURN_OUTCOMES else OTHER_LABEL).inc()
         if seconds is not None:
             self._seconds.labels(channel=channel).observe(seconds)
 
     def _count_call(self, reservation: Reservation, status: str) -> None:
         model = (
-            reservation.model if reservation.model in self._models or len(self._models) < MAX_MODEL_LABELS else OTHER
+            reservation.model
+            if reservation.model in self._models or len(self._models) < MAX_MODEL_LABELS
+            else OTHER_LABEL
         )
         self._models.add(model)
         self._calls.labels(model=model, outcome=status).inc()
         self._tokens.labels(model=model, direction="input").inc(reservation.input)
         self._tokens.labels(model=model, direction="output").inc(reservation.output)
-        self._cost.labels(model=model).inc((reservation.nano or 0) / NANO)
+        self._cost.labels(model=model).inc((reservation.cost_nanousd or 0) / NANOS_PER_USD)
 
 
 class _SnapshotCollector(Collector):
@@ -152,7 +154,7 @@ def _channels(snapshot: HealthSnapshot) -> Iterator[Metric]:
     name = "bubbot_channel_last_heard_timestamp_seconds"
     heard = GaugeMetricFamily(name, "When its platform last gave a sign of life, in Unix time.", labels=["channel"])
     for channel in snapshot.channels:
-        ready.add_metric([channel.name], float(channel.fine))
+        ready.add_metric([channel.name], float(channel.is_receiving))
         if channel.heard:
             heard.add_metric([channel.name], _unix(channel.heard))
     undelivered = GaugeMetricFamily("bubbot_open_deliveries", "Messages that are not delivered.", labels=["channel"])
@@ -183,7 +185,7 @@ def _budget(snapshot: HealthSnapshot) -> Iterator[Metric]:
     )
     for usage in snapshot.budget:
         if usage.scope == BOT_SCOPE:  # the others are people and chats
-            values = ["month" if usage.monthly else "day", usage.measure]
+            values = ["month" if usage.is_monthly else "day", usage.measure]
             spent.add_metric(values, usage.used)
             if usage.most is not None:
                 limit.add_metric(values, usage.most)
@@ -203,5 +205,5 @@ def _database(snapshot: HealthSnapshot) -> Iterator[Metric]:
 
 
 def _unix(instant: str) -> float:
-    time = moment(instant)
+    time = parse_moment(instant)
     return time.timestamp() if time else 0.0

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 
 class ChatMigrations:
-    """The chats that moved; `known` maps the first id of each to its current id."""
+    """The chats that moved; `current_ids` maps the first id of each to its current id."""
 
-    def __init__(self, known: Mapping[str, str] | None = None) -> None:
-        self._current = dict(known or {})
+    def __init__(self, current_ids: Mapping[str, str] | None = None) -> None:
+        self._current = dict(current_ids or {})
 
     def add(self, chat: str, to: str) -> None:
         """Record that a chat continues under another id."""
@@ -17,7 +17,7 @@ class ChatMigrations:
         if home != to:
             self._current[home] = to
 
-    def now(self, chat: str) -> str:
+    def current(self, chat: str) -> str:
         """Return the chat id to which messages for a chat go."""
         return self._current.get(chat, chat)
 

@@ -15,28 +15,28 @@ from bubbot.log import bind
 from bubbot.outbox import Outbox
 from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
 from bubbot.tape.handle import Clock
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 from bubbot.views.outbox import LiveMessage, OutboxMessage
 
 log = logging.getLogger(__name__)
 
 
-SENDING = 120.0
+SEND_TIMEOUT_SECONDS = 120.0
 """Seconds that one call of an adapter may take; a file can be large and a connection slow."""
 
 CONTINUED_BELOW = "↓"
 """The text of a half answer in a group that became a supergroup, if the platform lets it be changed."""
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
-How: TypeAlias = Literal["", "resumed", "found", "missing"]
+ArrivalKind: TypeAlias = Literal["", "resumed", "found", "missing"]
 """How a part arrived: sent (empty); sent again, and may repeat; found in the chat; searched for without success, and
 sent."""
 
-Became: TypeAlias = Literal["sent", "retried", "failed"]
+DeliveryOutcome: TypeAlias = Literal["sent", "retried", "failed"]
 """The outcome of an attempt: the part arrived; it is tried again; it stays open, or is abandoned."""
 
-Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+CreateTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs work in the background."""
 
 
@@ -45,31 +45,31 @@ class RetryPolicy:
     """How long a delivery is tried.
 
     Attributes:
-        waits: seconds before each further try.
-        goes_on: repeat the last wait until the message is older than `age`, then abandon it with a fact.
-        age: seconds.
-        sending: seconds that one call of the channel may take.
+        delays: seconds before each further try.
+        repeat_last: repeat the last wait until the message is older than `max_age_seconds`, then abandon it with a fact.
+        max_age_seconds: seconds.
+        call_timeout_seconds: seconds that one call of the channel may take.
         sleep: waits so many seconds.
     """
 
-    waits: Sequence[float] = ()
-    goes_on: bool = False
-    age: float = 86_400.0
-    sending: float = SENDING
+    delays: Sequence[float] = ()
+    repeat_last: bool = False
+    max_age_seconds: float = 86_400.0
+    call_timeout_seconds: float = SEND_TIMEOUT_SECONDS
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def parts_of(channel: Channel, outbound: Outbound) -> tuple[MessagePart, ...]:
+def split_outbound(channel: Channel, outbound: Outbound) -> tuple[MessagePart, ...]:
     """Return the parts of an outbound; uncut if the channel fails at it or cuts it into nothing."""
     try:
         parts = tuple(channel.parts(outbound))
     except Exception:  # the adapter is someone else's code; its defect must not cost the answer
         log.exception("channel failed to split a message", extra={"action": "parts.defect"})
         parts = ()
-    return parts or whole_parts(outbound)
+    return parts or unsplit_parts(outbound)
 
 
-def whole_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
+def unsplit_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
     """Return one part for the text, however long, and one for each file."""
     text_part = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
     return (
@@ -78,19 +78,19 @@ def whole_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
     )
 
 
-async def answered(call: Awaitable[Given], within: float) -> Given:
+async def call_adapter(call: Awaitable[T], timeout: float) -> T:
     """Return the result of an adapter's call.
 
     Raises:
-        DeliveryFailed: the call failed in any way, or took longer than `within` seconds.
+        DeliveryFailed: the call failed in any way, or took longer than `timeout` seconds.
     """
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(timeout):
             return await call
     except DeliveryFailed:
         raise
     except TimeoutError as error:
-        raise DeliveryFailed(f"the channel gave no answer within {within:g} seconds", maybe=True) from error
+        raise DeliveryFailed(f"the channel gave no answer within {timeout:g} seconds", maybe=True) from error
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
@@ -101,7 +101,7 @@ async def answered(call: Awaitable[Given], within: float) -> Given:
 
 
 async def settle_live(
-    channel: Channel, outbox: Outbox, live: LiveMessage, within: float, *, send: bool = True
+    channel: Channel, outbox: Outbox, live: LiveMessage, timeout: float, *, send: bool = True
 ) -> LiveMessage:
     """Find out the platform's id of a live message that was sent first, or may have been, and record it.
 
@@ -112,7 +112,7 @@ async def settle_live(
         channel: the adapter.
         outbox: records the id.
         live: returned unchanged if its id is known, or cannot be found out on this platform.
-        within: seconds that one call of the channel may take.
+        timeout: seconds that one call of the channel may take.
         send: False if a message that is not there yet is not needed any more.
 
     Raises:
@@ -122,7 +122,7 @@ async def settle_live(
         return live
     part, receipt = replace(live.part, key=live_key(live)), Receipt()
     try:
-        for message in await answered(channel.find(part, live.date), within):
+        for message in await call_adapter(channel.find(part, live.date), timeout):
             if not await outbox.belongs_elsewhere(message, live.inbound):
                 receipt = Receipt(message)
                 break
@@ -132,22 +132,22 @@ async def settle_live(
         log.debug("live answer not searched for: %s", error, extra={"action": "deliver.not_found"})
     try:
         if not receipt.external_id and send:
-            receipt = receipt_of(await answered(channel.send(part), within))
+            receipt = receipt_of(await call_adapter(channel.send(part), timeout))
     except DeliveryFailed as error:
         if not error.permanent:
             raise
     if not receipt.external_id:
         return live
     chat = receipt.chat or part.chat
-    await outbox.live(live.inbound, live.session, receipt.external_id, chat)
+    await outbox.record_live(live.inbound, live.session, receipt.external_id, chat)
     return replace(live, message=receipt.external_id, chat=chat)
 
 
-async def nobody_minds(_chat: str, _reason: str) -> None:
+async def ignore_unreachable_chat(_chat: str, _reason: str) -> None:
     """Ignore an unreachable chat, for deliveries that nothing depends on."""
 
 
-async def always_room() -> None:
+async def no_wait_for_room() -> None:
     """Return at once, for outboxes that are not on a disk."""
 
 
@@ -157,55 +157,55 @@ class Deliverer:
     Args:
         channel: the adapter.
         outbox: holds the messages and their receipts.
-        patience: how failures are retried.
+        retry_policy: how failures are retried.
         now: tells how old a message is.
-        spawn: runs the tasks of `queue`.
-        where: returns the current id of a chat.
-        settled: waits until nothing is shown of a session's turn any more; None if nothing ever is.
+        create_task: runs the tasks of `enqueue`.
+        current_chat: returns the current id of a chat.
+        wait_until_settled: waits until nothing is shown of a session's turn any more; None if nothing ever is.
         one_lane: all chats share one output.
-        has_room: waits while the disk is full: a receipt could not be written.
+        wait_for_room: waits while the disk is full: a receipt could not be written.
 
     Attributes:
-        gone: called for an unreachable chat, with the id its session began with, and the reason.
-        became: called with the outcome of each attempt.
+        on_chat_unreachable: called for an unreachable chat, with the id its session began with, and the reason.
+        on_delivery: called with the outcome of each attempt.
     """
 
     def __init__(
         self,
         channel: Channel,
         outbox: Outbox,
-        patience: RetryPolicy,
+        retry_policy: RetryPolicy,
         *,
         now: Clock,
-        spawn: Spawn = asyncio.create_task,
-        where: Callable[[str], str] = lambda chat: chat,
-        settled: Callable[[str], Awaitable[None]] | None = None,
+        create_task: CreateTask = asyncio.create_task,
+        current_chat: Callable[[str], str] = lambda chat: chat,
+        wait_until_settled: Callable[[str], Awaitable[None]] | None = None,
         one_lane: bool = False,
-        has_room: Callable[[], Awaitable[None]] = always_room,
+        wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
     ) -> None:
-        self.gone: Callable[[str, str], Awaitable[None]] = nobody_minds
-        self.became: Callable[[Became], None] = lambda _: None
-        self._settled = settled
+        self.on_chat_unreachable: Callable[[str, str], Awaitable[None]] = ignore_unreachable_chat
+        self.on_delivery: Callable[[DeliveryOutcome], None] = lambda _: None
+        self._settled = wait_until_settled
         self._one_lane = one_lane
-        self._has_room = has_room
+        self._has_room = wait_for_room
         self._channel = channel
         self._outbox = outbox
-        self._retry_policy = patience
+        self._retry_policy = retry_policy
         self._now = now
-        self._spawn = spawn
-        self._where = where
+        self._spawn = create_task
+        self._where = current_chat
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._waiting: dict[str, list[tuple[OutboxMessage, bool]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    async def deliver(self, intent: OutboxMessage, *, resumed: bool = False) -> None:
+    async def deliver(self, message: OutboxMessage, *, resumed: bool = False) -> None:
         """Send the parts that have no receipt. What cannot be sent stays open and is logged."""
-        if not intent.parts:
+        if not message.parts:
             return
-        with bind(session=intent.session, turn=intent.turn):  # one task delivers the messages of several turns
-            await self._deliver_parts(intent, resumed=resumed)
+        with bind(session=message.session, turn=message.turn):  # one task delivers the messages of several turns
+            await self._deliver_parts(message, resumed=resumed)
 
     async def _deliver_parts(self, message: OutboxMessage, *, resumed: bool) -> None:
         if self._settled is not None:
@@ -213,24 +213,24 @@ class Deliverer:
         async with self._chat_lock(message.parts[0].chat):
             if resumed:  # it may have been delivered in the meantime
                 message = next(
-                    (each for each in await self._outbox.open() if each.id == message.id), replace(message, parts=())
+                    (each for each in await self._outbox.pending() if each.id == message.id), replace(message, parts=())
                 )
             for index in range(len(message.parts)):
                 if index not in message.sent and not await self._deliver_part(message, index, resumed=resumed):
                     return
 
-    def queue(self, intent: OutboxMessage, *, resumed: bool = False) -> None:
+    def enqueue(self, message: OutboxMessage, *, resumed: bool = False) -> None:
         """Deliver a message in the background, after those its chat already waits for."""
-        chat = intent.parts[0].chat if intent.parts else ""
+        chat = message.parts[0].chat if message.parts else ""
         waiting = self._waiting.get(chat)
         if waiting is not None:
-            waiting.append((intent, resumed))
+            waiting.append((message, resumed))
             return
-        self._waiting[chat] = [(intent, resumed)]
+        self._waiting[chat] = [(message, resumed)]
         self._is_idle.clear()
         self._tasks[chat] = self._spawn(self._drain(chat))
 
-    def owes(self, chat: str) -> bool:
+    def has_pending(self, chat: str) -> bool:
         """Return true if something for this chat is being delivered in the background."""
         return chat in self._waiting
 
@@ -239,32 +239,32 @@ class Deliverer:
         for task in list(self._tasks.values()):
             task.cancel()
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when nothing is being delivered in the background."""
         await self._is_idle.wait()
 
-    async def delivered(self, chat: str) -> None:
+    async def wait_until_delivered(self, chat: str) -> None:
         """Return when nothing for this chat is being delivered in the background."""
         while (task := self._tasks.get(chat)) is not None and not task.done():
             await asyncio.wait([task])
 
     async def resume(self, session: str | None = None, *, queued: bool = False) -> int:
         """Deliver what an earlier process left open, of one session or of all; return the number of messages."""
-        pending = [each for each in await self._outbox.open() if session is None or each.session == session]
+        pending = [each for each in await self._outbox.pending() if session is None or each.session == session]
         if pending:
-            await self._outbox.mark()  # fails before anything is sent again if the store takes no receipts
+            await self._outbox.write_checkpoint()  # fails before anything is sent again if the store takes no receipts
         for message in pending:
             if queued:
-                self.queue(message, resumed=True)
+                self.enqueue(message, resumed=True)
             else:
                 await self.deliver(message, resumed=True)
         return len(pending)
 
-    async def tell(self, outbound: Outbound) -> None:
+    async def notify(self, outbound: Outbound) -> None:
         """Send a notice at once that is not in the outbox; a failure is only logged."""
         async with self._chat_lock(outbound.chat):
             try:
-                for part in parts_of(self._channel, outbound):
+                for part in split_outbound(self._channel, outbound):
                     await self._send(self._at_current_chat(part))
             except DeliveryFailed as error:
                 log.warning("notice not delivered: %s", error, extra={"action": "tell.failed"})
@@ -295,26 +295,26 @@ class Deliverer:
             receipt, how = await self._send_until_arrived(message, index, live, again=resumed)
         except DeliveryFailed as error:
             log.warning("message not delivered: %s", error, extra={"action": "deliver.failed"})
-            self.became("failed")
+            self.on_delivery("failed")
             if error.permanent or self._too_old(message):
-                await self._outbox.end(message, str(error))
+                await self._outbox.abandon(message, str(error))
             if error.gone:
-                await self.gone(message.parts[index].chat, str(error))
+                await self.on_chat_unreachable(message.parts[index].chat, str(error))
             return False
-        await self._outbox.receipt(message, index, receipt, how=how)
-        self.became("sent")
+        await self._outbox.record_receipt(message, index, receipt, outcome=how)
+        self.on_delivery("sent")
         return True
 
     async def _send_until_arrived(
         self, message: OutboxMessage, index: int, live: LiveMessage | None, *, again: bool
-    ) -> tuple[Receipt, How]:
+    ) -> tuple[Receipt, ArrivalKind]:
         """Send a part until it arrives or further tries are useless. `again`: it may have been sent before."""
         part, tries = self._at_current_chat(replace(message.parts[index], key=part_key(message, index))), 0
         while True:
             await self._has_room()
             try:
                 if live is not None:
-                    live = await settle_live(self._channel, self._outbox, live, self._retry_policy.sending)
+                    live = await settle_live(self._channel, self._outbox, live, self._retry_policy.call_timeout_seconds)
                     if live.message and (receipt := await self._edit_live(part, live)):
                         return receipt, ""  # changing it twice does no harm
                 if again:
@@ -326,7 +326,7 @@ class Deliverer:
                 if wait is None:
                     raise
             tries += 1
-            self.became("retried")
+            self.on_delivery("retried")
             await self._retry_policy.sleep(wait)
 
     async def _edit_live(self, part: MessagePart, live: LiveMessage) -> Receipt | None:
@@ -339,7 +339,9 @@ class Deliverer:
             return None
         edited = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
         try:
-            await answered(self._channel.edit(live.message, replace(edited, chat=chat)), self._retry_policy.sending)
+            await call_adapter(
+                self._channel.edit(live.message, replace(edited, chat=chat)), self._retry_policy.call_timeout_seconds
+            )
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
@@ -355,17 +357,19 @@ class Deliverer:
             return
         try:
             part = replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
-            await answered(self._channel.edit(live.message, part), self._retry_policy.sending)
+            await call_adapter(self._channel.edit(live.message, part), self._retry_policy.call_timeout_seconds)
         except DeliveryFailed as error:
             log.debug("live answer stays in the old chat: %s", error, extra={"action": "live.moved"})
 
-    async def _find_or_send(self, part: MessagePart, message: OutboxMessage) -> tuple[Receipt, How]:
+    async def _find_or_send(self, part: MessagePart, message: OutboxMessage) -> tuple[Receipt, ArrivalKind]:
         """Search for a part that may have been sent, if the platform can be asked; send it if it is not there."""
         if not isinstance(self._channel, FindsMessages):
             return await self._send(part), "resumed"
         try:
-            for message_id in await answered(self._channel.find(part, message.date), self._retry_policy.sending):
-                if not await self._outbox.knows(message_id):
+            for message_id in await call_adapter(
+                self._channel.find(part, message.date), self._retry_policy.call_timeout_seconds
+            ):
+                if not await self._outbox.has_receipt(message_id):
                     return Receipt(message_id), "found"
         except DeliveryFailed as error:
             if not error.permanent:
@@ -375,34 +379,36 @@ class Deliverer:
         return await self._send(part), "missing"
 
     async def _send(self, part: MessagePart) -> Receipt:
-        return receipt_of(await answered(self._channel.send(part), self._retry_policy.sending))
+        return receipt_of(await call_adapter(self._channel.send(part), self._retry_policy.call_timeout_seconds))
 
     def _retry_wait(self, error: DeliveryFailed, tries: int, message: OutboxMessage) -> float | None:
         """Return the seconds until the next try; None if there is none."""
-        waits = self._retry_policy.waits
-        if error.permanent or not waits or (tries >= len(waits) and not self._retry_policy.goes_on):
+        waits = self._retry_policy.delays
+        if error.permanent or not waits or (tries >= len(waits) and not self._retry_policy.repeat_last):
             return None
         if tries >= len(waits) and self._too_old(message):
             return None
         return max(waits[min(tries, len(waits) - 1)], error.retry_after or 0.0)
 
     def _too_old(self, message: OutboxMessage) -> bool:
-        merged = moment(message.date)
+        merged = parse_moment(message.date)
         return (
-            self._retry_policy.goes_on
+            self._retry_policy.repeat_last
             and merged is not None
-            and (self._now() - merged).total_seconds() > self._retry_policy.age
+            and (self._now() - merged).total_seconds() > self._retry_policy.max_age_seconds
         )
 
 
-def receipt_of(given: object) -> Receipt:
+def receipt_of(result: object) -> Receipt:
     """Return what the adapter's `send` returned if it is a receipt, else an empty one."""
-    return given if isinstance(given, Receipt) else Receipt()
+    return result if isinstance(result, Receipt) else Receipt()
 
 
-def part_key(intent: OutboxMessage, place: int) -> str:
+def part_key(message: OutboxMessage, index: int) -> str:
     """Return the `key` of a part: the same in every process that sends it."""
-    return f"p{sha256(f'{intent.session}:{intent.turn}:{intent.id}:{intent.date}:{place}'.encode()).hexdigest()[:20]}"
+    return (
+        f"p{sha256(f'{message.session}:{message.turn}:{message.id}:{message.date}:{index}'.encode()).hexdigest()[:20]}"
+    )
 
 
 def live_key(live: LiveMessage) -> str:

@@ -12,23 +12,23 @@ from bubbot.tape.entry import TapeEntry
 class OwnerChat:
     """Finds the chat of an owner. `tape` records the fact that the owner was told."""
 
-    def __init__(self, lines: Mapping[str, ChannelRuntime], tape: str) -> None:
-        self._channel_runtimes = lines
+    def __init__(self, channel_runtimes: Mapping[str, ChannelRuntime], tape: str) -> None:
+        self._channel_runtimes = channel_runtimes
         self._tape = tape
 
     async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
         """See `NotifyOwner`."""
         for channel_runtime in self._channel_runtimes.values():
-            access = channel_runtime.rules.access
+            access = channel_runtime.policy.access
             if access is None:
                 continue
             name = channel_runtime.channel.name
-            owners = frozenset(person for person in access.people(name) if access.role(name, person) is Role.OWNER)
-            inbound = await channel_runtime.inbox.direct(owners) if owners else None
+            owners = frozenset(person for person in access.list_people(name) if access.role(name, person) is Role.OWNER)
+            inbound = await channel_runtime.inbox.find_direct_message(owners) if owners else None
             if inbound is None:
                 continue
-            parts = tuple(channel_runtime.link.parts(Outbound(name, inbound.chat, text, inbound.thread)))
-            message = await channel_runtime.outbox.say(inbound.session, key, parts, {self._tape: [fact]})
+            parts = tuple(channel_runtime.link.split(Outbound(name, inbound.chat, text, inbound.thread)))
+            message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {self._tape: [fact]})
             await channel_runtime.deliver(message)
             return True
         return False

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bubbot.control.chat import RECEIPT_WAIT
+from bubbot.control.chat import RECEIPT_TIMEOUT_SECONDS
 from bubbot.control.codec import JsonObject, decode, encode
 from bubbot.control.peer import ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.control import Handler
-from bubbot.gateway.outbound import whole_parts
+from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
     ChannelEvent,
     ChatMigration,
@@ -33,7 +33,7 @@ from bubbot.ports.channel import (
     ToolFinished,
     ToolStarted,
     UnparsedUpdate,
-    no_blob,
+    refuse_blob,
 )
 from bubbot.ports.turn import TurnResult
 from bubbot.tape.service import TapeService
@@ -59,21 +59,21 @@ class ChatService:
 
     Attributes:
         accept: see `InboundGate.accept`.
-        notice: returns the first text to show in a chat, and begins to load the model.
-        owed: delivers the session's open messages and returns how many inbounds wait for turns.
-        idle: returns when no turn of the session runs or waits, and its answers have been passed to `send`.
-        delivered: returns when nothing for a chat is being sent.
+        opening_notice: returns the first text to show in a chat, and begins to load the model.
+        deliver_pending: delivers the session's open messages and returns how many inbounds wait for turns.
+        wait_until_idle: returns when no turn of the session runs or waits, and its answers have been passed to `send`.
+        wait_until_delivered: returns when nothing for a chat is being sent.
         commands: returns the commands that people may type.
-        tape: returns the tape of a session.
+        tape_of: returns the tape of a session.
     """
 
     accept: Callable[[Inbound], Awaitable[asyncio.Future[TurnResult] | None]]
-    notice: Callable[[str], Awaitable[str]]
-    owed: Callable[[str], Awaitable[int]]
-    idle: Callable[[str], Awaitable[None]]
-    delivered: Callable[[str], Awaitable[None]]
+    opening_notice: Callable[[str], Awaitable[str]]
+    deliver_pending: Callable[[str], Awaitable[int]]
+    wait_until_idle: Callable[[str], Awaitable[None]]
+    wait_until_delivered: Callable[[str], Awaitable[None]]
     commands: Callable[[], Sequence[CommandInfo]]
-    tape: Callable[[str], TapeService]
+    tape_of: Callable[[str], TapeService]
 
 
 @dataclass
@@ -102,12 +102,12 @@ class RemoteChannel:
     If no client is attached, it waits for the next one.
 
     Attributes:
-        blob: reads a stored file by its digest; clients get the bytes with the part.
+        read_blob: reads a stored file by its digest; clients get the bytes with the part.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.blob: Callable[[str], Awaitable[bytes]] = no_blob
+        self.read_blob: Callable[[str], Awaitable[bytes]] = refuse_blob
         self._receive: asyncio.Future[Receive] | None = None
         self._attached: dict[str, list[ControlPeer]] = {}
         self._asked: dict[str, _RemoteSender] = {}
@@ -122,13 +122,13 @@ class RemoteChannel:
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Return one part for the text, of any length for a terminal, and one for each file, which the client saves."""
-        return whole_parts(outbound)
+        return unsplit_parts(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send a part and return when the client that asked has shown it."""
         session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
         sender = self._asked.get(part.reply_to)
-        if sender is not None and (sender.session != session or sender.peer.gone.is_set()):
+        if sender is not None and (sender.session != session or sender.peer.closed.is_set()):
             sender = None
         clients = self._clients(session)
         client = sender.peer if sender else clients[-1] if clients else None
@@ -136,7 +136,7 @@ class RemoteChannel:
             raise DeliveryFailed(NO_CLIENT_REASON)
         body: JsonObject = {"part": encode(part)}
         if part.file and part.file.digest:
-            body["bytes"] = b64encode(await self.blob(part.file.digest)).decode()
+            body["bytes"] = b64encode(await self.read_blob(part.file.digest)).decode()
         for other in clients:
             if other is not client:
                 other.notify("copy", body)
@@ -155,22 +155,22 @@ class RemoteChannel:
             spare = isinstance(event, TextStreamed | ToolStarted | ToolFinished)
             body = {"event": encode(event)}
             for peer in clients:
-                peer.notify("preview", body, spare=spare)
+                peer.notify("preview", body, droppable=spare)
 
-    def handlers(self, doors: ChatService) -> Mapping[str, Handler]:
+    def handlers(self, service: ChatService) -> Mapping[str, Handler]:
         """Return the control server's handlers for this channel, by request."""
 
         async def opened(peer: ControlPeer, body: JsonObject) -> JsonObject:
             session = self._session(body)
             self._attached.setdefault(session, []).append(peer)
-            commands = [encode(command) for command in doors.commands()]
-            return {"notice": await doors.notice(session), "commands": commands}
+            commands = [encode(command) for command in service.commands()]
+            return {"notice": await service.opening_notice(session), "commands": commands}
 
         async def owed(_peer: ControlPeer, body: JsonObject) -> JsonObject:
-            return {"waiting": await doors.owed(self._session(body))}
+            return {"waiting": await service.deliver_pending(self._session(body))}
 
         async def idle(_peer: ControlPeer, body: JsonObject) -> JsonObject:
-            await doors.idle(self._session(body))
+            await service.wait_until_idle(self._session(body))
             return {}
 
         async def event(peer: ControlPeer, body: JsonObject) -> JsonObject:
@@ -185,11 +185,11 @@ class RemoteChannel:
             return {}
 
         async def ask(peer: ControlPeer, body: JsonObject) -> JsonObject:
-            return await self._ask(peer, decode(body.get("inbound"), Inbound), doors)
+            return await self._ask(peer, decode(body.get("inbound"), Inbound), service)
 
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
-    def left(self, peer: ControlPeer) -> None:
+    def forget_client(self, peer: ControlPeer) -> None:
         """Forget a client that has disconnected."""
         for session, clients in list(self._attached.items()):
             if peer in clients:
@@ -202,17 +202,17 @@ class RemoteChannel:
     async def _ask(self, peer: ControlPeer, inbound: Inbound, service: ChatService) -> JsonObject:
         if inbound.channel != self.name:
             raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
-        sender = _RemoteSender(peer, inbound.session, service.tape(inbound.session))
+        sender = _RemoteSender(peer, inbound.session, service.tape_of(inbound.session))
         self._remember(inbound.external_id, sender)
         sender.result = await service.accept(inbound)
         if sender.result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
         result = await asyncio.shield(sender.result)
         with suppress(TimeoutError):  # the client leaves with the result; the answer and its files come first
-            async with asyncio.timeout(RECEIPT_WAIT):
+            async with asyncio.timeout(RECEIPT_TIMEOUT_SECONDS):
                 if result.text:
                     await sender.shown.wait()
-                await service.delivered(inbound.chat)
+                await service.wait_until_delivered(inbound.chat)
         return _result_json(result)
 
     def _session(self, body: JsonObject) -> str:
@@ -228,7 +228,7 @@ class RemoteChannel:
 
     def _clients(self, session: str) -> list[ControlPeer]:
         """Return the clients of a session, the newest last."""
-        return [peer for peer in self._attached.get(session, ()) if not peer.gone.is_set()]
+        return [peer for peer in self._attached.get(session, ()) if not peer.closed.is_set()]
 
     def _receiver(self) -> asyncio.Future[Receive]:
         if self._receive is None:
@@ -239,7 +239,7 @@ class RemoteChannel:
 async def _show_at(client: ControlPeer, body: JsonObject) -> Receipt:
     """Let a client show a part. Any answer other than a receipt becomes a `DeliveryFailed` of our own making."""
     try:
-        reply = await client.request("part", body, timeout=RECEIPT_WAIT)
+        reply = await client.request("part", body, timeout=RECEIPT_TIMEOUT_SECONDS)
         external_id = reply.get("external_id", "")
         if not isinstance(external_id, str) or len(external_id) > ID_LIMIT or not external_id.isprintable():
             raise ControlError("its receipt cannot be read")
@@ -268,9 +268,9 @@ async def _turn_result(sender: _RemoteSender, text: str) -> JsonObject:
 
 
 def _result_json(result: TurnResult) -> JsonObject:
-    ids = [entry.id for entry in result.merged]
+    ids = [entry.id for entry in result.merged_entries]
     return {
-        "turn": result.turn,
+        "turn": result.turn_id,
         "status": result.status,
         "text": result.text,
         "entries": [ids[0], ids[-1]] if ids else [],

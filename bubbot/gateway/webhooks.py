@@ -30,12 +30,12 @@ class WebhookSettings:
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
-Channels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]
+WebhookChannels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]
 """The channels that are called, by name, as they are at the moment."""
 
 
 @asynccontextmanager
-async def web_door(channels: Channels, settings: WebhookSettings) -> AsyncIterator[int]:
+async def serve_webhooks(channels: WebhookChannels, settings: WebhookSettings) -> AsyncIterator[int]:
     """Serve the channels until the block ends; yield the port.
 
     Raises:
@@ -54,7 +54,7 @@ async def web_door(channels: Channels, settings: WebhookSettings) -> AsyncIterat
 
 
 def _webhook_handler(
-    channels: Channels, connections: HttpConnections
+    channels: WebhookChannels, connections: HttpConnections
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle_call(request: web.Request) -> web.Response:
         match = next(((name, channel) for name, channel in channels().items() if channel.path == request.path), None)
@@ -70,7 +70,7 @@ def _webhook_handler(
             body = await request.read()
         except (web.RequestPayloadError, OSError):  # a wrong length or encoding, or the client is gone
             return _refuse(HTTP_BAD_REQUEST)
-        with connections.working(request):
+        with connections.suspend_deadline(request):
             try:
                 status = await channel.handle(headers, body)
             except Exception:  # the platform sees the failure and calls again; the other channels keep running

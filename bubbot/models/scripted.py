@@ -56,7 +56,7 @@ _DEFAULT = [{"text": "You said: {text}"}]
 class ScriptedModel:
     """A `Model` that answers from a script.
 
-    `requests` holds the requests it has received, oldest first, for tests. It stays empty without `keep`: a daemon would
+    `requests` holds the requests it has received, oldest first, for tests. It stays empty without `keep_requests`: a daemon would
     grow by each.
     """
 
@@ -66,7 +66,7 @@ class ScriptedModel:
         *,
         name: str = "scripted",
         traits: ModelTraits | None = None,
-        keep: bool = True,
+        keep_requests: bool = True,
     ) -> None:
         script = script or {}
         rules = script.get("rules", ())
@@ -75,7 +75,7 @@ class ScriptedModel:
         self._name = name
         self._traits = traits or ModelTraits()
         self.requests: list[ModelRequest] = []
-        self._keep = keep
+        self._keep = keep_requests
         self._request_count = 0
 
     @property
@@ -158,11 +158,11 @@ def create(options: ModelOptions) -> ScriptedModel:
     """Create the model from the file that the setting `script` names; the entry point. Raise `ConfigError`."""
     path = options.settings.get("script")
     if not path:
-        return ScriptedModel(name=options.name, keep=False)
+        return ScriptedModel(name=options.name, keep_requests=False)
     try:
         script = json.loads(Path(str(path)).read_text(encoding="utf-8"))
         if not isinstance(script, dict):
             raise TypeError("it has to hold one JSON object")
-        return ScriptedModel(script, name=options.name, keep=False)
+        return ScriptedModel(script, name=options.name, keep_requests=False)
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         raise ConfigError(f"[model] script {path} cannot be used: {error}; see docs/reference/config.md") from error

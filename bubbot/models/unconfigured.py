@@ -40,11 +40,13 @@ class KeylessModel(UnconfiguredModel):
         super().__init__(texts)
         self.name = name
         self._error = ModelKeyMissing
-        self._sentence = key_missing(name, variables, texts, is_configured=is_configured)
+        self._sentence = missing_key_sentence(name, variables, texts, is_configured=is_configured)
         self.traits = ModelTraits(tools=False, notice=self._sentence)
 
 
-def key_missing(name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True) -> str:
+def missing_key_sentence(
+    name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True
+) -> str:
     """Say that a model needs a key, and where to set it.
 
     Args:

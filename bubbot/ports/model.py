@@ -109,9 +109,9 @@ class ToolCall:
     arguments: str
 
 
-MOST_TOKENS = 100_000_000
+MAX_CALL_TOKENS = 100_000_000
 """More than any model reads or writes in one call."""
-MOST_DOLLARS = 10_000.0
+MAX_CALL_DOLLARS = 10_000.0
 """More than any call costs."""
 
 
@@ -131,18 +131,18 @@ class Usage:
     cached_tokens: int = 0
     cost: float | None = None
 
-    def is_plausible(self, *, most_input: int = MOST_TOKENS, most_output: int = MOST_TOKENS) -> bool:
+    def is_plausible(self, *, max_input: int = MAX_CALL_TOKENS, max_output: int = MAX_CALL_TOKENS) -> bool:
         """Return false if one call cannot have these numbers: below zero, or above the limits."""
-        cost_fits = self.cost is None or 0 <= self.cost <= MOST_DOLLARS  # false for nan, too
+        cost_fits = self.cost is None or 0 <= self.cost <= MAX_CALL_DOLLARS  # false for nan, too
         return (
-            0 <= self.input_tokens <= most_input
-            and 0 <= self.output_tokens <= most_output
-            and 0 <= self.cached_tokens <= most_input
+            0 <= self.input_tokens <= max_input
+            and 0 <= self.output_tokens <= max_output
+            and 0 <= self.cached_tokens <= max_input
             and cost_fits
         )
 
 
-NANO = 10**9
+NANOS_PER_USD = 10**9
 """Units per US dollar: amounts are whole numbers of them, so that sums do not depend on their order."""
 
 
@@ -171,7 +171,7 @@ class ModelPrice:
     cached: float | None = None
     tiers: tuple[PriceTier, ...] = ()
 
-    def nano(self, usage: Usage) -> int:
+    def cost_nanousd(self, usage: Usage) -> int:
         """Compute the cost of these tokens, in billionths of a dollar."""
         rates: ModelPrice | PriceTier = self
         for tier in self.tiers:
@@ -181,7 +181,7 @@ class ModelPrice:
         cached_rate = rates.input if rates.cached is None else rates.cached
         uncached = usage.input_tokens - cached
         dollars = uncached * rates.input + cached * cached_rate + usage.output_tokens * rates.output
-        return round(dollars * (NANO // 1_000_000))
+        return round(dollars * (NANOS_PER_USD // 1_000_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +190,17 @@ class TokenCount:
 
     Attributes:
         tokens: the count.
-        by: the tokenizer that counted them.
-        approximate: only the provider knows the form of some part, such as the tool schemas.
+        tokenizer: the tokenizer that counted them.
+        is_approximate: only the provider knows the form of some part, such as the tool schemas.
     """
 
     tokens: int
-    by: str
-    approximate: bool = False
+    tokenizer: str
+    is_approximate: bool = False
 
     def as_json(self) -> JsonObject:
         """Return the count as a step records it."""
-        return {"tokens": self.tokens, "by": self.by} | ({"approximate": True} if self.approximate else {})
+        return {"tokens": self.tokens, "by": self.tokenizer} | ({"approximate": True} if self.is_approximate else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,9 @@ class Tool:
             raise ToolRetry(f"the arguments of {self.name} are not JSON: {error}") from error
         if not isinstance(values, dict):
             raise ToolRetry(f"the arguments of {self.name} have to be a JSON object, such as {{}}")
-        return self.checked(values)
+        return self.validate(values)
 
-    def checked(self, values: dict[str, Any]) -> ToolArgs:
+    def validate(self, values: dict[str, Any]) -> ToolArgs:
         """Validate the arguments. Raise `ToolRetry` with each wrong field, its value and what it must be."""
         try:
             return self.args.model_validate(values)
@@ -160,12 +160,12 @@ class Toolbox:
         """Find the tool of this name, with dots or underscores. Raise `ToolError` with the closest names."""
         tool = self._names.get(name)
         if tool is None:
-            close = self.near(name)
+            close = self.find_similar(name)
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
         return tool
 
-    def near(self, name: str) -> list[str]:
+    def find_similar(self, name: str) -> list[str]:
         """Return the names that are similar to this one, closest first."""
         return get_close_matches(name, self._names, n=3, cutoff=0.5)
 

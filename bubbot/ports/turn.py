@@ -13,7 +13,7 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
 from bubbot.texts import Texts
 
-SCHEDULED = "schedule"
+SCHEDULE_ORIGIN = "schedule"
 """The origin of everything that a job causes."""
 Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 """How a turn ended. `too_old`: its messages were recorded, and the chat got a notice that they came too late."""
@@ -50,7 +50,7 @@ class TapeChange:
     event: Edit | Deletion | Reaction | Inbound
 
 
-async def nobody_joins() -> None:
+async def no_join() -> None:
     """Do nothing; the default of `Turn.join`, for turns that nothing can join."""
 
 
@@ -69,14 +69,14 @@ class Turn:
         inbounds: the messages it answers.
         message_ids: their entries on the tape.
         origin: `human`, or the cause of a turn that nobody typed.
-        after_results: handoffs to write when the running step's results are on the tape: name and state.
+        pending_handoffs: handoffs to write when the running step's results are on the tape: name and state.
         join: takes in messages that arrived since and may steer the turn; called between two steps.
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
-        job: the id of the job of a scheduled turn; empty if none.
-        seconds: the time limit of a scheduled turn; 0 for none.
-        fixed: the text that a scheduled turn sends instead of an answer; None to ask the model.
+        job_id: the id of the job of a scheduled turn; empty if none.
+        time_limit_seconds: the time limit of a scheduled turn; 0 for none.
+        fixed_reply: the text that a scheduled turn sends instead of an answer; None to ask the model.
         may_schedule: it may schedule jobs.
         runs_command: a command is running, not a call of the model.
     """
@@ -91,14 +91,14 @@ class Turn:
     inbounds: Sequence[AcceptedInbound] = ()
     message_ids: list[int] = field(default_factory=list)
     origin: str = "human"
-    after_results: list[tuple[str, JsonObject]] = field(default_factory=list)
-    join: Callable[[], Awaitable[None]] = nobody_joins
+    pending_handoffs: list[tuple[str, JsonObject]] = field(default_factory=list)
+    join: Callable[[], Awaitable[None]] = no_join
     texts: Texts = field(default_factory=Texts)
     files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    job: str = ""
-    seconds: float = 0.0
-    fixed: str | None = None
+    job_id: str = ""
+    time_limit_seconds: float = 0.0
+    fixed_reply: str | None = None
     may_schedule: bool = True
     runs_command: bool = False
 
@@ -109,25 +109,25 @@ class Turn:
         Elsewhere others read along, and their messages reach the model that calls the tools.
         """
         inbounds = (accepted.inbound for accepted in self.inbounds)
-        is_private = all(inbound.direct and inbound.origin != SCHEDULED for inbound in inbounds)
+        is_private = all(inbound.direct and inbound.origin != SCHEDULE_ORIGIN for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Open a new window once the running step's results are on the tape (T7)."""
-        self.after_results.append((name, state))
+        self.pending_handoffs.append((name, state))
 
     async def write_handoffs(self) -> None:
         """Write the requested handoffs; each new window keeps the messages that the turn answers."""
-        for name, state in self.after_results:
+        for name, state in self.pending_handoffs:
             await self.tape.handoff(name, state, recalls=spans_of(self.message_ids))
-        self.after_results.clear()
+        self.pending_handoffs.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """The result of a turn. `text` is what people read; `merged` are the entries of the delta, with their ids."""
+    """The result of a turn. `text` is what people read; `merged_entries` are the entries of the delta, with their ids."""
 
-    turn: str
+    turn_id: str
     status: Status
     text: str = ""
-    merged: tuple[TapeEntry, ...] = ()
+    merged_entries: tuple[TapeEntry, ...] = ()

@@ -11,14 +11,14 @@ from bubbot.errors import ConfigError
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
-from bubbot.runtime.changes import message_id
+from bubbot.runtime.changes import find_message_id
 from bubbot.runtime.link import SessionChannel, SessionDeps
 from bubbot.runtime.session import SessionRuntime
 from bubbot.tape.service import TapeService
 
-KEPT_IDLE = 256
+MAX_IDLE_SESSIONS = 256
 """Idle sessions kept in memory at most; a dropped session is read from its tape again."""
-KEPT_ENTRIES = 50_000
+MAX_CACHED_ENTRIES = 50_000
 """Window entries kept in memory at most, about 105 MB; a session with a running turn keeps its own."""
 
 
@@ -42,37 +42,37 @@ class AppRuntime:
 
     def __init__(
         self,
-        links: Mapping[str, SessionChannel],
+        channels: Mapping[str, SessionChannel],
         deps: SessionDeps,
-        tape: Callable[[str], TapeService],
+        open_tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
     ) -> None:
         """Bind the channels to the task group that owns the sessions' tasks.
 
         Args:
-            links: the channels by name.
+            channels: the channels by name.
             deps: what every session shares.
-            tape: makes the tape service of a session.
+            open_tape: makes the tape service of a session.
             group: owns the sessions' tasks.
         """
-        self._links = dict(links)
+        self._links = dict(channels)
         self._deps = deps
-        self._tape = tape
+        self._tape = open_tape
         self._group = group
         self._sessions: dict[str, SessionRuntime] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._paused = False
 
-    def renew(self, links: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
+    def reload(self, channels: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
         """Replace channels and settings; a turn under way ends with the old ones, the next one uses these."""
-        self._links, self._deps = dict(links), deps
+        self._links, self._deps = dict(channels), deps
         for name, session in self._sessions.items():
-            session.renew(self._links.get(name.partition(":")[0]), deps)
+            session.reload(self._links.get(name.partition(":")[0]), deps)
 
-    async def leave(self, channel: str, patience: float) -> None:
+    async def stop_channel(self, channel: str, timeout: float) -> None:
         """End the sessions of a channel: no further turn begins there.
 
-        Cuts off a turn that takes longer than `patience` seconds. An open turn is durable, and goes on when the channel
+        Cuts off a turn that takes longer than `timeout` seconds. An open turn is durable, and goes on when the channel
         is back.
         """
         self._links.pop(channel, None)  # a firing that is being accepted now can no longer begin a session
@@ -80,16 +80,16 @@ class AppRuntime:
         for name in names:
             self._sessions[name].pause()
         tasks = [task for name, task in self._tasks.items() if name in names and not task.done()]
-        if tasks and (late := (await asyncio.wait(tasks, timeout=patience))[1]):
+        if tasks and (late := (await asyncio.wait(tasks, timeout=timeout))[1]):
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for name in names:
             self._sessions.pop(name, None)
 
-    async def turns_ended(self) -> None:
+    async def wait_turns_ended(self) -> None:
         """Wait until every turn that is under way now has ended."""
-        running = [session.under_way for session in self._sessions.values()]
+        running = [session.running_turn for session in self._sessions.values()]
         await asyncio.gather(*(asyncio.wait([turn]) for turn in running if turn is not None))
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
@@ -99,39 +99,39 @@ class AppRuntime:
         self._ensure_draining(inbound.session)
         return result
 
-    def change(self, changed: TapeChange) -> None:
+    def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message in its session."""
-        event = changed.event
-        self._session(event.channel, event.session).change(changed)
+        event = change.event
+        self._session(event.channel, event.session).submit_change(change)
         self._ensure_draining(event.session)
 
-    async def knows(self, channel: str, session_id: str, message: str) -> bool:
+    async def has_message(self, channel: str, session_id: str, message: str) -> bool:
         """Return true if the session has the message with this platform id, on its tape or waiting."""
         if channel not in self._links:
             return False
         session = self._sessions.get(session_id)
-        if session is not None and session.awaits(message):
+        if session is not None and session.has_pending(message):
             return True
-        return await message_id(self._tape(session_id), message) is not None
+        return await find_message_id(self._tape(session_id), message) is not None
 
-    def too_old(self, inbound: Inbound) -> bool:
+    def is_too_old(self, inbound: Inbound) -> bool:
         """Return true if a message that comes now is too old to be answered."""
-        return self._session(inbound.channel, inbound.session).too_old(inbound)
+        return self._session(inbound.channel, inbound.session).is_too_old(inbound)
 
     def stop(self, session_id: str) -> bool:
         """Stop the running turn of a session; return whether there was one."""
         session = self._sessions.get(session_id)
         return session is not None and session.stop()
 
-    def busy(self, session_id: str) -> tuple[bool, int]:
+    def session_activity(self, session_id: str) -> tuple[bool, int]:
         """Return whether a turn of this session is under way, and how many messages wait behind it."""
         session = self._sessions.get(session_id)
-        return (session.running, session.waiting) if session else (False, 0)
+        return (session.is_running, session.queue_length) if session else (False, 0)
 
-    def load(self) -> RuntimeLoad:
+    def measure_load(self) -> RuntimeLoad:
         """Sum up the work over all sessions."""
         sessions = self._sessions.values()
-        return RuntimeLoad(sum(s.waiting for s in sessions), sum(s.running for s in sessions), len(sessions))
+        return RuntimeLoad(sum(s.queue_length for s in sessions), sum(s.is_running for s in sessions), len(sessions))
 
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:
@@ -143,12 +143,12 @@ class AppRuntime:
         async with self._session(channel, session_id).exclusive():
             yield
 
-    async def session_idle(self, session_id: str) -> None:
+    async def wait_session_idle(self, session_id: str) -> None:
         """Wait until the session has nothing to do."""
         while (task := self._tasks.get(session_id)) is not None and not task.done():
             await asyncio.wait([task])
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no session has anything to do."""
         while running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
@@ -199,13 +199,13 @@ class AppRuntime:
         """Forget the sessions that have been idle longest, now that this one has nothing to do."""
         if self._tasks.get(session_id) is task:
             del self._tasks[session_id]
-        surplus, entries = len(self._sessions) - KEPT_IDLE, self._cached_entries() - KEPT_ENTRIES
+        surplus, entries = len(self._sessions) - MAX_IDLE_SESSIONS, self._cached_entries() - MAX_CACHED_ENTRIES
         for idle in list(self._sessions):
             if surplus <= 0 and entries <= 0:
                 return
-            if idle not in self._tasks and self._sessions[idle].idle:
-                entries -= self._sessions.pop(idle).kept
+            if idle not in self._tasks and self._sessions[idle].is_idle:
+                entries -= self._sessions.pop(idle).cached_entries
                 surplus -= 1
 
     def _cached_entries(self) -> int:
-        return sum(session.kept for session in self._sessions.values())
+        return sum(session.cached_entries for session in self._sessions.values())

@@ -11,7 +11,7 @@ from bubbot.runtime.calls import clean
 from bubbot.tape.entry import JsonObject
 
 
-def usage_data(usage: Usage) -> dict[str, Any]:
+def usage_as_json(usage: Usage) -> dict[str, Any]:
     """Build the token counts that a step records."""
     return {name: getattr(usage, name) for name in Usage.__slots__}
 
@@ -39,19 +39,19 @@ class AttemptRecorder:
         if self._first_text is None:
             self._first_text = self._elapsed()
 
-    def on_failed_call(self, failed: FailedAttempt) -> None:
+    def on_failed_call(self, attempt: FailedAttempt) -> None:
         """Record a call that failed; if it names a next model, another call follows after its wait."""
-        self._model = failed.model
-        self._call_started = self._elapsed() - failed.elapsed
-        self._add("failed", kind=failed.kind, error=clean(failed.error))
-        self._model = failed.next_model
-        self._call_started = self._elapsed() + failed.wait
+        self._model = attempt.model
+        self._call_started = self._elapsed() - attempt.elapsed
+        self._add("failed", kind=attempt.kind, error=clean(attempt.error))
+        self._model = attempt.next_model
+        self._call_started = self._elapsed() + attempt.wait
         self._first_text = None
 
     def on_reply(self, reply: ModelReply, cost: float | None) -> None:
         """Record the call that answered, and its cost in US dollars (None: unknown)."""
         self._model = reply.model or self._model
-        self._add("ok", usage=usage_data(reply.usage), cost=cost)
+        self._add("ok", usage=usage_as_json(reply.usage), cost=cost)
 
     def on_error(self, error: ModelError, cost: float | None) -> None:
         """Record the call that ended the step, unless the model has reported it already."""

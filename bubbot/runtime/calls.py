@@ -13,15 +13,15 @@ from bubbot.ports.channel import ToolFinished, ToolStarted
 from bubbot.ports.model import ToolCall
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
-from bubbot.runtime.preview import Show, shortened, show_nothing
+from bubbot.runtime.preview import PreviewCallback, ignore_preview, shorten
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
 
 log = logging.getLogger(__name__)
 
-RESULT_PAGE_CHARS = 8_000
+MAX_RESULT_PAGE_CHARS = 8_000
 """Characters that `result.read` shows at once by default."""
-PAGE_FRAME = 80
+PAGE_FRAME_CHARS = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
 TAIL_SHARE = 4
 """The end of a cut result gets one part in this many of the shown text."""
@@ -50,7 +50,7 @@ class RepeatedCalls:
     count: int = 0
     names: set[str] = field(default_factory=set)
 
-    def seen(self, call: ToolCall) -> int:
+    def count_call(self, call: ToolCall) -> int:
         """Count how often this call has come in a row, this time included."""
         key = (call.name, call.arguments.strip())
         self.count = self.count + 1 if key == self.last else 1
@@ -60,11 +60,11 @@ class RepeatedCalls:
 
 
 class ToolCallRunner:
-    """Runs calls one after another, since they may write to the same tape; `show` gets each of them."""
+    """Runs calls one after another, since they may write to the same tape; `on_preview` gets each of them."""
 
-    def __init__(self, toolbox: Toolbox, settings: ToolLimits, show: Show = show_nothing) -> None:
+    def __init__(self, toolbox: Toolbox, settings: ToolLimits, on_preview: PreviewCallback = ignore_preview) -> None:
         self._toolbox = toolbox
-        self._show = show
+        self._show = on_preview
         self._settings = settings
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> list[dict[str, Any]]:
@@ -88,16 +88,16 @@ class ToolCallRunner:
         return results
 
     async def _run_call(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[str, bool]:
-        times = repeats.seen(call)
+        times = repeats.count_call(call)
         if times > REPEAT_LIMIT:
             raise ModelRepeatsCall(call.name)
         if times == REPEAT_LIMIT:
             return f"this is the same call {times} times in a row; it was not run. Try another way.", True
-        self._show(turn.session, ToolStarted(clean(call.name), shortened(clean(call.arguments))))
+        self._show(turn.session, ToolStarted(clean(call.name), shorten(clean(call.arguments))))
         output, failed = await self._invoke_call(turn, call)
         size = len(clean(output))
         self._show(turn.session, ToolFinished(clean(call.name), not failed, size, size > self._settings.result_limit))
-        return await self.shown(turn.tape, output), failed
+        return await self.cut_result(turn.tape, output), failed
 
     async def _invoke_call(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
         try:
@@ -130,7 +130,7 @@ class ToolCallRunner:
             raise ToolFailed(f"{tool.name} gave back a {type(output).__name__} where text was due")
         return output
 
-    async def shown(self, tape: TapeHandle, text: str) -> str:
+    async def cut_result(self, tape: TapeHandle, text: str) -> str:
         """Cut the text to what a model is shown.
 
         Of a long text that is head and tail within the limit, and between them a pointer to the full text, which is
@@ -141,8 +141,8 @@ class ToolCallRunner:
         if len(text) <= limit:
             return text
         handle = await tape.put_blob(text.encode())
-        page = max(limit - PAGE_FRAME, limit // 4)
-        size = f", limit={page}" if page < RESULT_PAGE_CHARS else ""
+        page = max(limit - PAGE_FRAME_CHARS, limit // 4)
+        size = f", limit={page}" if page < MAX_RESULT_PAGE_CHARS else ""
 
         def mark(offset: int) -> str:
             pointer = f'result_read(handle="{handle}", offset={offset}{size})'

@@ -13,12 +13,12 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
 from bubbot.tape.query import TapeQuery
 
-REACTED = "reaction"
-REACH = 2_000
+REACTION = "reaction"
+CHANGE_SEARCH_LIMIT = 2_000
 """Newest messages of a tape that are searched for the changed one."""
 
 
-async def change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> tuple[list[TapeEntry], str]:
+async def build_change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> tuple[list[TapeEntry], str]:
     """Build the entries that a change writes on the session tape, and its outcome.
 
     The outcome is `applied`, `heard`, or `unknown` if the tape does not have the message.
@@ -26,7 +26,7 @@ async def change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> t
     change = changed.event
     if isinstance(change, Inbound):
         return [message_entry(inbox, AcceptedInbound(changed.id, change))], "heard"
-    target = await message_id(tape, change.message)
+    target = await find_message_id(tape, change.message)
     meta: dict[str, Any] = {"inbound": [inbox, changed.id]}
     if isinstance(change, Edit):
         if target is None:
@@ -37,7 +37,7 @@ async def change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> t
         if target is None:
             return [], "unknown"
         return [make.event(CORRECTION, {"corrects": target, "hide": True}, **meta)], "applied"
-    return [make.event(REACTED, _reaction(change, target), **meta)], "applied"
+    return [make.event(REACTION, _reaction(change, target), **meta)], "applied"
 
 
 def _reaction(change: Reaction, target: int | None) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def _reaction(change: Reaction, target: int | None) -> dict[str, Any]:
     return data if target is None else {**data, "entry": target}
 
 
-async def message_id(tape: TapeHandle, message: str) -> int | None:
+async def find_message_id(tape: TapeHandle, message: str) -> int | None:
     """Find the entry of the message with this platform id; None if it is not among the newest."""
-    query = TapeQuery(tape.name, kinds=(Kind.MESSAGE,), newest=True, limit=REACH)
+    query = TapeQuery(tape.name, kinds=(Kind.MESSAGE,), newest=True, limit=CHANGE_SEARCH_LIMIT)
     messages = (await tape.fetch([query]))[0]
     return next((entry.id for entry in messages if entry.meta.get("message") == message), None)

@@ -61,7 +61,7 @@ class CommandRunner:
             "raw": clean(line.strip()),
             "status": outcome.status,
             "elapsed_ms": round((self._elapsed() - started) * 1000),
-            "output": await self._calls.shown(turn.tape, outcome.output),
+            "output": await self._calls.cut_result(turn.tape, outcome.output),
         }
         await turn.tape.append([make.event("command", data)])
         return outcome
@@ -69,7 +69,7 @@ class CommandRunner:
     async def _outcome(self, turn: Turn, line: str) -> CommandOutcome:
         name = line.removeprefix(COMMAND_PREFIX).split(maxsplit=1)[0] if line.strip(", ") else ""
         try:
-            tool, args = parse(line, self._toolbox, turn.texts)
+            tool, args = parse_command(line, self._toolbox, turn.texts)
             name = tool.name
             if not turn.role.at_least(tool.role):
                 needed, role = turn.texts.role(tool.role), turn.texts.role(turn.role)
@@ -88,7 +88,7 @@ class CommandRunner:
         return CommandOutcome(name, "ok", clean(output))
 
 
-def parse(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
+def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
     """Parse a command into the tool and its checked arguments.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's
@@ -105,21 +105,21 @@ def parse(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
     try:
         tool = toolbox.find(name)
     except ToolError as error:
-        raise CommandError(unknown(name, toolbox.near(name), texts)) from error
+        raise CommandError(unknown_command_text(name, toolbox.find_similar(name), texts)) from error
     try:
-        return tool, tool.checked(_parse_values(tool, rest[0] if rest else ""))
+        return tool, tool.validate(_parse_values(tool, rest[0] if rest else ""))
     except ToolRetry as error:
-        raise CommandError(texts.say("wrong_form", problem=error, usage=usage(tool))) from error
+        raise CommandError(texts.say("wrong_form", problem=error, usage=command_usage(tool))) from error
 
 
-def unknown(name: str, near: Sequence[str], texts: Texts) -> str:
+def unknown_command_text(name: str, near: Sequence[str], texts: Texts) -> str:
     """Build the text for an unknown command; `near` are similar names."""
     if not near:
         return texts.say("no_command", name=name)
     return texts.say("no_command_but", name=name, near=texts.say("or").join(near))
 
 
-def usage(tool: Tool) -> str:
+def command_usage(tool: Tool) -> str:
     """Format how a command is typed: `,tape.search <query> [kinds=…] [limit=…]`."""
     fields = tool.args.model_fields
     positional = _positional_fields(tool)

@@ -12,14 +12,14 @@ from bubbot.memory import MemoryZone
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.ports.turn import Turn
-from bubbot.runtime.prompt import PromptSettings, render
+from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
 from bubbot.texts import SILENT_MARK
-from bubbot.views.attachments import IMAGE_BYTES, IMAGES_SHOWN, image_text, images_in, joined
+from bubbot.views.attachments import MAX_IMAGES, MAX_REQUEST_IMAGE_BYTES, describe_image, find_images, join_text_parts
 from bubbot.views.compact import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.views.context import ContextView, ModelContext
-from bubbot.views.memory import SECTION_LIMIT, memory_block
+from bubbot.views.memory import MAX_SECTION_CHARS, build_memory_block
 from bubbot.views.selectors import MessageStyle
 
 ANSWER_SHARE = 4
@@ -47,8 +47,8 @@ class ContextPolicy:
     retention_days: int = 30
     recent_days: int = 7
     parameters: JsonObject = field(default_factory=dict)
-    images: int = IMAGES_SHOWN
-    image_bytes: int = IMAGE_BYTES
+    images: int = MAX_IMAGES
+    image_bytes: int = MAX_REQUEST_IMAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +75,18 @@ class RequestComposer:
 
     def __init__(
         self,
-        models: Callable[[Turn], Awaitable[Model]],
+        find_model: Callable[[Turn], Awaitable[Model]],
         settings: ContextPolicy,
         specs: Callable[[Role], tuple[ToolSpec, ...]],
     ) -> None:
         """Set the sources of a request.
 
         Args:
-            models: gives the model of a turn's session.
+            find_model: gives the model of a turn's session.
             settings: the selector, the prompt and their limits.
             specs: gives the tools of a role in a fixed order.
         """
-        self._models = models
+        self._models = find_model
         self._settings = settings
         self._specs = specs
 
@@ -113,10 +113,10 @@ class RequestComposer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        view = ContextView(selector, style, budget, asking=bool(turn.message_ids))
+        view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids))
         context = await turn.tape.read(view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
-        request = await pictured(request, turn.tape.get_blob)
+        request = await embed_images(request, turn.tape.get_blob)
         return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head())
 
     async def _system(self, turn: Turn, traits: ModelTraits) -> str:
@@ -125,68 +125,74 @@ class RequestComposer:
         snapshot, today = await zone.read(), zone.today()
         has_block = snapshot.long_term or snapshot.dailies or not short
         size = traits.context_tokens
-        limit = SECTION_LIMIT if size is None else min(SECTION_LIMIT, size * BYTES_PER_TOKEN // MEMORY_SHARE)
-        memory = memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit) if has_block else ""
-        return render(settings.prompt, today=today, memory=memory, silent=SILENT_MARK, short=short)
+        limit = MAX_SECTION_CHARS if size is None else min(MAX_SECTION_CHARS, size * BYTES_PER_TOKEN // MEMORY_SHARE)
+        memory = (
+            build_memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit)
+            if has_block
+            else ""
+        )
+        return render_prompt(settings.prompt, today=today, memory=memory, silent_mark=SILENT_MARK, short=short)
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
     if size is None:
         return None
-    return max(room(size) - fixed_tokens(system, tools), size // 8)
+    return max(request_token_limit(size) - estimate_fixed_tokens(system, tools), size // 8)
 
 
-def room(size: int) -> int:
+def request_token_limit(size: int) -> int:
     """Return the tokens of a context that a request may take; the rest is for the answer."""
     return size - size // ANSWER_SHARE
 
 
-def fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
+def estimate_fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
     """Estimate the tokens of a request that no selector can cut."""
     return estimate_tokens(system) + estimate_tokens(tools_text(tools))
 
 
-def tools_from(text: str) -> tuple[ToolSpec, ...]:
+def parse_tools(text: str) -> tuple[ToolSpec, ...]:
     """Parse the tool schemas of a stored text."""
     return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
 
 
-def rebuilt(step: JsonObject, entries: Sequence[TapeEntry], *, tape: str, system: str, tools: str) -> ModelRequest:
+def rebuild_request(
+    step: JsonObject, entries: Sequence[TapeEntry], *, tape: str, system: str, tools: str
+) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from the tape's entries and the two stored texts.
 
-    Its digest equals the recorded one (after `pictured`, if it shows images): the view is run again over the entries up
+    Its digest equals the recorded one (after `embed_images`, if it shows images): the view is run again over the entries up
     to the recorded head.
     """
     view = ContextView.from_json(step["view"])
     visible = [entry for entry in entries if entry.id <= step["head"]]
     context = view.fold([evaluate(visible, query) for query in view.queries(tape)])
-    return ModelRequest(system, context.messages, tools_from(tools), step["parameters"], context.texts)
+    return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 
 
-async def pictured(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]]) -> ModelRequest:
+async def embed_images(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]]) -> ModelRequest:
     """Replace the digests of a request's images by their bytes, as providers take them.
 
     An image whose bytes are gone (erased, or imported without them) becomes a text.
     """
-    if not any(type(message["content"]) is not str and images_in(message) for message in request.messages):
+    if not any(type(message["content"]) is not str and find_images(message) for message in request.messages):
         return request
     messages = tuple([await _with_image_bytes(message, blob) for message in request.messages])
     return replace(request, messages=messages, texts=())
 
 
 async def _with_image_bytes(message: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:
-    images = images_in(message)
+    images = find_images(message)
     if not images:
         return message
     parts = [await _image_url(part, blob) if part in images else part for part in message["content"]]
-    return {**message, "content": joined(parts)}
+    return {**message, "content": join_text_parts(parts)}
 
 
 async def _image_url(part: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:
     try:
         data = await blob(part["digest"])
     except EntryNotFound:
-        return {"type": "text", "text": image_text(part, "its bytes are gone")}
+        return {"type": "text", "text": describe_image(part, "its bytes are gone")}
     return {
         "type": "image_url",
         "image_url": {"url": f"data:{part['media_type']};base64,{b64encode(data).decode()}"},

@@ -10,9 +10,9 @@ from typing import Any
 from bubbot.errors import ModelOverflow
 from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import ComposedRequest, RequestComposer, fixed_tokens, room
-from bubbot.views.compact import message_tokens
-from bubbot.views.context import COMPACTING
+from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
+from bubbot.views.compact import estimate_message_tokens
+from bubbot.views.context import COMPACTING_SELECTORS
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class FittedRequest:
     count: TokenCount | None = None
     limit: int | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def count_facts(self) -> dict[str, Any]:
         """Build what a step records of the count; empty if it was unnecessary or impossible."""
         return {"count": self.count.as_json()} if self.count else {}
 
@@ -46,23 +46,23 @@ class FittedRequest:
             return
         raise ModelOverflow(
             f"The request is too long for {self.composed.model.name}: it has {self.count.tokens} tokens "
-            f"(counted with {self.count.by}) and may have {self.limit}; it was not sent"
+            f"(counted with {self.count.tokenizer}) and may have {self.limit}; it was not sent"
         )
 
 
 class RequestFitter:
-    """Composes requests that fit into the model's context. `seconds`: the limit of one full model call."""
+    """Composes requests that fit into the model's context. `timeout`: the limit of one full model call."""
 
-    def __init__(self, composer: RequestComposer, seconds: float) -> None:
+    def __init__(self, composer: RequestComposer, timeout: float) -> None:
         self._composer = composer
-        self._seconds = min(seconds, COUNT_TIMEOUT)
+        self._seconds = min(timeout, COUNT_TIMEOUT)
 
-    async def fitted(self, turn: Turn, *, last: bool = False) -> FittedRequest:
+    async def fit(self, turn: Turn, *, is_last: bool = False) -> FittedRequest:
         """Compose the next request; if it cannot be cut to fit, return it with its limit.
 
         Args:
             turn: the turn that asks.
-            last: there is no shorter window to fall back to, so that the request may also use the share of the answer.
+            is_last: there is no shorter window to fall back to, so that the request may also use the share of the answer.
         """
         first = await self._composer.compose(turn)
         size = first.model.traits.context_tokens
@@ -70,11 +70,11 @@ class RequestFitter:
             return FittedRequest(first)
         is_cut = first.context.new_cut is not None
         # A token is at least a byte: a request with no more bytes than there is room for tokens needs no counting.
-        if not is_cut and len(first.request.as_bytes()) <= room(size):
+        if not is_cut and len(first.request.as_bytes()) <= request_token_limit(size):
             return FittedRequest(first)
         uncut = await self._compose_uncut(turn) if is_cut else first
-        count = await counted(uncut.model, uncut.request, self._seconds)
-        return FittedRequest(first) if count is None else await self._narrow(turn, uncut, count, size, last=last)
+        count = await count_tokens(uncut.model, uncut.request, self._seconds)
+        return FittedRequest(first) if count is None else await self._narrow(turn, uncut, count, size, last=is_last)
 
     async def _compose_uncut(self, turn: Turn) -> ComposedRequest:
         """Compose everything after the recorded cut, with the smallest budget that shows it."""
@@ -85,13 +85,13 @@ class RequestFitter:
         self, turn: Turn, composed: ComposedRequest, count: TokenCount, size: int, *, last: bool
     ) -> FittedRequest:
         """Cut more until the count fits or nothing is left to cut; each round has a smaller budget."""
-        limit = size if last else room(size)
-        while count.tokens > room(size):
-            shorter = await self._shorten(turn, composed, _scale_budget(composed, count, room(size)))
+        limit = size if last else request_token_limit(size)
+        while count.tokens > request_token_limit(size):
+            shorter = await self._shorten(turn, composed, _scale_budget(composed, count, request_token_limit(size)))
             if shorter is None:
                 return FittedRequest(composed, count, limit)
             composed = shorter
-            recount = await counted(composed.model, composed.request, self._seconds)
+            recount = await count_tokens(composed.model, composed.request, self._seconds)
             if recount is None:
                 return FittedRequest(composed)
             count = recount
@@ -104,7 +104,7 @@ class RequestFitter:
         whose size is unknown here: it is halved until the request gets shorter.
         """
         budget = min(budget, composed.view["budget"] - 1)
-        while budget > 0 and composed.view["selector"] in COMPACTING:
+        while budget > 0 and composed.view["selector"] in COMPACTING_SELECTORS:
             shorter = await self._composer.compose(turn, budget)
             if shorter.context.texts != composed.context.texts:
                 return shorter
@@ -112,12 +112,12 @@ class RequestFitter:
         return None
 
 
-async def counted(model: Model, request: ModelRequest, seconds: float) -> TokenCount | None:
+async def count_tokens(model: Model, request: ModelRequest, timeout: float) -> TokenCount | None:
     """Count with the model's tokenizer; None if it cannot count, fails, or takes too long. Never raise."""
     if not isinstance(model, CountsTokens):
         return None
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout):
             return await model.count(request)
     except Exception as error:  # noqa: BLE001 - a count is optional; the call itself reports the model's error
         log.info(
@@ -127,10 +127,10 @@ async def counted(model: Model, request: ModelRequest, seconds: float) -> TokenC
 
 
 def _estimate(composed: ComposedRequest) -> int:
-    return sum(map(message_tokens, composed.context.shown))
+    return sum(map(estimate_message_tokens, composed.context.context_messages))
 
 
 def _scale_budget(composed: ComposedRequest, count: TokenCount, limit: int) -> int:
     """Convert a limit of counted tokens to a budget of estimated ones."""
-    fixed = fixed_tokens(composed.request.system, composed.request.tools)
+    fixed = estimate_fixed_tokens(composed.request.system, composed.request.tools)
     return max(1, limit * (_estimate(composed) + fixed) // max(count.tokens, 1) - fixed)

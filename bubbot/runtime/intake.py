@@ -23,21 +23,21 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
-from bubbot.views.attachments import FILE, IMAGE, bytes_text
-from bubbot.views.budget import BudgetSubject, person
+from bubbot.views.attachments import FILE, IMAGE, format_bytes
+from bubbot.views.budget import BudgetSubject, user_key
 from bubbot.views.compact import estimate_tokens
-from bubbot.views.quoting import label
-from bubbot.views.selectors import OWN
+from bubbot.views.quoting import clean_label
+from bubbot.views.selectors import OWN_PART_KEY
 
 log = logging.getLogger(__name__)
 
 ATTACHMENT_FAILED = "attachment/failed"
-TRANSCRIBED = "attachment/transcribed"
-MAX_FILE_NAME = 80
+ATTACHMENT_TRANSCRIBED = "attachment/transcribed"
+MAX_FILE_NAME_CHARS = 80
 """Characters of a file name."""
-NOTE_LIMIT = 500
-MAX_FAILURE_REASON = 300
-SPOKEN = ("voice", "audio")
+MAX_NOTE_CHARS = 500
+MAX_FAILURE_REASON_CHARS = 300
+AUDIO_KINDS = ("voice", "audio")
 TEXT_TYPES = frozenset(
     {
         "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml",
@@ -93,7 +93,7 @@ class AttachmentResult:
     notices: list[str] = field(default_factory=list)
 
 
-async def no_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001 - the port's signature
+async def refuse_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001 - the port's signature
     """Refuse to fetch, for channels that cannot."""
     raise FetchFailed("this channel cannot fetch files")
 
@@ -126,7 +126,7 @@ class AttachmentIntake:
         self._sleep = sleep
         self._slots = asyncio.Semaphore(self._settings.at_once)
 
-    async def take(
+    async def take_in(
         self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
     ) -> dict[int, AttachmentResult]:
         """Take in the attachments of messages and of the messages they quote, in order, by message id.
@@ -141,7 +141,7 @@ class AttachmentIntake:
                     origin, payer = [inbox, accepted.id], _budget_subject(accepted.inbound)
                     tasks[accepted.id] = [
                         group.create_task(self._take_one(tape, origin, attachment, fetch, payer, quoted=quoted))
-                        for attachment, quoted in attachments_of(accepted.inbound)
+                        for attachment, quoted in list_attachments(accepted.inbound)
                     ]
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the store's error, which is the same for all of them
@@ -158,7 +158,7 @@ class AttachmentIntake:
         quoted: bool,
     ) -> AttachmentResult:
         if not attachment.reference:
-            return AttachmentResult([unfetched(attachment)])
+            return AttachmentResult([unfetched_part(attachment)])
         async with self._slots:
             try:
                 data = await self._fetch_with_retries(attachment, fetch)
@@ -170,7 +170,7 @@ class AttachmentIntake:
                 part["quoted"] = True
             if part["type"] == IMAGE:
                 return AttachmentResult([part])
-            if attachment.kind in SPOKEN and self._transcriber is not None:
+            if attachment.kind in AUDIO_KINDS and self._transcriber is not None:
                 return await self._write_down(part, inbound, attachment, data, payer)
         text = _decode_text(part, data)
         return AttachmentResult([part | self._inline_text(text) if text is not None else part])
@@ -179,10 +179,10 @@ class AttachmentIntake:
         self, attachment: Attachment, inbound: list[Any], reason: str, *, failure: str = "could not be fetched"
     ) -> AttachmentResult:
         name = file_name(attachment.name) or attachment.kind
-        reason = _one_line(reason, MAX_FAILURE_REASON).rstrip(".")
+        reason = _one_line(reason, MAX_FAILURE_REASON_CHARS).rstrip(".")
         log.info("attachment failed: %s: %s", failure, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
-        part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN: True}
+        part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN_PART_KEY: True}
         return AttachmentResult(
             [part],
             [make.event(ATTACHMENT_FAILED, fact)],
@@ -239,7 +239,9 @@ class AttachmentIntake:
             failed = self._failure(attachment, inbound, reason, failure="could not be written down")
             return AttachmentResult([part, *failed.parts], failed.facts, failed.notices)
         fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(transcript)}
-        return AttachmentResult([part | self._inline_text(transcript) | {"by": model}], [make.event(TRANSCRIBED, fact)])
+        return AttachmentResult(
+            [part | self._inline_text(transcript) | {"by": model}], [make.event(ATTACHMENT_TRANSCRIBED, fact)]
+        )
 
     async def _transcribe(self, data: bytes, name: str, media_type: str, payer: BudgetSubject) -> str:
         """Return the transcript of a recording, reserved before the call like every model call.
@@ -250,9 +252,9 @@ class AttachmentIntake:
         model, transcriber = self._transcriber
         if self._budget is None:
             return (await transcriber.transcribe(data, name, media_type)).text
-        async with self._budget.call(payer, model, 0) as call:
+        async with self._budget.metered_call(payer, model, 0) as call:
             transcript = await transcriber.transcribe(data, name, media_type)
-            call.heard = estimate_tokens(transcript.text)
+            call.output_estimate = estimate_tokens(transcript.text)
             call.reply = ModelReply(transcript.text, usage=transcript.usage, model=model)
         return transcript.text
 
@@ -263,7 +265,7 @@ class AttachmentIntake:
 
 def _budget_subject(inbound: Inbound) -> BudgetSubject:
     """Name the budget subject of a transcription, which happens before the turn begins."""
-    return BudgetSubject(inbound.session, person(inbound.session, inbound.sender.id))
+    return BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
 
 
 def _joined_results(results: Sequence[AttachmentResult]) -> AttachmentResult:
@@ -274,7 +276,7 @@ def _joined_results(results: Sequence[AttachmentResult]) -> AttachmentResult:
     )
 
 
-def attachments_of(inbound: Inbound) -> list[tuple[Attachment, bool]]:
+def list_attachments(inbound: Inbound) -> list[tuple[Attachment, bool]]:
     """List the attachments of a message, then those of its quote, marked by true."""
     quoted = inbound.quote.attachments if inbound.quote else ()
     return [
@@ -283,17 +285,17 @@ def attachments_of(inbound: Inbound) -> list[tuple[Attachment, bool]]:
     ]
 
 
-def unfetched(attachment: Attachment) -> JsonObject:
+def unfetched_part(attachment: Attachment) -> JsonObject:
     """Build the content part for an attachment that is not fetched."""
-    words = [attachment.kind, file_name(attachment.name), bytes_text(attachment.size) if attachment.size else ""]
-    note = _one_line(attachment.note, NOTE_LIMIT)
+    words = [attachment.kind, file_name(attachment.name), format_bytes(attachment.size) if attachment.size else ""]
+    note = _one_line(attachment.note, MAX_NOTE_CHARS)
     title = " ".join(word for word in words if word) if attachment.reference or not note else ""
     text = ", ".join(word for word in (title, note, "not fetched" if attachment.reference else "") if word)
-    return {"type": "text", "text": f"[{text}]", OWN: True}
+    return {"type": "text", "text": f"[{text}]", OWN_PART_KEY: True}
 
 
 def _too_large(size: int, limit: int) -> str:
-    return f"it has {bytes_text(size)}; at most {bytes_text(limit)} are taken"
+    return f"it has {format_bytes(size)}; at most {format_bytes(limit)} are taken"
 
 
 def _describe(attachment: Attachment, data: bytes) -> dict[str, Any]:
@@ -301,11 +303,11 @@ def _describe(attachment: Attachment, data: bytes) -> dict[str, Any]:
     image = image_type(data)
     part: dict[str, Any] = {
         "type": IMAGE if image else FILE,
-        "media_type": image or _one_line(attachment.media_type, MAX_FILE_NAME).partition(";")[0].lower(),
+        "media_type": image or _one_line(attachment.media_type, MAX_FILE_NAME_CHARS).partition(";")[0].lower(),
         "name": file_name(attachment.name),
         "size": len(data),
     }
-    if note := _one_line(attachment.note, NOTE_LIMIT):
+    if note := _one_line(attachment.note, MAX_NOTE_CHARS):
         part["note"] = note
     return part if image else {**part, "kind": attachment.kind}
 
@@ -341,12 +343,16 @@ def file_name(name: str) -> str:
     """Clean a file name: one line without folders and brackets, since it is shown within brackets."""
     name = _one_line(name.replace("\\", "/").rpartition("/")[2], 10_000)
     stem, dot, suffix = name.rpartition(".")
-    return name if len(name) <= MAX_FILE_NAME else f"{(stem or suffix)[: MAX_FILE_NAME - 12]}…{dot}{suffix[:10]}"
+    return (
+        name
+        if len(name) <= MAX_FILE_NAME_CHARS
+        else f"{(stem or suffix)[: MAX_FILE_NAME_CHARS - 12]}…{dot}{suffix[:10]}"
+    )
 
 
 def _one_line(text: str, limit: int) -> str:
     """Put a text on one line that stays within its brackets."""
-    return label(clean(text), limit)
+    return clean_label(clean(text), limit)
 
 
 _SOUND = {"audio/mpeg": ".mp3", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a", "audio/wav": ".wav", "audio/x-wav": ".wav",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bubbot.errors import TurnTimeout
-from bubbot.ports.turn import SCHEDULED, Status, Turn
+from bubbot.ports.turn import SCHEDULE_ORIGIN, Status, Turn
 from bubbot.runtime.commands import CommandOutcome, CommandRunner
 from bubbot.runtime.router import is_command
 from bubbot.runtime.runner import ModelRunner
@@ -36,17 +36,17 @@ class AgentLoop:
     async def run(self, turn: Turn) -> LoopResult:
         """Answer the turn's inbounds. Raise whatever ended it early; the turn boundary records that."""
         try:
-            async with asyncio.timeout(turn.seconds or None) as limit:
+            async with asyncio.timeout(turn.time_limit_seconds or None) as limit:
                 return await self._run(turn)
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TurnTimeout(turn.seconds) from None
+            raise TurnTimeout(turn.time_limit_seconds) from None
 
     async def _run(self, turn: Turn) -> LoopResult:
-        if turn.fixed is not None:
-            await turn.tape.append([make.message("assistant", turn.fixed, origin=SCHEDULED)])
-            return LoopResult("answered", turn.fixed)
+        if turn.fixed_reply is not None:
+            await turn.tape.append([make.message("assistant", turn.fixed_reply, origin=SCHEDULE_ORIGIN)])
+            return LoopResult("answered", turn.fixed_reply)
         texts: list[str] = []
         ask_model = bool(turn.message_ids)
         for accepted in turn.inbounds:
@@ -54,7 +54,7 @@ class AgentLoop:
                 continue
             outcome = await self._commands.run(turn, accepted.inbound.text)
             await turn.write_handoffs()
-            if turn.origin == SCHEDULED and outcome.status != "ok":  # nobody is present to correct it
+            if turn.origin == SCHEDULE_ORIGIN and outcome.status != "ok":  # nobody is present to correct it
                 return LoopResult("failed", _reply_text(turn, outcome))
             if outcome.status == "error" and await self._has_model(turn):
                 await self._fall_through(turn, outcome)
@@ -76,4 +76,4 @@ class AgentLoop:
 
 
 def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
-    return turn.texts.traced(outcome.output, turn.id) if outcome.status == "error" else outcome.output
+    return turn.texts.add_trace(outcome.output, turn.id) if outcome.status == "error" else outcome.output

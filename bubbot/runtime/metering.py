@@ -11,33 +11,33 @@ from typing import Protocol
 from bubbot.budget import Budget, MeteredCall
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
 from bubbot.ports.channel import Outbound
-from bubbot.ports.model import NANO, Model, ModelReply, TextDelta
-from bubbot.ports.turn import SCHEDULED, AcceptedInbound, Turn
+from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta
+from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Turn
 from bubbot.rates import RateLimiter
 from bubbot.runtime.calls import clean
-from bubbot.runtime.compose import ComposedRequest, fixed_tokens
+from bubbot.runtime.compose import ComposedRequest, estimate_fixed_tokens
 from bubbot.runtime.router import is_command, route_assistant
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
-from bubbot.views.budget import BudgetSubject, CallError, person, whose_budget
-from bubbot.views.compact import estimate_tokens, message_tokens
+from bubbot.views.budget import BudgetSubject, CallError, budget_owner_text, user_key
+from bubbot.views.compact import estimate_message_tokens, estimate_tokens
 
 log = logging.getLogger(__name__)
 
-QUIETLY = 3.0
+SILENT_WAIT_SECONDS = 3.0
 """Seconds that a message over a rate waits without a notice."""
-RETRY = ",retry"
+RETRY_COMMAND = ",retry"
 """The command that asks the model again."""
 
 
 class CallObserver(Protocol):
     """Follows one model call and learns its cost."""
 
-    def text(self, delta: TextDelta) -> None:
+    def on_text(self, delta: TextDelta) -> None:
         """Follow a piece of the answer."""
         ...
 
-    def reply(self, reply: ModelReply) -> None:
+    def on_reply(self, reply: ModelReply) -> None:
         """Record the complete answer."""
         ...
 
@@ -51,14 +51,14 @@ class Meter(Protocol):
     """Reserves what model calls take."""
 
     def call(
-        self, turn: Turn, composed: ComposedRequest, counted: int | None
+        self, turn: Turn, composed: ComposedRequest, token_count: int | None
     ) -> AbstractAsyncContextManager[CallObserver]:
         """Wrap one model call; the reservation is durable before the call begins.
 
         Args:
             turn: the turn that asks.
             composed: the request.
-            counted: the tokens of the request; None if nobody counted them.
+            token_count: the tokens of the request; None if nobody counted them.
 
         Raises:
             BudgetExceeded: a budget is used up.
@@ -72,10 +72,10 @@ class NullObserver:
     def __init__(self) -> None:
         self.cost: float | None = None
 
-    def text(self, delta: TextDelta) -> None:
+    def on_text(self, delta: TextDelta) -> None:
         """Ignore it: nobody counts."""
 
-    def reply(self, reply: ModelReply) -> None:
+    def on_reply(self, reply: ModelReply) -> None:
         """Take the cost that the model reports itself."""
         self.cost = reply.usage.cost
 
@@ -87,7 +87,7 @@ class Unmetered:
         self,
         turn: Turn,  # noqa: ARG002 - the port's signature
         composed: ComposedRequest,  # noqa: ARG002
-        counted: int | None,  # noqa: ARG002
+        token_count: int | None,  # noqa: ARG002
     ) -> AbstractAsyncContextManager[CallObserver]:
         """Reserve nothing."""
         return nullcontext(NullObserver())
@@ -98,12 +98,12 @@ class _BudgetObserver:
         self._call = call
         self._size = 0
 
-    def text(self, delta: TextDelta) -> None:
+    def on_text(self, delta: TextDelta) -> None:
         self._size += len(delta.text.encode(errors="replace"))
-        self._call.heard = self._size // 3 + 1
+        self._call.output_estimate = self._size // 3 + 1
 
-    def reply(self, reply: ModelReply) -> None:
-        self._call.heard = max(self._call.heard, estimate_tokens(reply.text) if reply.text else 0)
+    def on_reply(self, reply: ModelReply) -> None:
+        self._call.output_estimate = max(self._call.output_estimate, estimate_tokens(reply.text) if reply.text else 0)
         self._call.reply = reply
         if not reply.calls and route_assistant(clean(reply.text)).empty:
             self._call.error = CallError(ModelEmptyAnswer.kind)
@@ -111,7 +111,7 @@ class _BudgetObserver:
     @property
     def cost(self) -> float | None:
         nano = self._call.cost_nanousd
-        return None if nano is None else nano / NANO
+        return None if nano is None else nano / NANOS_PER_USD
 
 
 class _MeteredContext(AbstractAsyncContextManager[CallObserver]):
@@ -132,42 +132,42 @@ class BudgetMeter:
         self._budget = budget
 
     def call(
-        self, turn: Turn, composed: ComposedRequest, counted: int | None
+        self, turn: Turn, composed: ComposedRequest, token_count: int | None
     ) -> AbstractAsyncContextManager[CallObserver]:
         """See `Meter.call`."""
         request = composed.request
-        if counted is None:
+        if token_count is None:
             # From the context, which holds images as references: their bytes in the request are not tokens.
-            context_tokens = sum(map(message_tokens, composed.context.shown))
-            counted = context_tokens + fixed_tokens(request.system, request.tools)
-        return _MeteredContext(self._budget.call(payer_of(turn), composed.model.name, counted))
+            context_tokens = sum(map(estimate_message_tokens, composed.context.context_messages))
+            token_count = context_tokens + estimate_fixed_tokens(request.system, request.tools)
+        return _MeteredContext(self._budget.metered_call(budget_subject(turn), composed.model.name, token_count))
 
 
-def payer_of(turn: Turn) -> BudgetSubject:
+def budget_subject(turn: Turn) -> BudgetSubject:
     """Name the budget subject of a turn: its session, its person, and the job that caused it."""
-    return BudgetSubject(turn.session, person(turn.session, turn.sender.id), turn.job, turn.id)
+    return BudgetSubject(turn.session, user_key(turn.session, turn.sender.id), turn.job_id, turn.id)
 
 
 class BudgetFallbackModel:
-    """The model of a turn; if its budget is used up, the first of `cheaper` that has budget left."""
+    """The model of a turn; if its budget is used up, the first of `fallback_models` that has budget left."""
 
     def __init__(
         self,
-        models: Callable[[Turn], Awaitable[Model]],
-        named: Callable[[str], Model],
+        find_model: Callable[[Turn], Awaitable[Model]],
+        load_model: Callable[[str], Model],
         budget: Budget,
-        cheaper: Sequence[str],
+        fallback_models: Sequence[str],
     ) -> None:
-        self._models = models
-        self._named = named
+        self._models = find_model
+        self._named = load_model
         self._budget = budget
-        self._cheaper = cheaper
+        self._cheaper = fallback_models
 
-    async def of(self, turn: Turn) -> Model:
+    async def find_model(self, turn: Turn) -> Model:
         """Return the model that the turn asks."""
         model = await self._models(turn)
         for name in (model.name, *self._cheaper):
-            if not self._budget.used_up("model", name):
+            if not self._budget.is_used_up("model", name):
                 return model if name == model.name else self._named(name)
         return model
 
@@ -175,49 +175,49 @@ class BudgetFallbackModel:
 class RateGate:
     """Lets the messages of a session reach the model no faster than the rates allow.
 
-    `tell` sends a notice at once, outside any turn.
+    `notify` sends a notice at once, outside any turn.
     """
 
     def __init__(
-        self, rates: RateLimiter | None, texts: Texts, tell: Callable[[str, Outbound], Awaitable[None]]
+        self, rates: RateLimiter | None, texts: Texts, notify: Callable[[str, Outbound], Awaitable[None]]
     ) -> None:
         self.rates = rates
         self._texts = texts
-        self._tell = tell
+        self._tell = notify
 
-    async def wait(self, ahead: Sequence[AcceptedInbound], woken: asyncio.Event) -> ModelCallDenied | None:
-        """Wait until the next messages may have their turn, or until `woken` is set.
+    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
+        """Wait until the next messages may have their turn, or until `wake` is set.
 
         Args:
-            ahead: the messages of the next turn.
-            woken: set to end the wait early.
+            batch: the messages of the next turn.
+            wake: set to end the wait early.
 
         Returns:
             The error if the messages may not have a turn, else None.
         """
-        if self.rates is None or not ahead or ahead[0].attempts or not _reaches_model(ahead[0]):
+        if self.rates is None or not batch or batch[0].attempts or not _reaches_model(batch[0]):
             return None
-        inbound = ahead[0].inbound
+        inbound = batch[0].inbound
         try:
-            payer = BudgetSubject(inbound.session, person(inbound.session, inbound.sender.id))
+            payer = BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
             seconds = self.rates.book(payer)
         except RateLimitExceeded as denial:
             return denial
-        if seconds > QUIETLY:
-            await self._say(ahead[0], self._texts.say("over_rate", count=round(seconds)))
+        if seconds > SILENT_WAIT_SECONDS:
+            await self._say(batch[0], self._texts.say("over_rate", count=round(seconds)))
         if seconds > 0:
             try:
                 async with asyncio.timeout(seconds):
-                    await woken.wait()
+                    await wake.wait()
             except TimeoutError:
                 pass
         return None
 
-    def crowded(self, ahead: Callable[[], Sequence[AcceptedInbound]]) -> Callable[[int], Awaitable[None]]:
+    def wait_notifier(self, next_batch: Callable[[], Sequence[AcceptedInbound]]) -> Callable[[int], Awaitable[None]]:
         """Build the callback that tells the first message's chat how many turns are before it."""
 
         async def tell(before: int) -> None:
-            if waiting := ahead():
+            if waiting := next_batch():
                 await self._say(waiting[0], self._texts.say("waiting_for_place", count=before))
 
         return tell
@@ -229,26 +229,26 @@ class RateGate:
 
 
 def _reaches_model(accepted: AcceptedInbound) -> bool:
-    if accepted.inbound.origin == SCHEDULED:  # jobs have their own limits
+    if accepted.inbound.origin == SCHEDULE_ORIGIN:  # jobs have their own limits
         return False
     text = accepted.inbound.text.strip()
-    return not is_command(text) or text == RETRY
+    return not is_command(text) or text == RETRY_COMMAND
 
 
-async def not_asked(turn: Turn, error: ModelCallDenied) -> str:
+async def record_denial(turn: Turn, error: ModelCallDenied) -> str:
     """Record that a budget or a rate ended the turn; return the text that people get."""
     await turn.tape.append([make.error(error.kind, clean(str(error)))])
     log.info("turn refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
-    return refusal(turn.texts, error)
+    return denial_text(turn.texts, error)
 
 
-def refusal(texts: Texts, error: ModelCallDenied) -> str:
+def denial_text(texts: Texts, error: ModelCallDenied) -> str:
     """Build the text for a denied model call; empty if people have been told already."""
     if error.told:
         return ""
     whose = texts.say("whose_you") if error.scope == "user" else ""
     whose = texts.say("whose_here") if error.scope == "chat" else whose
-    whose = whose or whose_budget(texts, error.scope, error.name)
+    whose = whose or budget_owner_text(texts, error.scope, error.name)
     match error:
         case BudgetExceeded(period="day"):
             return texts.say("budget_spent_day", whose=whose, renews=error.renews)
@@ -261,5 +261,5 @@ def refusal(texts: Texts, error: ModelCallDenied) -> str:
     return texts.reason(error)
 
 
-async def nothing_said(_channel: str, _outbound: Outbound) -> None:
+async def ignore_notice(_channel: str, _outbound: Outbound) -> None:
     """Send nothing, for bots that say nothing between turns."""

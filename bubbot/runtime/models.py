@@ -23,32 +23,32 @@ class ReadsTape(Protocol):
 class SessionModels:
     """Finds the model of each session; `load` makes each model once."""
 
-    def __init__(self, default: Model, load: Callable[[str], Model], names: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, default: Model, load: Callable[[str], Model], list_names: Callable[[], Sequence[str]]) -> None:
         """Set the default model and the source of others.
 
         Args:
             default: the model of sessions that were not switched.
             load: makes a model by its name, or raises `ConfigError`.
-            names: gives the available models, as people would type them.
+            list_names: gives the available models, as people would type them.
         """
         self.default = default
-        self.names = names
+        self.list_names = list_names
         self._load = load
         self._loaded: dict[str, Model] = {default.name: default}
 
-    async def of(self, turn: Turn) -> Model:
+    async def model_for_turn(self, turn: Turn) -> Model:
         """Return the model of a turn's session. Raise `ModelUnavailable` if that model is gone."""
-        return await self.on(turn.tape)
+        return await self.model_for_tape(turn.tape)
 
-    async def on(self, tape: ReadsTape) -> Model:
+    async def model_for_tape(self, tape: ReadsTape) -> Model:
         """Return the model of the session with this tape."""
         name = await tape.read(ModelChoiceView())
         try:
-            return self.named(name) if name else self.default
+            return self.get_model(name) if name else self.default
         except ConfigError as error:
             raise ModelUnavailable(f"this chat was switched to {name}: {error}. ,model switches to another") from error
 
-    def named(self, name: str) -> Model:
+    def get_model(self, name: str) -> Model:
         """Return the model of this name. Raise `ConfigError` if it is unknown or cannot be used."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)

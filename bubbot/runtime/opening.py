@@ -8,17 +8,19 @@ from typing import Any
 from bubbot.ports.channel import Edit, Inbound, Sender
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.runtime.calls import clean
-from bubbot.runtime.intake import AttachmentResult, attachments_of, unfetched
+from bubbot.runtime.intake import AttachmentResult, list_attachments, unfetched_part
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import CORRECTION
 from bubbot.texts import Texts
 
-QUOTE_LIMIT = 2_000
+MAX_QUOTE_CHARS = 2_000
 """Characters of a quoted message that are stored with the message that quotes it."""
 
 
-def turn_start(session: str, inbox: str, batch: Sequence[AcceptedInbound], cited: Sequence[int] = ()) -> TapeEntry:
+def turn_start_entry(
+    session: str, inbox: str, batch: Sequence[AcceptedInbound], cited: Sequence[int] = ()
+) -> TapeEntry:
     """Build the event that names every inbound the turn answers.
 
     Args:
@@ -39,7 +41,7 @@ def turn_start(session: str, inbox: str, batch: Sequence[AcceptedInbound], cited
     return make.event("turn/start", data)
 
 
-def turn_joined(inbox: str, batch: Sequence[AcceptedInbound]) -> TapeEntry:
+def turn_joined_entry(inbox: str, batch: Sequence[AcceptedInbound]) -> TapeEntry:
     """Build the event that names the inbounds that joined a running turn."""
     return make.event("turn/joined", {"inbounds": [[inbox, accepted.id] for accepted in batch]})
 
@@ -72,7 +74,7 @@ def message_entry(
         meta["quote"] = quote
     text = clean(texts[-1] if texts else inbound.text)
     if parts is None:
-        parts = [unfetched(attachment) for attachment, _ in attachments_of(inbound)]
+        parts = [unfetched_part(attachment) for attachment, _ in list_attachments(inbound)]
     if parts:
         body: list[JsonObject] = [{"type": "text", "text": text}] if text.strip() else []
         return make.message("user", [*body, *parts], **meta)
@@ -80,17 +82,17 @@ def message_entry(
 
 
 def message_entries(
-    inbox: str, accepted: AcceptedInbound, taken: AttachmentResult | None, edits: Sequence[TapeChange] = ()
+    inbox: str, accepted: AcceptedInbound, attachments: AttachmentResult | None, edits: Sequence[TapeChange] = ()
 ) -> list[TapeEntry]:
     """Build the message entry, and the facts about its attachments."""
-    if taken is None:
+    if attachments is None:
         return [message_entry(inbox, accepted, edits)]
-    return [message_entry(inbox, accepted, edits, taken.parts), *taken.facts]
+    return [message_entry(inbox, accepted, edits, attachments.parts), *attachments.facts]
 
 
-def notices_of(taken: Mapping[int, AttachmentResult | None]) -> list[str]:
+def collect_notices(results: Mapping[int, AttachmentResult | None]) -> list[str]:
     """Collect the notices about the attachments of these messages."""
-    return [notice for attachments in taken.values() if attachments for notice in attachments.notices]
+    return [notice for attachments in results.values() if attachments for notice in attachments.notices]
 
 
 def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
@@ -100,7 +102,7 @@ def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
     return texts.say("too_old", count=len(batch), when=when)
 
 
-def edits_since(inbox: str, message: TapeEntry, edits: Sequence[TapeChange]) -> list[TapeEntry]:
+def missing_edit_entries(inbox: str, message: TapeEntry, edits: Sequence[TapeChange]) -> list[TapeEntry]:
     """Build corrections for a message that an interrupted attempt left, without those it already includes."""
     included = message.meta.get("edited", ())
     return [
@@ -125,5 +127,5 @@ def _quote(inbound: Inbound) -> dict[str, Any] | None:
     quote = inbound.quote
     if quote is None or not (quote.text or quote.attachments):
         return None
-    data = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
+    data = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:MAX_QUOTE_CHARS]}
     return data | {"own": True} if quote.own else data

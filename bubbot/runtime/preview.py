@@ -10,19 +10,19 @@ from bubbot.ports.channel import Preview
 from bubbot.runtime.router import THOUGHT_OPENS
 from bubbot.texts import SILENT_MARK
 
-Show: TypeAlias = Callable[[str, Preview], None]
+PreviewCallback: TypeAlias = Callable[[str, Preview], None]
 """Takes the session and a preview; never blocks and never raises."""
-ARGUMENTS_SHOWN = 80
+MAX_ARGUMENTS_CHARS = 80
 """Characters of a call's arguments that are shown."""
 
 _HALF_OPENED = re.compile(r"<[a-z]{0,9}\Z", re.IGNORECASE)
 
 
-def show_nothing(session: str, event: Preview) -> None:
+def ignore_preview(session: str, event: Preview) -> None:
     """Ignore previews, for channels that show none."""
 
 
-def shortened(text: str, limit: int = ARGUMENTS_SHOWN) -> str:
+def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:
     """Shorten a text to its beginning, on one line."""
     line = " ".join(text[: 4 * limit].split())
     return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1]}…"
@@ -54,7 +54,7 @@ class PreviewText:
         self._waiting = text[len(visible) :]
         return visible
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """Return what was held back and is visible after all, because the text ends here."""
         text = (self._waiting + ("" if self._closing else self._unread)).rstrip()
         self._waiting = self._unread = ""

@@ -31,18 +31,18 @@ class PromptSettings:
     persona: str = ""
 
 
-def render(settings: PromptSettings, *, today: date, memory: str, silent: str, short: bool) -> str:
+def render_prompt(settings: PromptSettings, *, today: date, memory: str, silent_mark: str, short: bool) -> str:
     """Render the system prompt.
 
     Args:
         settings: the bot's name and persona.
         today: the date in the chat's time zone.
         memory: the memory block; may be empty.
-        silent: the answer that means silence.
+        silent_mark: the answer that means silence.
         short: only the persona and the memory, for small models.
     """
     persona = (settings.persona or DEFAULT_PERSONA.replace("{name}", settings.name)).strip()
     if short:
         return f"{persona}\n\n{memory}".strip()
-    contract = _CONTRACT.format(silent=silent, weekday=f"{today:%A}", today=today.isoformat())
+    contract = _CONTRACT.format(silent=silent_mark, weekday=f"{today:%A}", today=today.isoformat())
     return f"{persona}\n{contract}\n{memory}".strip()

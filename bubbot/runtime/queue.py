@@ -11,14 +11,14 @@ from itertools import takewhile
 from typing import Literal
 
 from bubbot.ports.channel import Deletion, Edit, Inbound
-from bubbot.ports.turn import SCHEDULED, AcceptedInbound, TapeChange, TurnResult
+from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.handle import Clock
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 
 Busy = Literal["queue", "steer", "drop"]
 
-JOINED_LIMIT = 20
+MAX_JOINED_MESSAGES = 20
 """Messages that one turn answers at most."""
 MAX_DEBOUNCE_FACTOR = 5
 """A sender who keeps writing is answered after this many times `debounce`."""
@@ -39,9 +39,11 @@ class QueuePolicy:
     busy: Busy = "queue"
     stale_after: float | None = None
 
-    def too_old(self, inbound: Inbound, now: datetime) -> bool:
+    def is_too_old(self, inbound: Inbound, now: datetime) -> bool:
         """Return true if a message is too old to be answered; one without a readable time never is."""
-        sent = moment(inbound.time) if inbound.origin != SCHEDULED else None  # a job has its own rules for that
+        sent = (
+            parse_moment(inbound.time) if inbound.origin != SCHEDULE_ORIGIN else None
+        )  # a job has its own rules for that
         return self.stale_after is not None and sent is not None and (now - sent).total_seconds() > self.stale_after
 
 
@@ -61,8 +63,8 @@ class QueuedMessage:
 class MessageQueue:
     """The messages and changes of one session, in the order they came."""
 
-    def __init__(self, rules: QueuePolicy) -> None:
-        self.rules = rules
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
         self._items: deque[QueuedMessage | TapeChange] = deque()
         self._arrived = asyncio.Event()
 
@@ -70,12 +72,12 @@ class MessageQueue:
         return bool(self._items)
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         """The number of waiting messages, without changes."""
         return sum(isinstance(item, QueuedMessage) for item in self._items)
 
     @property
-    def stoppable(self) -> int:
+    def stoppable_count(self) -> int:
         """The number of waiting messages whose turn may be stopped."""
         waiting = (item for item in self._items if isinstance(item, QueuedMessage))
         return sum(not is_overtaking(item.accepted.inbound.text) for item in waiting)
@@ -85,16 +87,16 @@ class MessageQueue:
         self._items.append(item)
         self._arrived.set()
 
-    async def quiet(self, now: Clock) -> None:
+    async def wait_quiet(self, now: Clock) -> None:
         """Wait until the first message has waited long enough for others to join it.
 
         A message that is too old waits for the other old ones: all of them get one notice. Only messages prolong the
         wait.
         """
-        rules, first = self.rules, self._items[0]
-        if not rules.debounce or isinstance(first, TapeChange) or not (_may_join(first) or self.stale(first, now())):
+        rules, first = self.policy, self._items[0]
+        if not rules.debounce or isinstance(first, TapeChange) or not (_may_join(first) or self.is_stale(first, now())):
             return
-        loop, count = asyncio.get_running_loop(), self.messages
+        loop, count = asyncio.get_running_loop(), self.message_count
         latest = loop.time() + MAX_DEBOUNCE_FACTOR * rules.debounce
         until = loop.time() + rules.debounce
         while self._accepts_more(now()):
@@ -104,24 +106,24 @@ class MessageQueue:
                     await self._arrived.wait()
             except TimeoutError:
                 return
-            if self.messages != count:
-                count, until = self.messages, loop.time() + rules.debounce
+            if self.message_count != count:
+                count, until = self.message_count, loop.time() + rules.debounce
 
     def _accepts_more(self, now: datetime) -> bool:
         """Return true if a message that comes now could still be taken with the first."""
         messages = [item for item in self._items if isinstance(item, QueuedMessage)]
-        if self.stale(messages[0], now):
-            return all(self.stale(item, now) for item in messages)
+        if self.is_stale(messages[0], now):
+            return all(self.is_stale(item, now) for item in messages)
         count = len(messages) + sum(_is_recorded_only(item) for item in self._items)
-        return len(self._joinable()) == count < JOINED_LIMIT
+        return len(self._joinable()) == count < MAX_JOINED_MESSAGES
 
-    def holds(self, message: str) -> bool:
+    def has_message(self, message: str) -> bool:
         """Return true if a message with this platform id waits, to be answered or only recorded."""
         return any(
             inbound is not None and inbound.message == message for inbound in (_inbound(item) for item in self._items)
         )
 
-    def change(self) -> TapeChange | None:
+    def take_change(self) -> TapeChange | None:
         """Take a change from the front; None if the first item is not a change."""
         first = self._items[0] if self._items else None
         if isinstance(first, TapeChange):
@@ -129,7 +131,7 @@ class MessageQueue:
             return first
         return None
 
-    def batch(self, now: datetime) -> tuple[list[QueuedMessage], bool]:
+    def take_batch(self, now: datetime) -> tuple[list[QueuedMessage], bool]:
         """Take the messages of the next turn; return them, and whether they are too old to be answered.
 
         Commands come alone; messages of one sender come together, and so do all messages that are too old. An
@@ -137,10 +139,10 @@ class MessageQueue:
         """
         first = self._items[0]
         assert isinstance(first, QueuedMessage)
-        old = self.stale(first, now)
+        old = self.is_stale(first, now)
         if old:
             messages = [message for message in self._items if isinstance(message, QueuedMessage)]
-            batch = list(takewhile(lambda message: self.stale(message, now), messages))
+            batch = list(takewhile(lambda message: self.is_stale(message, now), messages))
         else:
             batch = self._next_batch(first, now)
         self._remove(batch)
@@ -149,7 +151,7 @@ class MessageQueue:
     def _next_batch(self, first: QueuedMessage, now: datetime) -> list[QueuedMessage]:
         if first.accepted.attempts:
             return self._interrupted_batch(first)
-        return self._fresh_joinable(now) if self.rules.debounce else [first]
+        return self._fresh_joinable(now) if self.policy.debounce else [first]
 
     def _interrupted_batch(self, first: QueuedMessage) -> list[QueuedMessage]:
         """Return the batch whose turn was cut off, wherever its messages stand in the queue."""
@@ -160,35 +162,35 @@ class MessageQueue:
             if item is first or (turn and isinstance(item, QueuedMessage) and item.accepted.interrupted_turn == turn)
         ]
 
-    def ahead(self, now: datetime) -> list[AcceptedInbound]:
+    def peek_batch(self, now: datetime) -> list[AcceptedInbound]:
         """List the messages the next turn would take now, without taking them; empty if they are too old."""
         first = self._items[0] if self._items else None
-        if not isinstance(first, QueuedMessage) or self.stale(first, now):
+        if not isinstance(first, QueuedMessage) or self.is_stale(first, now):
             return []
         return [message.accepted for message in self._next_batch(first, now)]
 
-    def steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
+    def take_steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
         """Take the messages that may join a running turn of this sender."""
-        messages = self.joining(sender, now)
+        messages = self.peek_steering(sender, now)
         self._remove(messages)
         return messages
 
-    def joining(self, sender: str, now: datetime) -> list[QueuedMessage]:
+    def peek_steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
         """List the messages that `steering` would take."""
-        if self.rules.busy != "steer":
+        if self.policy.busy != "steer":
             return []
         messages = self._fresh_joinable(now)
         if not messages or messages[0].accepted.inbound.sender.id != sender or not _may_join(messages[0]):
             return []
         return messages
 
-    def edits_of(self, accepted: AcceptedInbound) -> list[TapeChange]:
+    def take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """Take the edits of a message that the model has not been shown yet."""
         edits = [item for item in self._items if isinstance(item, TapeChange) and _is_change_of(item, Edit, accepted)]
         self._remove(edits)
         return edits
 
-    def withdrawn(self) -> list[tuple[QueuedMessage, TapeChange]]:
+    def take_withdrawn(self) -> list[tuple[QueuedMessage, TapeChange]]:
         """Take the messages that were deleted before their turn, each with its deletion."""
         deletions = [item for item in self._items if isinstance(item, TapeChange) and isinstance(item.event, Deletion)]
         pairs = [
@@ -201,12 +203,12 @@ class MessageQueue:
         self._remove([item for pair in pairs for item in pair])
         return pairs
 
-    def stale(self, waiting: QueuedMessage, now: datetime) -> bool:
+    def is_stale(self, message: QueuedMessage, now: datetime) -> bool:
         """Return true if a message is too old to be answered; one whose turn has begun never is."""
-        return not waiting.accepted.attempts and self.rules.too_old(waiting.accepted.inbound, now)
+        return not message.accepted.attempts and self.policy.is_too_old(message.accepted.inbound, now)
 
     def _fresh_joinable(self, now: datetime) -> list[QueuedMessage]:
-        return list(takewhile(lambda message: not self.stale(message, now), self._joinable()))
+        return list(takewhile(lambda message: not self.is_stale(message, now), self._joinable()))
 
     def _joinable(self) -> list[QueuedMessage]:
         """List the first message and those that can be answered with it.
@@ -224,7 +226,7 @@ class MessageQueue:
             ):
                 break
             messages.append(item)
-            if not _may_join(item) or len(messages) == JOINED_LIMIT:
+            if not _may_join(item) or len(messages) == MAX_JOINED_MESSAGES:
                 break
         return messages
 
@@ -235,7 +237,7 @@ class MessageQueue:
 
 def _may_join(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
-    return not (waiting.accepted.attempts or inbound.origin == SCHEDULED or is_command(inbound.text))
+    return not (waiting.accepted.attempts or inbound.origin == SCHEDULE_ORIGIN or is_command(inbound.text))
 
 
 def _inbound(item: QueuedMessage | TapeChange) -> Inbound | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bubbot.errors import TapeConflict
-from bubbot.inbox import Inbox, interrupted
+from bubbot.inbox import Inbox, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
@@ -24,17 +24,19 @@ class RecoveryResult:
     """The result of a recovery.
 
     Attributes:
-        interrupted: turns that were cut off.
-        open: the inbounds that still need an answer, oldest first.
+        interrupted_turns: turns that were cut off.
+        open_inbounds: the inbounds that still need an answer, oldest first.
         changes: the changes that are not on their tapes yet, oldest first.
     """
 
-    interrupted: int
-    open: tuple[AcceptedInbound, ...]
+    interrupted_turns: int
+    open_inbounds: tuple[AcceptedInbound, ...]
     changes: tuple[TapeChange, ...] = ()
 
 
-async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[[str], TapeService]) -> RecoveryResult:
+async def recover(
+    store: TapeStore, inboxes: Sequence[Inbox], open_tape: Callable[[str], TapeService]
+) -> RecoveryResult:
     """Merge every open fork of these channels completely, then read what their inboxes still have to process.
 
     Merging marks no inbound done; a turn that was cut off counts as an attempt for its inbounds.
@@ -42,7 +44,7 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
     Args:
         store: the store with the forks.
         inboxes: the inboxes of the channels that this process runs.
-        service: makes the tape service of a tape name.
+        open_tape: makes the tape service of a tape name.
     """
     names = {inbox.name for inbox in inboxes}
     count = 0
@@ -51,19 +53,19 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
         inbounds = [(tape, inbound_id) for tape, inbound_id in start if tape in names]
         if start and not inbounds:
             continue  # another process runs that channel
-        await _merge_fork(store, service(record.tape), record, inbounds)
+        await _merge_fork(store, open_tape(record.tape), record, inbounds)
         count += 1
-    still_open = [accepted for inbox in inboxes for accepted in await inbox.open()]
+    still_open = [accepted for inbox in inboxes for accepted in await inbox.open_inbounds()]
     if count or still_open:
         log.info(
             "resuming interrupted work",
             extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
         )
-    changes = [change for inbox in inboxes for change in await inbox.changes()]
+    changes = [change for inbox in inboxes for change in await inbox.open_changes()]
     return RecoveryResult(count, tuple(still_open), tuple(changes))
 
 
-async def merge_left(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:
+async def merge_orphan(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:
     """Merge one fork that no process will continue, whatever its channel."""
     await _merge_fork(store, tape, record, _turn_inbounds(record))
 
@@ -85,7 +87,7 @@ async def _close_fork(fork: ForkedTape, inbounds: Sequence[tuple[str, int]]) -> 
     facts = [*_unknown_results(fork.delta), make.event("turn/interrupted", {"turn": turn})]
     await fork.append([replace(entry, meta=meta) for entry in facts])
     for tape in {name for name, _ in inbounds}:
-        fork.stage(tape, [interrupted([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
+        fork.stage(tape, [interrupted_entry([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
     await fork.merge()
 
 

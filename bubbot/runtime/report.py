@@ -22,6 +22,6 @@ class HealthReport(Protocol):
         ...
 
 
-async def no_report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:  # noqa: ARG001 - the port's signature
+async def report_nothing(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:  # noqa: ARG001 - the port's signature
     """Report nothing, for bots without a health report."""
     return ()

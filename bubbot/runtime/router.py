@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bubbot.texts import SILENT_MARK
 
 COMMAND_PREFIX = ","
-OVERTAKING = (",stop", ",status")
+OVERTAKING_COMMANDS = (",stop", ",status")
 """Commands that do not wait for the running turn, and that nothing stops."""
 
 THOUGHT_OPENS = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
@@ -37,7 +37,7 @@ def is_command(text: str) -> bool:
 
 def is_overtaking(text: str) -> bool:
     """Return true for a command that does not wait for the running turn."""
-    return text.strip() in OVERTAKING
+    return text.strip() in OVERTAKING_COMMANDS
 
 
 def route_assistant(text: str) -> RoutedAnswer:

@@ -11,22 +11,22 @@ from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStep
 from bubbot.ports.channel import StepFinished, TextStreamed
 from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, tools_text
 from bubbot.ports.turn import Turn
-from bubbot.runtime.attempts import AttemptRecorder, usage_data
+from bubbot.runtime.attempts import AttemptRecorder, usage_as_json
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner, clean
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
 from bubbot.runtime.fitting import RequestFitter
 from bubbot.runtime.metering import CallObserver, Meter, Unmetered
-from bubbot.runtime.preview import PreviewText, Show, show_nothing
+from bubbot.runtime.preview import PreviewCallback, PreviewText, ignore_preview
 from bubbot.runtime.router import RoutedAnswer, route_assistant
 from bubbot.tape import entry as make
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
 from bubbot.views.context import CUT
 
-STEP = "loop.step"
+STEP_EVENT = "loop.step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ModelRunner:
         calls: ToolCallRunner,
         settings: RunnerSettings,
         elapsed: Callable[[], float],
-        show: Show = show_nothing,
+        on_preview: PreviewCallback = ignore_preview,
         *,
         meter: Meter | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class ModelRunner:
             calls: runs tool calls.
             settings: the limits of a turn.
             elapsed: a monotonic clock in seconds.
-            show: gets the text as it comes.
+            on_preview: gets the text as it comes.
             meter: reserves what each call takes; None reserves nothing.
         """
         self._meter = meter or Unmetered()
@@ -78,7 +78,7 @@ class ModelRunner:
         self._calls = calls
         self._settings = settings
         self._elapsed = elapsed
-        self._show = show
+        self._show = on_preview
 
     async def run(self, turn: Turn) -> RoutedAnswer:
         """Run model calls and tools until there is an answer.
@@ -90,10 +90,10 @@ class ModelRunner:
         for step in range(1, self._settings.max_steps + 1):
             if step > 1:
                 await turn.join()
-            fitted = await self._fitter.fitted(turn, last=overflowed)
+            fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
             digests = await self._store_prompt(turn, composed, digests)
-            facts = self._request_facts(composed, digests, step) | fitted.facts()
+            facts = self._request_facts(composed, digests, step) | fitted.count_facts()
             started = self._elapsed()
             try:
                 fitted.check()
@@ -101,13 +101,13 @@ class ModelRunner:
                 reply = await self._call_metered(turn, composed, counted, facts)
             except asyncio.CancelledError:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "status": "stopped"}
-                await turn.tape.append([make.event(STEP, facts)])
+                await turn.tape.append([make.event(STEP_EVENT, facts)])
                 raise
             except ModelError as error:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "error": clean(str(error))}
                 can_retry = isinstance(error, ModelOverflow) and not overflowed
                 facts["status"] = "auto_handoff" if can_retry else "error"
-                await turn.tape.append([make.event(STEP, facts)])
+                await turn.tape.append([make.event(STEP_EVENT, facts)])
                 if not can_retry or not isinstance(error, ModelOverflow):
                     raise
                 overflowed = True
@@ -162,7 +162,7 @@ class ModelRunner:
                     if isinstance(item, TextDelta):
                         streamed += item.text
                         attempts.on_text()
-                        observer.text(item)
+                        observer.on_text(item)
                         self._show_text(turn, preview.feed(item.text))
                     elif isinstance(item, FailedAttempt):
                         attempts.on_failed_call(item)
@@ -172,10 +172,10 @@ class ModelRunner:
             raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
-        observer.reply(reply)
+        observer.on_reply(reply)
         if reply.text.startswith(streamed):  # a model need not stream all of its text, or any
             self._show_text(turn, preview.feed(reply.text[len(streamed) :]))
-        self._show_text(turn, preview.rest())
+        self._show_text(turn, preview.flush())
         return reply
 
     def _show_text(self, turn: Turn, text: str) -> None:
@@ -187,7 +187,7 @@ class ModelRunner:
         text = clean(reply.text)
         answer = route_assistant(text)
         message = make.message("assistant", text or " ", model=reply.model)
-        await turn.tape.append([message, make.event(STEP, facts)])
+        await turn.tape.append([message, make.event(STEP_EVENT, facts)])
         if answer.empty:
             raise ModelEmptyAnswer
         if reply.finish == "length" and not answer.silent:
@@ -200,7 +200,7 @@ class ModelRunner:
         entry = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
         if reply.replay:
             entry = replace(entry, payload={**entry.payload, "replay": reply.replay})
-        await turn.tape.append([entry, make.event(STEP, facts)])
+        await turn.tape.append([entry, make.event(STEP_EVENT, facts)])
         await turn.tape.save()
         results = await self._calls.run(turn, calls, repeats)
         await turn.tape.append([make.tool_result(results)])
@@ -210,7 +210,7 @@ class ModelRunner:
     async def _store_prompt(self, turn: Turn, composed: ComposedRequest, stored: _StoredDigests) -> _StoredDigests:
         """Store the system prompt and the tool schemas as blobs of the tape, once per version."""
         system, tools = composed.request.system.encode(), tools_text(composed.request.tools).encode()
-        digests = _StoredDigests(digest_of(system), digest_of(tools))
+        digests = _StoredDigests(blob_digest(system), blob_digest(tools))
         if digests.system != stored.system:
             await turn.tape.put_blob(system)
             await turn.tape.append(
@@ -244,7 +244,7 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
     outcome: dict[str, Any] = {
         "status": "tool_calls" if reply.calls else "ok",
         "finish": reply.finish,
-        "usage": usage_data(reply.usage),
+        "usage": usage_as_json(reply.usage),
     }
     if reply.model:
         outcome["answered"] = reply.model
@@ -261,7 +261,7 @@ def _as_json(call: ToolCall) -> dict[str, Any]:
 
 async def _stored_digests(turn: Turn) -> _StoredDigests:
     """Read the digests that the newest step of the tape cites, whose blobs are therefore stored."""
-    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP,), newest=True, limit=1)
+    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)
     steps = (await turn.tape.fetch([query]))[0]
     data = steps[0].payload["data"] if steps else {}
     return _StoredDigests(data.get("system", ""), data.get("tools", ""))

@@ -8,21 +8,28 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from bubbot.errors import BubbotError, ModelCallDenied, StoreError, TapeCorrupt
-from bubbot.inbox import done
+from bubbot.inbox import done_entry
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
 from bubbot.ports.channel import Inbound, Role, TurnFinished, TurnStarted
-from bubbot.ports.turn import SCHEDULED, AcceptedInbound, TapeChange, Turn, TurnResult
-from bubbot.runtime.boundary import failure
+from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, TapeChange, Turn, TurnResult
+from bubbot.runtime.boundary import record_failure
 from bubbot.runtime.calls import clean
-from bubbot.runtime.changes import change_entries
-from bubbot.runtime.intake import AttachmentResult, attachments_of
+from bubbot.runtime.changes import build_change_entries
+from bubbot.runtime.intake import AttachmentResult, list_attachments
 from bubbot.runtime.link import SessionChannel, SessionDeps
 from bubbot.runtime.loop import LoopResult
-from bubbot.runtime.metering import not_asked
-from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
+from bubbot.runtime.metering import record_denial
+from bubbot.runtime.opening import (
+    collect_notices,
+    message_entries,
+    missing_edit_entries,
+    too_old_text,
+    turn_joined_entry,
+    turn_start_entry,
+)
 from bubbot.runtime.queue import MessageQueue, QueuedMessage
-from bubbot.runtime.replies import Reply, poisoned, stage_said
+from bubbot.runtime.replies import Reply, build_failure_message, stage_reply
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.tape import entry as make
@@ -35,18 +42,18 @@ from bubbot.views.outbox import intent_from
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 2
+MAX_ATTEMPTS = 2
 """Turns begun for one inbound before it ends with a failure message."""
 
 
 class SessionRuntime:
     """Serialises everything on one session's tape, and gives each turn to the `AgentLoop`."""
 
-    def __init__(self, tape: TapeService, link: SessionChannel, deps: SessionDeps) -> None:
+    def __init__(self, tape: TapeService, channel: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape
-        self._link = link
+        self._link = channel
         self._deps = deps
-        self._queue = MessageQueue(link.rules)
+        self._queue = MessageQueue(channel.queue_policy)
         self._current: list[QueuedMessage] = []
         self._attachments: dict[int, AttachmentResult] = {}
         self._intake_task: asyncio.Future[dict[int, AttachmentResult]] | None = None
@@ -67,29 +74,29 @@ class SessionRuntime:
         self._queue.add(waiting)
         return waiting.result
 
-    def change(self, changed: TapeChange) -> None:
+    def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message. The caller ensures that `drain` runs."""
-        self._queue.add(changed)
+        self._queue.add(change)
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """True if a turn is being opened, is running, or is being merged."""
         return bool(self._current)
 
     @property
-    def waiting(self) -> int:
+    def queue_length(self) -> int:
         """The number of messages that wait behind the running turn."""
-        return self._queue.messages
+        return self._queue.message_count
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """True if the session can be forgotten without loss: its tape holds all of its state."""
         return not (self._queue or self._current or self._current_change or self._holders)
 
     @property
-    def kept(self) -> int:
+    def cached_entries(self) -> int:
         """The number of tape entries cached in memory."""
-        return self._tape.kept
+        return self._tape.cached_entries
 
     def stop(self) -> bool:
         """Stop the running turn, if there is one; return whether there was one.
@@ -100,7 +107,7 @@ class SessionRuntime:
         if self._loop_task is not None and not self._is_overtaking():
             return self._loop_task.cancel()
         batch = [] if self._is_overtaking() else self._current
-        self._stop_requested = bool(batch or self._queue.stoppable)
+        self._stop_requested = bool(batch or self._queue.stoppable_count)
         if self._intake_task is not None:
             self._intake_task.cancel()
         self._wake.set()
@@ -110,26 +117,26 @@ class SessionRuntime:
         """Return true if the running turn is for commands that nothing stops."""
         return bool(self._current) and all(is_overtaking(message.accepted.inbound.text) for message in self._current)
 
-    def awaits(self, message: str) -> bool:
+    def has_pending(self, message: str) -> bool:
         """Return true if the message with this platform id waits, is being answered or is being written."""
         change = self._current_change.event if self._current_change else None
         is_written = isinstance(change, Inbound) and change.message == message
         is_answered = any(queued.accepted.inbound.message == message for queued in self._current)
-        return is_written or is_answered or self._queue.holds(message)
+        return is_written or is_answered or self._queue.has_message(message)
 
-    def too_old(self, inbound: Inbound) -> bool:
+    def is_too_old(self, inbound: Inbound) -> bool:
         """Return true if a message that comes now is too old to be answered."""
-        return self._link.rules.too_old(inbound, self._deps.now())
+        return self._link.queue_policy.is_too_old(inbound, self._deps.now())
 
     @property
-    def under_way(self) -> asyncio.Task[LoopResult] | None:
+    def running_turn(self) -> asyncio.Task[LoopResult] | None:
         """The task of the running turn; None while no turn runs."""
         return self._loop_task
 
-    def renew(self, link: SessionChannel | None, deps: SessionDeps) -> None:
+    def reload(self, channel: SessionChannel | None, deps: SessionDeps) -> None:
         """Use this channel (None: keep it) and these settings; a running turn ends in its own loop."""
-        self._link, self._deps = link or self._link, deps
-        self._queue.rules = self._link.rules
+        self._link, self._deps = channel or self._link, deps
+        self._queue.policy = self._link.queue_policy
 
     def pause(self) -> None:
         """Begin no further turn."""
@@ -151,26 +158,32 @@ class SessionRuntime:
         """Run turns until nothing waits."""
         while self._queue and not self._paused:
             self._wake.clear()
-            await self._queue.quiet(self._deps.now)
-            if changed := self._queue.change():
+            await self._queue.wait_quiet(self._deps.now)
+            if changed := self._queue.take_change():
                 self._current_change = changed
                 async with self._write_lock:
                     await self._apply_change(changed)
                 self._current_change = None
                 continue
-            await self._take_attachments(lambda: [a for a in self._queue.ahead(self._deps.now()) if not a.attempts])
-            self._denial = await self._deps.pace.wait(self._queue.ahead(self._deps.now()), self._wake)
-            on_wait = self._deps.pace.crowded(lambda: self._queue.ahead(self._deps.now()))
-            async with self._link.chat_limit(self._tape.session), self._deps.places.place(on_wait), self._write_lock:
+            await self._take_attachments(
+                lambda: [a for a in self._queue.peek_batch(self._deps.now()) if not a.attempts]
+            )
+            self._denial = await self._deps.rate_gate.wait(self._queue.peek_batch(self._deps.now()), self._wake)
+            on_wait = self._deps.rate_gate.wait_notifier(lambda: self._queue.peek_batch(self._deps.now()))
+            async with (
+                self._link.chat_limit(self._tape.session),
+                self._deps.turn_limiter.acquire(on_wait),
+                self._write_lock,
+            ):
                 if not self._paused:
                     await self._run_next()
 
     async def _run_next(self) -> None:
         """Run one turn for the next messages of the queue."""
-        if withdrawn := self._queue.withdrawn():
+        if withdrawn := self._queue.take_withdrawn():
             await self._withdraw(withdrawn)
             return
-        self._current, old = self._queue.batch(self._deps.now())
+        self._current, old = self._queue.take_batch(self._deps.now())
         batch = [message.accepted for message in self._current]
         try:
             result = await self._run_turn(batch, old=old)
@@ -179,7 +192,7 @@ class SessionRuntime:
         except Exception as error:  # our defect, or an invalid value of an adapter: other sessions go on
             log.exception("turn impossible, ending its messages as failed", extra={"action": "turn.poisoned"})
             result = await self._fail_batch(batch, error)
-        self._stop_requested = self._stop_requested and self._is_overtaking() and bool(self._queue.stoppable)
+        self._stop_requested = self._stop_requested and self._is_overtaking() and bool(self._queue.stoppable_count)
         for message in self._current:
             message.settle(result)
         self._current = []
@@ -188,19 +201,19 @@ class SessionRuntime:
         """End messages that no turn can be made of with a failure, so that no later start meets them again."""
         first, texts = batch[0], self._deps.texts
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
-        key, notice = poisoned(self._link, self._tape.session, first, text)
-        marked_done = done([accepted.id for accepted in batch], outcome="failed")
+        key, notice = build_failure_message(self._link, self._tape.session, first, text)
+        marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
-        schedule_facts = firings.poisoned(first.inbound, text) if (firings := self._deps.firings) else ()
+        schedule_facts = firings.failure_entries(first.inbound, text) if (firings := self._deps.firings) else ()
         also = {
             self._link.inbox: [marked_done],
             self._link.outbox: [notice],
             **({SCHEDULE_TAPE: schedule_facts} if schedule_facts else {}),
         }
-        await self._tape.append([fact], also=also)
+        await self._tape.append([fact], other_tapes=also)
         if firings and schedule_facts:
-            firings.take(schedule_facts)
-        self._deps.show(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
+            firings.apply(schedule_facts)
+        self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))
         return TurnResult("", "failed", text)
@@ -208,8 +221,8 @@ class SessionRuntime:
     async def _withdraw(self, withdrawn: Sequence[tuple[QueuedMessage, TapeChange]]) -> None:
         """Drop messages that were deleted before their turn: neither stored on the tape nor answered."""
         ids = [item_id for waiting, deletion in withdrawn for item_id in (waiting.accepted.id, deletion.id)]
-        await self._tape.append([], also={self._link.inbox: [done(ids, outcome="withdrawn")]})
-        self._stop_requested = self._stop_requested and bool(self._queue.stoppable)
+        await self._tape.append([], other_tapes={self._link.inbox: [done_entry(ids, outcome="withdrawn")]})
+        self._stop_requested = self._stop_requested and bool(self._queue.stoppable_count)
         for waiting, _ in withdrawn:
             self._attachments.pop(waiting.accepted.id, None)
             waiting.settle(TurnResult("", "silent"))
@@ -218,20 +231,20 @@ class SessionRuntime:
         """Run the stages of one turn: open it, answer it or say why not, merge it."""
         turn = await self._open_turn(batch, old=old)
         first = batch[0]
-        if turn.origin != SCHEDULED:  # a job may say nothing, or say it in another chat
-            self._deps.show(turn.session, TurnStarted(first.id, first.inbound.message))
+        if turn.origin != SCHEDULE_ORIGIN:  # a job may say nothing, or say it in another chat
+            self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
             if turn.role is Role.STRANGER:  # the sender lost access after the message was accepted
                 result = LoopResult("silent", "")
             elif old:
                 result = LoopResult("too_old", too_old_text(turn.texts, batch))
             elif self._denial is not None:
-                result = LoopResult("failed", await not_asked(turn, self._denial))
-            elif max(accepted.attempts for accepted in batch) >= ATTEMPTS:
+                result = LoopResult("failed", await record_denial(turn, self._denial))
+            elif max(accepted.attempts for accepted in batch) >= MAX_ATTEMPTS:
                 notice = turn.texts.say("gave_up")
                 await turn.tape.append([make.error("interrupted", notice)])
                 log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
-                result = LoopResult("failed", turn.texts.traced(notice, turn.id))
+                result = LoopResult("failed", turn.texts.add_trace(notice, turn.id))
             else:
                 result = await self._run_loop(turn)
             return await self._merge_turn(turn, result)
@@ -244,7 +257,7 @@ class SessionRuntime:
         again.
         """
         while not self._stop_requested and (missing := [a for a in wanted() if self._lacks_attachments(a)]):
-            intake = self._deps.intake.take(self._tape, self._link.inbox, missing, self._link.fetch)
+            intake = self._deps.intake.take_in(self._tape, self._link.inbox, missing, self._link.fetch)
             self._intake_task = asyncio.ensure_future(intake)
             try:
                 self._attachments |= await self._intake_task
@@ -257,7 +270,7 @@ class SessionRuntime:
 
     def _lacks_attachments(self, accepted: AcceptedInbound) -> bool:
         inbound = accepted.inbound
-        return accepted.id not in self._attachments and not is_command(inbound.text) and bool(attachments_of(inbound))
+        return accepted.id not in self._attachments and not is_command(inbound.text) and bool(list_attachments(inbound))
 
     async def _open_turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> Turn:
         """Open the fork; when this returns, the turn and its messages are durable.
@@ -277,10 +290,10 @@ class SessionRuntime:
             cited = await self._cited_messages(accepted)
             cited_ids += [entry.id for entry in cited]
             if cited:
-                corrections += edits_since(self._link.inbox, cited[-1], self._take_edits(accepted))
+                corrections += missing_edit_entries(self._link.inbox, cited[-1], self._take_edits(accepted))
             elif not is_command(accepted.inbound.text):
                 fresh.append(accepted)
-        opening += [turn_start(self._tape.session, self._link.inbox, batch, cited_ids), *corrections]
+        opening += [turn_start_entry(self._tape.session, self._link.inbox, batch, cited_ids), *corrections]
         if not old:
             await self._take_attachments(lambda: fresh)
         attachments = {accepted.id: self._attachments.pop(accepted.id, None) for accepted in batch}
@@ -290,12 +303,12 @@ class SessionRuntime:
         await self._start_memory(fork)
         turn = self._make_turn(turn_id, fork, batch)
         turn.message_ids += [*cited_ids, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
-        turn.notices += notices_of(attachments)
+        turn.notices += collect_notices(attachments)
         return turn
 
     def _take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """Take the edits of a message that the model has not been shown yet; the turn marks them done."""
-        edits = self._queue.edits_of(accepted)
+        edits = self._queue.take_edits(accepted)
         self._edit_ids += [edit.id for edit in edits]
         return edits
 
@@ -312,7 +325,7 @@ class SessionRuntime:
             inbounds=list(batch),
             texts=self._deps.texts,
         )
-        if first.origin != SCHEDULED:  # people's messages do not join a job, which may stay silent
+        if first.origin != SCHEDULE_ORIGIN:  # people's messages do not join a job, which may stay silent
             turn.join = lambda: self._join_waiting(turn)
         elif self._deps.firings is not None:
             self._deps.firings.prepare(turn, first)
@@ -321,20 +334,22 @@ class SessionRuntime:
     async def _join_waiting(self, turn: Turn) -> None:
         """Take in the messages that may steer the turn, durable before the model is shown them."""
         now = self._deps.now
-        await self._take_attachments(lambda: [item.accepted for item in self._queue.joining(turn.sender.id, now())])
-        joining = self._queue.steering(turn.sender.id, now())
+        await self._take_attachments(
+            lambda: [item.accepted for item in self._queue.peek_steering(turn.sender.id, now())]
+        )
+        joining = self._queue.take_steering(turn.sender.id, now())
         if not joining:
             return
         batch = [item.accepted for item in joining]
         attachments = {accepted.id: self._attachments.pop(accepted.id, None) for accepted in batch}
         self._current += joining
         turn.inbounds = [*turn.inbounds, *batch]
-        entries = [turn_joined(self._link.inbox, batch)]
+        entries = [turn_joined_entry(self._link.inbox, batch)]
         for accepted in batch:
             entries += message_entries(self._link.inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
         stored = await turn.tape.append(entries)
         turn.message_ids += [entry.id for entry in stored if entry.kind == Kind.MESSAGE]
-        turn.notices += notices_of(attachments)
+        turn.notices += collect_notices(attachments)
         await turn.tape.save()
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
@@ -359,8 +374,10 @@ class SessionRuntime:
         """Write the change to the tape and mark it done, in one transaction."""
         with suppress(TapeCorrupt):
             await self._tape.ensure_bootstrap_anchor()
-            entries, outcome = await change_entries(self._tape, self._link.inbox, changed)
-            await self._tape.append(entries, also={self._link.inbox: [done([changed.id], outcome=outcome)]})
+            entries, outcome = await build_change_entries(self._tape, self._link.inbox, changed)
+            await self._tape.append(
+                entries, other_tapes={self._link.inbox: [done_entry([changed.id], outcome=outcome)]}
+            )
 
     async def _start_memory(self, fork: ForkedTape) -> None:
         """Create and prune the memory zone, once for each start of a session."""
@@ -391,7 +408,7 @@ class SessionRuntime:
         except StoreError:
             raise  # nothing can be recorded; what the fork saved is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
-            return await failure(turn, error)
+            return await record_failure(turn, error)
         finally:
             self._loop_task = None
 
@@ -400,14 +417,14 @@ class SessionRuntime:
         fork, first = turn.tape, turn.inbounds[0]
         await fork.append([make.event("turn/end", {"status": result.status})])
         ids = [*(accepted.id for accepted in turn.inbounds), *self._edit_ids]
-        fork.stage(self._link.inbox, [done(ids, turn=turn.id, outcome=result.status)])
+        fork.stage(self._link.inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
         reply = Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
-        link = stage_said(turn, self._link, reply, result.status, self._deps.firings)
+        link = stage_reply(turn, self._link, reply, result.status, self._deps.firings)
         merged = await fork.merge()
-        self._deps.show(turn.session, TurnFinished(result.status))
+        self._deps.on_preview(turn.session, TurnFinished(result.status))
         if self._deps.firings is not None:
-            await self._deps.firings.merged(merged)
+            await self._deps.firings.apply_merge(merged)
         for entry in merged.staged.get(link.outbox, ()):
             await self._deps.deliver(link.name, intent_from(entry))
         return TurnResult(turn.id, result.status, text, merged.delta)

@@ -12,22 +12,22 @@ QUIET_WAIT_SECONDS = 5.0
 
 
 class TurnLimiter:
-    """Lets at most `at_once` turns run; places go in the order of arrival."""
+    """Lets at most `max_turns` turns run; places go in the order of arrival."""
 
-    def __init__(self, at_once: int, patience: float = QUIET_WAIT_SECONDS) -> None:
-        self._free = at_once
-        self._patience = patience
+    def __init__(self, max_turns: int, quiet_wait: float = QUIET_WAIT_SECONDS) -> None:
+        self._free = max_turns
+        self._patience = quiet_wait
         self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
-    def waiting(self) -> int:
+    def waiting_turns(self) -> int:
         """The number of turns that wait for a place."""
         return len(self._queue)
 
     @asynccontextmanager
-    async def place(self, tell: Callable[[int], Awaitable[None]]) -> AsyncIterator[None]:
-        """Hold a place for the block; after a long wait call `tell` once, with the number of turns before it."""
-        await self._enter(tell)
+    async def acquire(self, on_wait: Callable[[int], Awaitable[None]]) -> AsyncIterator[None]:
+        """Hold a place for the block; after a long wait call `on_wait` once, with the number of turns before it."""
+        await self._enter(on_wait)
         try:
             yield
         finally:

@@ -9,37 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
-SHIFT = timedelta(hours=26)
+MAX_CLOCK_SHIFT = timedelta(hours=26)
 """More than any clock was ever put forward or back at once: a zone may skip a whole day."""
 
 
-def wall_of(instant: datetime, zone: tzinfo) -> datetime:
+def wall_time(instant: datetime, zone: tzinfo) -> datetime:
     """Return the wall-clock time at an instant, without a zone."""
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
-def comes(wall: datetime, zone: tzinfo) -> datetime:
+def first_instant(wall: datetime, zone: tzinfo) -> datetime:
     """Return the instant, in UTC, at which the clock of the zone first shows this time or a later one."""
     instant = _at(wall, zone, 0)
-    if wall_of(instant, zone) == wall:
+    if wall_time(instant, zone) == wall:
         return instant
     # The time is skipped: the clock jumps past it somewhere between these two.
     low, high = sorted((_at(wall, zone, 1), instant))
-    while wall_of(low, zone) >= wall:
+    while wall_time(low, zone) >= wall:
         low -= timedelta(hours=1)
     while high - low > timedelta(seconds=1):
         middle = low + (high - low) // 2
         middle = middle.replace(microsecond=0)
         if middle <= low:
             break
-        if wall_of(middle, zone) >= wall:
+        if wall_time(middle, zone) >= wall:
             high = middle
         else:
             low = middle
     return high
 
 
-def second_pass(after: datetime, zone: tzinfo) -> tuple[datetime, datetime, datetime] | None:
+def find_clock_setback(after: datetime, zone: tzinfo) -> tuple[datetime, datetime, datetime] | None:
     """Find a change within hours of an instant that puts the clock back; None if there is none.
 
     Return the instant of the change, and the first and last wall-clock time that the clock then shows again.
@@ -51,7 +51,7 @@ def second_pass(after: datetime, zone: tzinfo) -> tuple[datetime, datetime, date
         if _offset(end, zone) < _offset(start, zone):
             change = _change(start, end, zone)
             back = _offset(start, zone) - _offset(end, zone)
-            begins = wall_of(change, zone)
+            begins = wall_time(change, zone)
             if change + back > after:
                 return change, begins, begins + back
     return None

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from types import MappingProxyType
 
-from bubbot.schedule.clock import comes, second_pass, wall_of
-from bubbot.schedule.refusal import refused
+from bubbot.schedule.clock import find_clock_setback, first_instant, wall_time
+from bubbot.schedule.refusal import build_refusal
 
-HORIZON = 41
+HORIZON_YEARS = 41
 """Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on one
 day of the week forty."""
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -66,7 +66,7 @@ _FIELDS = (
 class CronExpression:
     """The allowed values of each field, ascending; weekdays are 0 (Sunday) to 6.
 
-    `either`: one of the day fields is enough.
+    `matches_either_day`: one of the day fields is enough.
     """
 
     text: str
@@ -75,41 +75,43 @@ class CronExpression:
     days: tuple[int, ...]
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
-    either: bool
+    matches_either_day: bool
 
     @property
-    def every_hour(self) -> bool:
+    def is_every_hour(self) -> bool:
         """True if it names no hours: it follows the hours that pass."""
         return len(self.hours) == 24
 
-    def next(self, after: datetime, zone: tzinfo) -> datetime | None:
-        """Return the first instant after this one, in UTC; None if there is none within `HORIZON` years."""
-        for wall in self.walls(wall_of(after, zone)):
-            if (instant := comes(wall, zone)) > after and not (self.every_hour and wall_of(instant, zone) != wall):
+    def next_after(self, after: datetime, zone: tzinfo) -> datetime | None:
+        """Return the first instant after this one, in UTC; None if there is none within `HORIZON_YEARS` years."""
+        for wall in self.wall_times(wall_time(after, zone)):
+            if (instant := first_instant(wall, zone)) > after and not (
+                self.is_every_hour and wall_time(instant, zone) != wall
+            ):
                 first: datetime | None = instant
                 break
         else:
             first = None
-        repeated = self._next_repeated(after, zone) if self.every_hour else None
+        repeated = self._next_repeated(after, zone) if self.is_every_hour else None
         return min(first, repeated) if first and repeated else first or repeated
 
     def _next_repeated(self, after: datetime, zone: tzinfo) -> datetime | None:
         """Return the first matching time that the clock shows again, after it was put back."""
-        if (passed := second_pass(after, zone)) is None:
+        if (passed := find_clock_setback(after, zone)) is None:
             return None
         change, begins, ends = passed
-        for wall in self.walls(begins):
+        for wall in self.wall_times(begins):
             if wall >= ends:
                 return None
             if (instant := change + (wall - begins)) > after:
                 return instant
         return None
 
-    def walls(self, start: datetime) -> Iterator[datetime]:
+    def wall_times(self, start: datetime) -> Iterator[datetime]:
         """Yield the matching wall-clock times, from the minute of `start` on."""
         first = start.replace(second=0, microsecond=0)
         day = first.replace(hour=0, minute=0)
-        last = day.year + HORIZON
+        last = day.year + HORIZON_YEARS
         while day.year <= min(last, 9990):
             if day.month not in self.months:
                 day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
@@ -123,7 +125,7 @@ class CronExpression:
 
     def _matches_day(self, day: datetime) -> bool:
         by_date, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
-        return by_date or by_name if self.either else by_date and by_name
+        return by_date or by_name if self.matches_either_day else by_date and by_name
 
 
 def parse_cron(text: str) -> CronExpression:
@@ -131,12 +133,12 @@ def parse_cron(text: str) -> CronExpression:
     source = " ".join(text.split())
     if source.startswith("@"):
         if source.lower() not in NICKNAMES:
-            raise refused("cron_nickname", given=source, names=", ".join(NICKNAMES))
+            raise build_refusal("cron_nickname", given=source, names=", ".join(NICKNAMES))
         fields = NICKNAMES[source.lower()].split()
     else:
         fields = source.split()
     if len(fields) != 5:
-        raise refused("cron_fields", given=source, count=len(fields))
+        raise build_refusal("cron_fields", given=source, count=len(fields))
     minutes, hours, days, months, weekdays = (
         _parse_field(part, field) for part, field in zip(fields, _FIELDS, strict=True)
     )
@@ -144,8 +146,8 @@ def parse_cron(text: str) -> CronExpression:
     expression = CronExpression(
         source, minutes, hours, days, months, tuple(sorted({weekday % 7 for weekday in weekdays})), either
     )
-    if next(expression.walls(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a wall-clock time
-        raise refused("cron_never", given=source)
+    if next(expression.wall_times(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a wall-clock time
+        raise build_refusal("cron_never", given=source)
     return expression
 
 
@@ -154,7 +156,7 @@ def _parse_field(text: str, field: _Field) -> tuple[int, ...]:
     for item in text.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
-            raise refused(f"cron_{field.name}", given=text)
+            raise build_refusal(f"cron_{field.name}", given=text)
         numbers |= _numbers(match, field, text)
     return tuple(sorted(numbers))
 
@@ -163,20 +165,20 @@ def _numbers(match: re.Match[str], field: _Field, text: str) -> set[int]:
     step = int(match["step"]) if match["step"] else 1
     if match["low"] == "*":
         if match["high"]:
-            raise refused(f"cron_{field.name}", given=text)
+            raise build_refusal(f"cron_{field.name}", given=text)
         low, high = field.low, 6 if field.name == "weekday" else field.high
     else:
         low = _number(match["low"], field, text)
         high = _number(match["high"], field, text) if match["high"] else low
         if match["step"] and not match["high"]:
-            raise refused("cron_step_alone", given=text, low=match["low"], high=field.high, step=step)
+            raise build_refusal("cron_step_alone", given=text, low=match["low"], high=field.high, step=step)
     if step < 1 or step > field.high - field.low + 1:
-        raise refused("cron_step", given=text, step=step)
+        raise build_refusal("cron_step", given=text, step=step)
     if field.name == "weekday" and high < low:  # fri-mon goes past the end of the week
         high += 7
         return {number % 7 for number in range(low, high + 1, step)}
     if high < low:
-        raise refused("cron_backwards", given=text)
+        raise build_refusal("cron_backwards", given=text)
     return set(range(low, high + 1, step))
 
 
@@ -185,9 +187,9 @@ def _number(word: str, field: _Field, text: str) -> int:
         return int(word)
     if word.lower() in field.words:
         return field.words.index(word.lower()) + field.low
-    raise refused(f"cron_{field.name}", given=text)
+    raise build_refusal(f"cron_{field.name}", given=text)
 
 
-def instant_text(instant: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """Format an instant for keys and facts: UTC, to the second."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,29 +8,29 @@ from datetime import UTC, datetime
 
 from bubbot.errors import ScheduleRefused
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.ports.turn import SCHEDULED, Status, Turn
+from bubbot.ports.turn import SCHEDULE_ORIGIN, Status, Turn
 from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL
-from bubbot.schedule.cron import instant_text
-from bubbot.schedule.plan import LATE_AFTER, jitter
+from bubbot.schedule.cron import format_instant
+from bubbot.schedule.plan import LATE_AFTER, jitter_delay
 from bubbot.schedule.store import ScheduleStore
-from bubbot.schedule.when import zone_named
-from bubbot.schedule.words import late_words, moment_words
+from bubbot.schedule.when import find_zone
+from bubbot.schedule.words import format_delay, format_moment
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.fork import MergeResult
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.views.schedule import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
 
-WHAT_SHOWN = 120
+MAX_ACTION_CHARS = 120
 """Characters of a job's action in messages about it."""
-KEY = "schedule:"
+FIRING_KEY_PREFIX = "schedule:"
 """The prefix of a firing's external id; the job, `@` and the mark follow."""
 
 RoleOf = Callable[[Inbound], Role]
 """Return the role of an inbound's sender, on any channel."""
 
 
-def fired(job: Job, mark: str) -> TapeEntry:
+def fired_entry(job: Job, mark: str) -> TapeEntry:
     """Make the fact that a job fired; the same for every writer."""
     return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
 
@@ -39,7 +39,7 @@ def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
     """Build the inbound of a firing. `mark`: its instant, or that of the request; `by`: the person for whom it runs."""
     return Inbound(
         channel=job.place.channel,
-        external_id=f"{KEY}{job.id}@{mark}",
+        external_id=f"{FIRING_KEY_PREFIX}{job.id}@{mark}",
         chat=job.place.chat,
         sender=Sender(by.id, by.name, roles=by.roles),
         text=_tape_text(job, mark),
@@ -47,7 +47,7 @@ def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
         thread=job.place.thread,
         direct=job.place.direct,
         space=job.place.space,
-        origin=SCHEDULED,
+        origin=SCHEDULE_ORIGIN,
     )
 
 
@@ -63,48 +63,48 @@ def _tape_text(job: Job, mark: str) -> str:
 
 
 def _due_text(job: Job, mark: str) -> str:
-    instant = due_of(mark)
+    instant = mark_instant(mark)
     try:
-        return f"{instant.astimezone(zone_named(job.zone)):%Y-%m-%d %H:%M} {job.zone}"
+        return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M} {job.zone}"
     except ScheduleRefused:
-        return instant_text(instant)
+        return format_instant(instant)
 
 
-def due_of(mark: str) -> datetime:
+def mark_instant(mark: str) -> datetime:
     """Return the instant of a mark."""
-    return moment(mark.partition("!")[0]) or datetime(1970, 1, 1, tzinfo=UTC)
+    return parse_moment(mark.partition("!")[0]) or datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
     """The firing that an inbound stands for."""
 
-    standing: JobState
+    job_state: JobState
     mark: str
     inbound: Inbound
 
     @property
     def job(self) -> Job:
         """Its job, as it is now."""
-        return self.standing.job
+        return self.job_state.job
 
     @property
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         """True if it was accepted so late that people are notified."""
         return self._seconds_late() > LATE_AFTER.total_seconds()
 
     def late_text(self, texts: Texts) -> str:
         """Build the notice that it is late."""
-        accepted = moment(self.inbound.time) or due_of(self.mark)
-        due = due_of(self.mark)
-        due_text = moment_words(due, zone_named(self.job.zone), texts)
-        return texts.say("told_late", moment=due_text, late=late_words(accepted - due, texts))
+        accepted = parse_moment(self.inbound.time) or mark_instant(self.mark)
+        due = mark_instant(self.mark)
+        due_text = format_moment(due, find_zone(self.job.zone), texts)
+        return texts.say("told_late", moment=due_text, late=format_delay(accepted - due, texts))
 
     def _seconds_late(self) -> float:
-        accepted, due = moment(self.inbound.time), due_of(self.mark)
+        accepted, due = parse_moment(self.inbound.time), mark_instant(self.mark)
         if accepted is None or "!" in self.mark:
             return 0.0
-        return (accepted - due - jitter(self.job, due)).total_seconds()
+        return (accepted - due - jitter_delay(self.job, due)).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,31 +125,35 @@ class FiringOutcome:
 class Firings:
     """The scheduled turns of a session: their permissions and outcomes. `role_of` returns a person's current role."""
 
-    def __init__(self, book: ScheduleStore, role_of: RoleOf) -> None:
-        self._book = book
+    def __init__(self, store: ScheduleStore, role_of: RoleOf) -> None:
+        self._book = store
         self._role_of = role_of
 
-    def of(self, inbound: Inbound) -> Firing | None:
+    def find(self, inbound: Inbound) -> Firing | None:
         """Return the firing of an inbound; None if its job no longer exists."""
-        job_id, _, mark = inbound.external_id.removeprefix(KEY).partition("@")
+        job_id, _, mark = inbound.external_id.removeprefix(FIRING_KEY_PREFIX).partition("@")
         job_state = self._book.state.jobs.get(job_id)
         return Firing(job_state, mark, inbound) if job_state else None
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
         """Set the turn's permissions: the current role of the person for whom it runs; none without a job."""
-        turn.origin, turn.may_schedule = SCHEDULED, False
-        firing = self.of(inbound)
+        turn.origin, turn.may_schedule = SCHEDULE_ORIGIN, False
+        firing = self.find(inbound)
         turn.role = self._role(firing) if firing and not self._refusal_reason(firing) else Role.STRANGER
         if firing is None or turn.role is Role.STRANGER:
             return
-        turn.job, turn.seconds, turn.may_schedule = firing.job.id, float(firing.job.budget), firing.job.nested
-        turn.fixed = firing.job.text if firing.job.do == "text" else None
-        if firing.late:
+        turn.job_id, turn.time_limit_seconds, turn.may_schedule = (
+            firing.job.id,
+            float(firing.job.budget),
+            firing.job.nested,
+        )
+        turn.fixed_reply = firing.job.text if firing.job.do == "text" else None
+        if firing.is_late:
             turn.notices.append(firing.late_text(turn.texts))
 
-    def ends(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> FiringOutcome:
+    def build_outcome(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> FiringOutcome:
         """Build the outcome of a turn that ended with this status."""
-        firing = self.of(inbound)
+        firing = self.find(inbound)
         if firing is None:
             return FiringOutcome("", None)
         data = {"job": firing.job.id, "mark": firing.mark, "turn": turn.id}
@@ -159,9 +163,9 @@ class Firings:
             return FiringOutcome("", None, (event(NOT_RUN, {**data, **refusal}), paused))
         if status == "failed":
             return self._failure_outcome(firing, text, data, turn.texts)
-        before, job = firing.standing.failures, firing.job
+        before, job = firing.job_state.failures, firing.job
         if before:
-            recovered = turn.texts.say("told_recovered", job=named(job), count=before)
+            recovered = turn.texts.say("told_recovered", job=job_label(job), count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
         return FiringOutcome(text, job.target, (event(RAN, {**data, "status": status}),))
 
@@ -171,34 +175,34 @@ class Firings:
         It notifies the chat where the job was made: at the first failure in a row, the second, the fourth, and so on;
         and when the job is paused.
         """
-        job, count = firing.job, firing.standing.failures + 1
+        job, count = firing.job, firing.job_state.failures + 1
         facts = [event(FIRING_FAILED, {**data, "reason": text[:500], "count": count})]
-        notice = texts.say("told_failed", job=named(job), count=count, reason=text)
-        paused = count >= self._book.limits.failures
+        notice = texts.say("told_failed", job=job_label(job), count=count, reason=text)
+        paused = count >= self._book.limits.max_failures
         if paused:
             facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
             notice += "\n" + texts.say("told_paused", job=job.id, count=count)
         should_notify = paused or count & (count - 1) == 0
         return FiringOutcome(notice if should_notify else "", job.place, tuple(facts))
 
-    def poisoned(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
+    def failure_entries(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
         """Make the facts of a firing from which no turn can be made."""
-        if (firing := self.of(inbound)) is None:
+        if (firing := self.find(inbound)) is None:
             return ()
-        count = firing.standing.failures + 1
+        count = firing.job_state.failures + 1
         data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
         return (event(FIRING_FAILED, data),)
 
-    def take(self, entries: Sequence[TapeEntry]) -> None:
+    def apply(self, entries: Sequence[TapeEntry]) -> None:
         """Apply facts that were appended."""
-        self._book.take(entries)
+        self._book.apply(entries)
 
-    async def merged(self, merged: MergeResult) -> None:
+    async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
-        if any(entry.name == "tape/erased" for entry in merged.delta):
+        if any(entry.name == "tape/erased" for entry in result.delta):
             await self._book.load()
         else:
-            self._book.take(merged.staged.get(SCHEDULE_TAPE, ()))
+            self._book.apply(result.staged.get(SCHEDULE_TAPE, ()))
 
     def _role(self, firing: Firing) -> Role:
         if firing.inbound.sender.id == TERMINAL:
@@ -221,22 +225,22 @@ class Firings:
         return "" if self._role_of(as_granter) is Role.OWNER else "reason_grant"
 
 
-def missed_text(standing: JobState, texts: Texts) -> str:
+def format_missed(job_state: JobState, texts: Texts) -> str:
     """Build the notice that a job for one time was missed."""
-    job = standing.job
-    due = moment_words(standing.covered, zone_named(job.zone), texts)
-    return texts.say("told_missed", what=what_words(job, texts), moment=due, job=named(job))
+    job = job_state.job
+    due = format_moment(job_state.covered, find_zone(job.zone), texts)
+    return texts.say("told_missed", what=describe_action(job, texts), moment=due, job=job_label(job))
 
 
-def what_words(job: Job, texts: Texts) -> str:
+def describe_action(job: Job, texts: Texts) -> str:
     """Describe a job's action."""
-    text = job.text if len(job.text) <= WHAT_SHOWN else f"{job.text[:WHAT_SHOWN]}…"
+    text = job.text if len(job.text) <= MAX_ACTION_CHARS else f"{job.text[:MAX_ACTION_CHARS]}…"
     return texts.say(f"do_{job.do}", text=text)
 
 
 _BOT = {"channel": "", "id": "", "name": "", "roles": []}
 
 
-def named(job: Job) -> str:
+def job_label(job: Job) -> str:
     """Return the label by which people know a job."""
     return f"{job.id} ({job.name})" if job.name else job.id

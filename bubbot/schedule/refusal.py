@@ -6,11 +6,11 @@ from bubbot.errors import ScheduleRefused
 from bubbot.texts import Texts
 
 
-def refused(sentence: str, **values: object) -> ScheduleRefused:
-    """Make the error with the sentence of this name; `told` translates it."""
+def build_refusal(sentence: str, **values: object) -> ScheduleRefused:
+    """Make the error with the sentence of this name; `refusal_text` translates it."""
     return ScheduleRefused(Texts().say(sentence, **values), sentence, values)
 
 
-def told(error: ScheduleRefused, texts: Texts) -> str:
+def refusal_text(error: ScheduleRefused, texts: Texts) -> str:
     """Return the error as a sentence in this language."""
     return texts.say(error.sentence, **error.values)

@@ -12,8 +12,8 @@ from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService
 from bubbot.views.schedule import (
+    FIRING_EVENTS,
     OVER,
-    PASSING,
     SCHEDULE_CHECKPOINT,
     JobState,
     ScheduleCheckpointView,
@@ -24,7 +24,7 @@ from bubbot.views.schedule import (
 SCHEDULE_CHECKPOINT_INTERVAL = 500
 """Facts about firings between two marks; a start reads about as many."""
 
-Told: TypeAlias = Callable[[Collection[str]], None]
+OnJobsChanged: TypeAlias = Callable[[Collection[str]], None]
 """Called with the ids of the jobs that changed."""
 
 
@@ -43,9 +43,9 @@ class ScheduleStore:
         self.zone = zone
         self.limits = limits or ScheduleLimits()
         self.state = ScheduleState()
-        self.kept = False
+        self.is_timer_running = False
         """True while a timer of this process fires the jobs."""
-        self._notify: Told = lambda _: None
+        self._notify: OnJobsChanged = lambda _: None
         self._unmarked = 0
         self._lock = asyncio.Lock()
 
@@ -54,9 +54,9 @@ class ScheduleStore:
         """The tape of schedules."""
         return self._tape
 
-    def on_change(self, told: Told) -> None:
+    def set_on_change(self, on_change: OnJobsChanged) -> None:
         """Set the listener for changed jobs."""
-        self._notify = told
+        self._notify = on_change
 
     async def load(self) -> None:
         """Read the tape again."""
@@ -69,14 +69,14 @@ class ScheduleStore:
 
     async def write(self, entries: Sequence[TapeEntry]) -> None:
         """Append facts, durable when this returns."""
-        self.take(await self._tape.append(entries, keep_first=True))
+        self.apply(await self._tape.append(entries, if_absent=True))
 
-    def take(self, entries: Sequence[TapeEntry]) -> None:
+    def apply(self, entries: Sequence[TapeEntry]) -> None:
         """Apply facts that were appended elsewhere, such as by a merged turn."""
         if not entries:
             return
-        self.state = self.state.after(entries)
-        self._unmarked += sum(entry.name in PASSING for entry in entries)
+        self.state = self.state.apply(entries)
+        self._unmarked += sum(entry.name in FIRING_EVENTS for entry in entries)
         changed = {str(entry.payload["data"].get("job", "")) for entry in entries}
         sessions = {entry.payload["data"]["session"] for entry in entries if entry.name == "schedule/chat"}
         affected = (
@@ -86,7 +86,7 @@ class ScheduleStore:
         )
         self._notify(changed | affected)
 
-    async def mark(self) -> None:
+    async def write_checkpoint(self) -> None:
         """Write the state of all jobs, if enough has happened, so that the next start reads little."""
         if self._unmarked < SCHEDULE_CHECKPOINT_INTERVAL:
             return
@@ -102,7 +102,7 @@ class ScheduleStore:
         after, counts = await self._tape.read(ScheduleCheckpointView())
         return after, await self._tape.read(ScheduleView(after, counts))
 
-    async def gone(self, channel: str, chat: str, reason: str) -> None:
+    async def end_jobs_of_chat(self, channel: str, chat: str, reason: str) -> None:
         """End all jobs aimed at a chat that cannot be reached any more."""
         ended = [
             event(OVER, {"job": job_state.job.id, "reason": "reason_chat_gone", "detail": reason})
@@ -125,7 +125,7 @@ def _checkpoint_data(job_state: JobState) -> dict[str, object]:
                 "roles": list(request.by.roles),
             },
         }
-        for request in job_state.asked
+        for request in job_state.requests
     ]
     return {
         "job": job_state.job.id,

@@ -20,25 +20,25 @@ from apscheduler.triggers.base import BaseTrigger
 
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.ports.channel import Inbound
-from bubbot.schedule.changes import SCHEDULE_TAPE, quiet_of
-from bubbot.schedule.cron import instant_text
-from bubbot.schedule.firing import due_of, fired, firing_inbound
-from bubbot.schedule.plan import FiringPlan, clock_fact, plan, waits_for_clock
+from bubbot.schedule.changes import SCHEDULE_TAPE, find_quiet_hours
+from bubbot.schedule.cron import format_instant
+from bubbot.schedule.firing import fired_entry, firing_inbound, mark_instant
+from bubbot.schedule.plan import FiringPlan, clock_entry, plan_job, waits_for_clock
 from bubbot.schedule.store import ScheduleStore
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.views.schedule import NOT_RUN, OVER, PAUSED, SKIPPED, Actor, JobState
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT = 20.0
+TIMER_HEARTBEAT_SECONDS = 20.0
 """Seconds between looks at the wall clock: the most by which a machine that slept, or whose clock was set, is late."""
 
-Fire: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
+AcceptFiring: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 """Accept a firing, with facts of other tapes in the same transaction, and queue its turn.
 
 Return false if it was accepted before. Raise `ConfigError` if its channel does not run here.
 """
-Tell: TypeAlias = Callable[[JobState, str, Sequence[TapeEntry]], Awaitable[None]]
+NotifyMissed: TypeAlias = Callable[[JobState, str, Sequence[TapeEntry]], Awaitable[None]]
 """Notify the chat of a job that it was missed, with facts in the same transaction.
 
 The text is the key of that notice.
@@ -63,15 +63,15 @@ class JobTimer:
 
     def __init__(
         self,
-        book: ScheduleStore,
-        fire: Fire,
+        store: ScheduleStore,
+        accept_firing: AcceptFiring,
         *,
-        tell: Tell,
+        notify_missed: NotifyMissed,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._book = book
-        self._fire = fire
-        self._notify_missed = tell
+        self._book = store
+        self._fire = accept_firing
+        self._notify_missed = notify_missed
         self._sleep = sleep
         self._scheduler: Any = None
         self._retries: set[str] = set()
@@ -84,28 +84,28 @@ class JobTimer:
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 8}
         )
         self._scheduler.start()
-        self._book.kept = True
+        self._book.is_timer_running = True
         try:
-            self._book.on_change(self._rearm)
+            self._book.set_on_change(self._rearm)
             self._rearm(self._book.state.jobs)
             await self._follow_clock()
             while True:
-                await self._sleep(HEARTBEAT)
-                await self.beat()
+                await self._sleep(TIMER_HEARTBEAT_SECONDS)
+                await self.tick()
         finally:
-            self._book.on_change(lambda _: None)
-            self._book.kept = False
+            self._book.set_on_change(lambda _: None)
+            self._book.is_timer_running = False
             scheduler, self._scheduler = self._scheduler, None
             scheduler.shutdown(wait=False)
             await asyncio.sleep(0)  # the scheduler ends in the next round of the loop
 
-    async def beat(self) -> None:
+    async def tick(self) -> None:
         """Look at the clock, and again at jobs whose firing failed."""
         await self._follow_clock()
         retries, self._retries = self._retries, set()
         for job_id in retries:
-            await self.look(job_id)
-        await self._book.mark()
+            await self.check_job(job_id)
+        await self._book.write_checkpoint()
         if self._scheduler is not None:
             self._scheduler.wakeup()
 
@@ -115,7 +115,7 @@ class JobTimer:
         waiting = [job_state for job_state in self._book.state.jobs.values() if waits_for_clock(job_state, now)]
         if not waiting:
             return
-        furthest = instant_text(max(job_state.covered for job_state in waiting))
+        furthest = format_instant(max(job_state.covered for job_state in waiting))
         log.warning(
             "clock was ahead, jobs resume from the present without firing again: %d jobs done up to %s",
             len(waiting),
@@ -123,11 +123,11 @@ class JobTimer:
             extra={"action": "schedule.clock", "jobs": len(waiting), "until": furthest},
         )
         try:
-            await self._book.write([clock_fact(job_state, now) for job_state in waiting])
+            await self._book.write([clock_entry(job_state, now) for job_state in waiting])
         except BubbotError as error:  # retried at the next beat
             log.warning("jobs not resumed, retrying: %s", error, extra={"action": "schedule.clock"})
 
-    async def look(self, job_id: str) -> None:
+    async def check_job(self, job_id: str) -> None:
         """Apply the plan of a job now. A failure is retried at the next beat."""
         async with self._locks.setdefault(job_id, asyncio.Lock()):
             self._retries.add(job_id)  # for any failure below
@@ -141,27 +141,27 @@ class JobTimer:
 
     async def _look(self, job_id: str) -> None:
         while (job_state := self._book.state.jobs.get(job_id)) is not None:
-            for request in job_state.asked:
+            for request in job_state.requests:
                 await self._fire_once(job_state, request.mark, request.by)
-            if job_state.asked:
+            if job_state.requests:
                 continue
             planned = self._plan(job_state)
-            if planned.over:
+            if planned.end_reason:
                 await self._end_job(job_state, planned)
                 return
             if not planned.fire and planned.skipped is None:
                 return
             if planned.skipped is not None:
-                first, last = instant_text(planned.skipped.first), instant_text(planned.skipped.last)
+                first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
                 data = {"job": job_id, "first": first, "last": last, "reason": "reason_catch_up"}
                 await self._book.write([event(SKIPPED, data, key=f"skipped:{job_id}@{last}")])
             for instant in planned.fire:
-                await self._fire_once(job_state, instant_text(instant), job_state.job.by)
+                await self._fire_once(job_state, format_instant(instant), job_state.job.by)
 
     async def _fire_once(self, job_state: JobState, mark: str, by: Actor) -> None:
         """Fire once. If another process was first, the firing is its own; the fact is written anyway."""
         job = job_state.job
-        fact, inbound = fired(job, mark), firing_inbound(job, mark, by, self._book.now())
+        fact, inbound = fired_entry(job, mark), firing_inbound(job, mark, by, self._book.now())
         try:
             is_new = await self._fire(inbound, {SCHEDULE_TAPE: [fact]})
         except ConfigError as error:
@@ -178,33 +178,35 @@ class JobTimer:
             )
             return
         if is_new or "!" in mark:
-            self._book.take([fact])
+            self._book.apply([fact])
         else:
             await self._skip_fired(job.id, mark)
 
     async def _skip_fired(self, job_id: str, mark: str) -> None:
         """Pass over an instant that fired before: in another process, or by a clock that was ahead."""
         await self._book.load()
-        job_state, instant = self._book.state.jobs.get(job_id), due_of(mark)
+        job_state, instant = self._book.state.jobs.get(job_id), mark_instant(mark)
         if job_state is not None and job_state.covered < instant:
             data = {"job": job_id, "first": mark, "last": mark, "reason": "reason_fired_before"}
             await self._book.write([event(SKIPPED, data, key=f"skipped-again:{job_id}@{mark}")])
 
     async def _end_job(self, job_state: JobState, planned: FiringPlan) -> None:
-        fact = event(OVER, {"job": job_state.job.id, "reason": planned.over, "detail": planned.detail})
-        if planned.over != "reason_missed":
+        fact = event(OVER, {"job": job_state.job.id, "reason": planned.end_reason, "detail": planned.detail})
+        if planned.end_reason != "reason_missed":
             await self._book.write([fact])
             return
         try:
-            await self._notify_missed(job_state, f"missed:{job_state.job.id}@{instant_text(job_state.covered)}", [fact])
+            await self._notify_missed(
+                job_state, f"missed:{job_state.job.id}@{format_instant(job_state.covered)}", [fact]
+            )
         except ConfigError:  # its channel does not run here: there is nobody to notify
             await self._book.write([fact])
         else:
-            self._book.take([fact])
+            self._book.apply([fact])
 
     def _plan(self, job_state: JobState) -> FiringPlan:
-        quiet = quiet_of(self._book.state, job_state.job.target.session, self._book.zone)
-        return plan(job_state, self._book.now(), quiet)
+        quiet = find_quiet_hours(self._book.state, job_state.job.target.session, self._book.zone)
+        return plan_job(job_state, self._book.now(), quiet)
 
     def _rearm(self, jobs: Collection[str]) -> None:
         for job_id in tuple(jobs):
@@ -215,12 +217,12 @@ class JobTimer:
         if self._scheduler is None:
             return
         job_state = self._book.state.jobs.get(job_id)
-        if job_state is None or (job_state.status != "on" and not job_state.asked):
+        if job_state is None or (job_state.status != "on" and not job_state.requests):
             with suppress(JobLookupError):
                 self._scheduler.remove_job(job_id)
             return
         trigger = ScheduleTrigger(lambda now, looked: self._wake(job_id, now, looked=looked))
-        self._scheduler.add_job(self.look, trigger, args=[job_id], id=job_id, name=job_id, replace_existing=True)
+        self._scheduler.add_job(self.check_job, trigger, args=[job_id], id=job_id, name=job_id, replace_existing=True)
 
     def _wake(self, job_id: str, now: datetime, *, looked: bool) -> datetime | None:
         """Return when to look at a job.
@@ -231,7 +233,7 @@ class JobTimer:
         if looked or job_state is None:
             return None
         if job_id in self._retries:
-            return now + timedelta(seconds=HEARTBEAT)
-        if job_state.asked:
+            return now + timedelta(seconds=TIMER_HEARTBEAT_SECONDS)
+        if job_state.requests:
             return now
-        return self._plan(job_state).wake or now
+        return self._plan(job_state).wake_at or now

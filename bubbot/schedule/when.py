@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.schedule.clock import comes, wall_of
-from bubbot.schedule.cron import CronExpression, instant_text, parse_cron
-from bubbot.schedule.refusal import refused
+from bubbot.schedule.clock import first_instant, wall_time
+from bubbot.schedule.cron import CronExpression, format_instant, parse_cron
+from bubbot.schedule.refusal import build_refusal
 
-SHORTEST = timedelta(minutes=1)
+MIN_INTERVAL = timedelta(minutes=1)
 MAX_INTERVAL = timedelta(days=3660)
-LAST_YEAR = 9000
+MAX_YEAR = 9000
 _SPANS = tuple(timedelta(hours=hours) for hours in (1, 24, 200, 1000, 10_000))
 _UNITS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -47,12 +47,12 @@ class Interval:
     seconds: int = 0
     days: int = 0
 
-    def next(self, after: datetime, zone: tzinfo) -> datetime | None:
+    def next_after(self, after: datetime, zone: tzinfo) -> datetime | None:
         """Return the first instant after this one."""
         if self.days:
-            start = wall_of(self.anchor, zone)
-            count = max(0, (wall_of(after, zone).date() - start.date()).days // self.days - 1)
-            while (instant := comes(start + timedelta(days=count * self.days), zone)) <= after:
+            start = wall_time(self.anchor, zone)
+            count = max(0, (wall_time(after, zone).date() - start.date()).days // self.days - 1)
+            while (instant := first_instant(start + timedelta(days=count * self.days), zone)) <= after:
                 count += 1
             return instant
         count = max(0, (after - self.anchor) // timedelta(seconds=self.seconds) + 1)
@@ -67,15 +67,15 @@ class OneTime:
     wall: datetime | None = None
     instant: datetime | None = None
 
-    def next(self, after: datetime, zone: tzinfo) -> datetime | None:
+    def next_after(self, after: datetime, zone: tzinfo) -> datetime | None:
         """Return the instant, if it is still to come."""
-        instant = self.due(zone)
+        instant = self.due_instant(zone)
         return instant if instant > after else None
 
-    def due(self, zone: tzinfo) -> datetime:
+    def due_instant(self, zone: tzinfo) -> datetime:
         """Return the instant at which it is due."""
         if self.wall is not None:
-            return comes(self.wall, zone)
+            return first_instant(self.wall, zone)
         assert self.instant is not None
         return self.instant
 
@@ -103,23 +103,23 @@ def parse_when(text: str, now: datetime, zone: tzinfo) -> When:
         if _DATE.fullmatch(source) or _INSTANT.fullmatch(source):
             return _parse_at(source, source, now, zone)
         return parse_cron(source)
-    raise refused("when_unknown", given=source)
+    raise build_refusal("when_unknown", given=source)
 
 
-def stored_when(text: str, anchor: datetime, zone: tzinfo) -> When:
+def parse_stored_when(text: str, anchor: datetime, zone: tzinfo) -> When:
     """Parse a text that `parse_when` has made."""
     return parse_when(text, anchor, zone)
 
 
-def zone_named(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return the zone of this IANA name. Raise `ScheduleRefused`."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise refused("zone_unknown", name=name) from None
+        raise build_refusal("zone_unknown", name=name) from None
 
 
-def newest(when: When, zone: tzinfo, after: datetime, until: datetime, limit: int) -> list[datetime]:
+def newest_instants(when: When, zone: tzinfo, after: datetime, until: datetime, limit: int) -> list[datetime]:
     """Return the last instants after `after` and up to `until`, oldest first, `limit` at most.
 
     Its cost follows the limit, not the time between.
@@ -127,24 +127,24 @@ def newest(when: When, zone: tzinfo, after: datetime, until: datetime, limit: in
     for span in (*_SPANS, until - after):
         start = max(after, until - span)
         instants: deque[datetime] = deque(maxlen=limit)
-        moment = when.next(start, zone)
+        moment = when.next_after(start, zone)
         while moment is not None and moment <= until:
             instants.append(moment)
-            moment = when.next(moment, zone)
+            moment = when.next_after(moment, zone)
         if len(instants) == limit or start == after:
             return list(instants)
     return []
 
 
-def upcoming(when: When, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
+def next_instants(when: When, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
     """Return the next instants, `count` at most."""
     instants: list[datetime] = []
-    while len(instants) < count and (moment := when.next(instants[-1] if instants else after, zone)) is not None:
+    while len(instants) < count and (moment := when.next_after(instants[-1] if instants else after, zone)) is not None:
         instants.append(moment)
     return instants
 
 
-def duration(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Return the seconds of a duration such as `90m` or `1h30m`. Raise `ScheduleRefused`."""
     return _parse_seconds(text, text)
 
@@ -152,12 +152,12 @@ def duration(text: str) -> int:
 def _parse_every(source: str, rest: str, now: datetime, zone: tzinfo) -> Interval:
     length, _, start = rest.partition(" from ")
     seconds = _parse_seconds(length, source)
-    if seconds < SHORTEST.total_seconds():
-        raise refused("every_range", given=source)
+    if seconds < MIN_INTERVAL.total_seconds():
+        raise build_refusal("every_range", given=source)
     anchor = _parse_moment(start, source, now, zone) if start else now.replace(microsecond=0)
     units = {unit for _, unit in _PIECE.findall(f"1{length}" if length[:1].isalpha() else length.lower())}
     by_day = all(_UNITS.get(unit, 0) >= 86400 for unit in units)
-    text = f"every {length.strip()} from {instant_text(anchor)}"
+    text = f"every {length.strip()} from {format_instant(anchor)}"
     return Interval(text, anchor, days=seconds // 86400) if by_day else Interval(text, anchor, seconds=seconds)
 
 
@@ -171,29 +171,29 @@ def _parse_at(source: str, rest: str, now: datetime, zone: tzinfo) -> OneTime:
 
 
 def _one_time(moment: datetime, source: str) -> OneTime:
-    if moment.year > LAST_YEAR:
-        raise refused("when_unknown", given=source)
-    return OneTime(f"at {instant_text(moment)}", instant=moment.astimezone(UTC))
+    if moment.year > MAX_YEAR:
+        raise build_refusal("when_unknown", given=source)
+    return OneTime(f"at {format_instant(moment)}", instant=moment.astimezone(UTC))
 
 
 def _parse_moment(text: str, source: str, now: datetime, zone: tzinfo) -> datetime:
     if match := _INSTANT.fullmatch(text.strip()):
         return _parse_iso(f"{match[1]}{match[2]}", source).astimezone(UTC)
-    return comes(_parse_wall(text.strip(), source, now, zone), zone)
+    return first_instant(_parse_wall(text.strip(), source, now, zone), zone)
 
 
 def _parse_wall(text: str, source: str, now: datetime, zone: tzinfo) -> datetime:
     """Parse a time of day; without a date, return the next one."""
-    match, today = _DATE.fullmatch(text.strip()), wall_of(now, zone)
+    match, today = _DATE.fullmatch(text.strip()), wall_time(now, zone)
     if match is None or match[3] is None:
-        raise refused("at_unknown", given=source)
+        raise build_refusal("at_unknown", given=source)
     hour, _, rest = match[3].partition(":")
     day = match[2] or (today + timedelta(days=match[1] == "tomorrow")).date().isoformat()
     wall = _parse_iso(f"{day}T{int(hour):02}:{rest}", source)
-    if not match[1] and not match[2] and comes(wall, zone) <= now:
+    if not match[1] and not match[2] and first_instant(wall, zone) <= now:
         wall += timedelta(days=1)
-    if wall.year > LAST_YEAR:
-        raise refused("at_unknown", given=source)
+    if wall.year > MAX_YEAR:
+        raise build_refusal("at_unknown", given=source)
     return wall
 
 
@@ -201,7 +201,7 @@ def _parse_iso(text: str, source: str) -> datetime:
     try:
         return datetime.fromisoformat(text.replace(" ", "T"))
     except ValueError:
-        raise refused("at_unknown", given=source) from None
+        raise build_refusal("at_unknown", given=source) from None
 
 
 def _parse_seconds(text: str, source: str) -> int:
@@ -214,8 +214,8 @@ def _parse_seconds(text: str, source: str) -> int:
         or re.sub(r"[\s,]|\band\b", "", _PIECE.sub("", text))
         or any(unit not in _UNITS for _, unit in pieces)
     ):
-        raise refused("duration_unknown", given=source)
+        raise build_refusal("duration_unknown", given=source)
     seconds = sum(int(number) * _UNITS[unit] for number, unit in pieces)
     if not 0 < seconds <= MAX_INTERVAL.total_seconds():
-        raise refused("every_range", given=source)
+        raise build_refusal("every_range", given=source)
     return seconds

@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from bubbot.schedule.clock import wall_of
+from bubbot.schedule.clock import wall_time
 from bubbot.schedule.cron import CronExpression
 from bubbot.schedule.when import Interval, OneTime, When
 from bubbot.texts import Texts
 
-TIMES_LISTED = 8
+MAX_LISTED_TIMES = 8
 """The most times of day that are listed one by one."""
 _ALL_DAYS, _WORKDAYS = 7, (1, 2, 3, 4, 5)
 
 
-def in_words(when: When, zone: tzinfo, texts: Texts) -> str:
+def describe_schedule(when: When, zone: tzinfo, texts: Texts) -> str:
     """Describe the schedule and its zone."""
     if isinstance(when, OneTime):
-        text = texts.say("w_once", moment=moment_words(when.due(zone), zone, texts))
+        text = texts.say("w_once", moment=format_moment(when.due_instant(zone), zone, texts))
     elif isinstance(when, Interval):
-        length = length_words(when.seconds or when.days * 86400, texts)
+        length = format_length(when.seconds or when.days * 86400, texts)
         text = texts.say("w_every", length=length.strip(), anchor=_minute(when.anchor, zone))
     else:
         text = _cron(when, texts)
     return texts.say("w_in_zone", words=text, zone=str(zone))
 
 
-def moment_words(instant: datetime, zone: tzinfo, texts: Texts) -> str:
+def format_moment(instant: datetime, zone: tzinfo, texts: Texts) -> str:
     """Format a moment with its day of the week, as the clock of the zone shows it."""
-    weekday = texts.say(f"weekday_{wall_of(instant, zone).isoweekday() % 7}")
+    weekday = texts.say(f"weekday_{wall_time(instant, zone).isoweekday() % 7}")
     return texts.say("w_moment", weekday=weekday, moment=_minute(instant, zone))
 
 
-def length_words(seconds: int, texts: Texts) -> str:
+def format_length(seconds: int, texts: Texts) -> str:
     """Format a length of time, in its two largest units."""
     parts: list[str] = []
     units = (("weeks", 604800), ("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
@@ -44,13 +44,13 @@ def length_words(seconds: int, texts: Texts) -> str:
     return " ".join(part.strip() for part in parts) or texts.say("w_seconds", count=0).strip()
 
 
-def late_words(late: timedelta, texts: Texts) -> str:
+def format_delay(delay: timedelta, texts: Texts) -> str:
     """Format a delay, to the minute."""
-    return length_words(int(late.total_seconds()) // 60 * 60, texts)
+    return format_length(int(delay.total_seconds()) // 60 * 60, texts)
 
 
 def _minute(instant: datetime, zone: tzinfo) -> str:
-    wall = wall_of(instant, zone)
+    wall = wall_time(instant, zone)
     return wall.strftime("%Y-%m-%d %H:%M:%S" if wall.second else "%Y-%m-%d %H:%M")
 
 
@@ -69,7 +69,7 @@ def _cron(cron: CronExpression, texts: Texts) -> str:
 def _times(cron: CronExpression, texts: Texts) -> tuple[str, bool]:
     """Describe the times of day; return also true if they are rather a pace."""
     minutes, hours = cron.minutes, cron.hours
-    if len(hours) * len(minutes) <= TIMES_LISTED:
+    if len(hours) * len(minutes) <= MAX_LISTED_TIMES:
         times = [f"{hour:02}:{minute:02}" for hour in hours for minute in minutes]
         return texts.say("w_at", times=_join(times, texts)), False
     if len(minutes) == 60:
@@ -95,7 +95,7 @@ def _days(cron: CronExpression, texts: Texts) -> str:
     dates = texts.say("w_dates", days=_ranges(cron.days, texts)) if by_date else ""
     names = _ranges(cron.weekdays, texts, "weekday_") if by_name else ""
     if by_date and by_name:
-        return texts.say("w_either" if cron.either else "w_both", dates=dates, days=names)
+        return texts.say("w_either" if cron.matches_either_day else "w_both", dates=dates, days=names)
     if by_date:
         return dates
     if not by_name:

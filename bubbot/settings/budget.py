@@ -11,10 +11,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from bubbot.settings.sections import SettingsSection
-from bubbot.settings.sources import quoted
-from bubbot.settings.values import Label, Names, Number, OptionalWhole, blank_is_unset, no_bool, wanted
+from bubbot.settings.sources import quote_value
+from bubbot.settings.values import Label, Names, Number, OptionalWhole, blank_to_none, describe_type, refuse_bool
 
-OptionalNumber = Annotated[float | None, BeforeValidator(no_bool), BeforeValidator(blank_is_unset)]
+OptionalNumber = Annotated[float | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
 
 
 class LimitSettings(SettingsSection):
@@ -76,8 +76,8 @@ def _check_table(kind: type[LimitSettings], section: str, name: str, table: Any,
             close = get_close_matches(key, kind.model_fields, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f": there are {', '.join(kind.model_fields)}"
             raise ValueError(f"{form}: {key} of {name!r} is no setting{hint}") from None
-        expected = wanted(kind.model_fields[key])
-        raise ValueError(f"{form}: {key} of {name!r} is {quoted(table[key])}, but must be {expected}") from None
+        expected = describe_type(kind.model_fields[key])
+        raise ValueError(f"{form}: {key} of {name!r} is {quote_value(table[key])}, but must be {expected}") from None
 
 
 _Limits = Annotated[

@@ -13,12 +13,12 @@ from pydantic_core import ErrorDetails
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
 from bubbot.settings.sections import SettingsSection
-from bubbot.settings.sources import quoted, shown
-from bubbot.settings.values import DAY_SECONDS, Ids, Name, Number, Whole, wanted
+from bubbot.settings.sources import format_setting, quote_value
+from bubbot.settings.values import DAY_SECONDS, Ids, Name, Number, Whole, describe_type
 
-TOKENED = frozenset({"telegram", "discord"})
+KINDS_REQUIRING_TOKEN = frozenset({"telegram", "discord"})
 """Kinds of channel that cannot start without a token."""
-UNHURRIED = frozenset({"stdin", "terminal"})
+LINE_BUFFERED_KINDS = frozenset({"stdin", "terminal"})
 """Kinds of channel on which each line is a complete message: no debounce by default."""
 
 
@@ -154,14 +154,14 @@ class ChannelSettings(SettingsSection):
         return bool(self.always or self.listen) or any(guild.always or guild.listen for guild in self.guilds.values())
 
 
-def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:
+def split_channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:
     """Split `[channels.NAME]` into the common settings and its other keys, unchanged, for the adapter.
 
     Raise `ConfigError` with one line for each problem.
     """
     common = {key: value for key, value in table.items() if key in ChannelSettings.model_fields}
     common = {"kind": name, **common}
-    if common["kind"] in UNHURRIED:
+    if common["kind"] in LINE_BUFFERED_KINDS:
         common = {"debounce": 0.0, **common}
     try:
         settings = ChannelSettings(**common)
@@ -174,12 +174,12 @@ def _sentence(name: str, item: ErrorDetails, table: Mapping[str, Any]) -> str:
     key, *inside = map(str, item["loc"])
     reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
     if len(inside) < 2:
-        setting, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
-        return f"{setting} is {quoted(table[key])}, but must be {reason or wanted(field)}."
-    setting = shown(("channels", name, key, *inside[:2]))
+        setting, field = format_setting(("channels", name, key)), ChannelSettings.model_fields[key]
+        return f"{setting} is {quote_value(table[key])}, but must be {reason or describe_type(field)}."
+    setting = format_setting(("channels", name, key, *inside[:2]))
     if item["type"] == "extra_forbidden":
         close = get_close_matches(inside[1], GuildSettings.model_fields, n=1)
         return f"{setting} is unknown{f'; did you mean {close[0]!r}?' if close else '.'}"
     value = _parse_guilds(table[key])[inside[0]][inside[1]]  # type: ignore[index]
     field = GuildSettings.model_fields[inside[1]]
-    return f"{setting} is {quoted(value)}, but must be {reason or wanted(field)}."
+    return f"{setting} is {quote_value(value)}, but must be {reason or describe_type(field)}."

@@ -23,28 +23,31 @@ Flat: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SettingsDiff:
-    """The keys that differ: a reload applies those of `now`, the next start those of `later`."""
+    """The keys that differ: a reload applies those of `reloadable`, the next start those of `restart_required`."""
 
-    now: tuple[str, ...]
-    later: tuple[str, ...]
+    reloadable: tuple[str, ...]
+    restart_required: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.now or self.later)
+        return bool(self.reloadable or self.restart_required)
 
 
-def changes(old: Settings, new: Settings) -> SettingsDiff:
+def compare(old: Settings, new: Settings) -> SettingsDiff:
     """Compare two settings; the keys are in alphabetical order."""
     before, after = dict(_leaves(old)), dict(_leaves(new))
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    return SettingsDiff(tuple(key for key in keys if not is_later(key)), tuple(key for key in keys if is_later(key)))
+    return SettingsDiff(
+        tuple(key for key in keys if not is_restart_required(key)),
+        tuple(key for key in keys if is_restart_required(key)),
+    )
 
 
-def is_later(key: str) -> bool:
+def is_restart_required(key: str) -> bool:
     """Return true if a key takes effect at the next start only."""
     return key in RESTART_REQUIRED or key.partition(".")[0] in RESTART_REQUIRED
 
 
-def effective(old: Settings, new: Settings) -> Settings:
+def apply_reloadable(old: Settings, new: Settings) -> Settings:
     """Return the new settings, except those that take effect at the next start."""
     retained: dict[str, Any] = {}
     for name in RESTART_REQUIRED:
@@ -57,7 +60,7 @@ def effective(old: Settings, new: Settings) -> Settings:
     return new.model_copy(update=retained)
 
 
-def public(settings: Settings) -> Flat:
+def redacted_values(settings: Settings) -> Flat:
     """Return every value that is not the default, as facts store it: no secrets, lists and long texts cut."""
     defaults, secrets = dict(_leaves(Settings())), settings.secrets()
     return {key: _redact(value, secrets) for key, value in sorted(_leaves(settings)) if defaults.get(key) != value}

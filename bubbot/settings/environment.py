@@ -20,7 +20,7 @@ SECRET_KEY = re.compile(r"(^|_)(token|secret|password|key)$")
 """The end of the name of a setting or variable that holds a secret."""
 
 
-def variables() -> Mapping[str, str]:
+def read_variables() -> Mapping[str, str]:
     """Return the current environment."""
     return os.environ  # noqa: TID251 - this is the file that may
 
@@ -31,9 +31,9 @@ def default_home() -> Path:
     Raise `ConfigError` if the user's folder cannot be determined.
     """
     try:
-        if home := variables().get("BUBBOT_HOME"):
+        if home := read_variables().get("BUBBOT_HOME"):
             return Path(home).expanduser().absolute()
-        data = Path(variables().get("XDG_DATA_HOME", ""))
+        data = Path(read_variables().get("XDG_DATA_HOME", ""))
         # The specification says to ignore a relative path there.
         return (data if data.is_absolute() else Path.home() / ".local" / "share") / "bubbot"
     except RuntimeError as error:
@@ -42,14 +42,14 @@ def default_home() -> Path:
         ) from None
 
 
-def named_home() -> Path | None:
+def configured_home() -> Path | None:
     """Return the absolute home folder of `$BUBBOT_HOME`; None if not set. Raise `ConfigError` for `~nobody`."""
-    return default_home() if variables().get("BUBBOT_HOME") else None
+    return default_home() if read_variables().get("BUBBOT_HOME") else None
 
 
 def runtime_folder() -> Path | None:
     """Return the user's own folder for sockets (`XDG_RUNTIME_DIR`); None if the system has none."""
-    folder = variables().get("XDG_RUNTIME_DIR")
+    folder = read_variables().get("XDG_RUNTIME_DIR")
     return Path(folder) if folder else None
 
 
@@ -58,7 +58,7 @@ def unit_folder() -> Path:
 
     Raise `ConfigError` if the user's folder cannot be determined.
     """
-    config = Path(variables().get("XDG_CONFIG_HOME", ""))
+    config = Path(read_variables().get("XDG_CONFIG_HOME", ""))
     try:
         return (config if config.is_absolute() else Path.home() / ".config") / "systemd" / "user"
     except RuntimeError as error:
@@ -67,7 +67,7 @@ def unit_folder() -> Path:
 
 def environment_secrets() -> tuple[str, ...]:
     """Return the values of all variables that are named like a secret: litellm takes providers' keys from there."""
-    return tuple(value for name, value in variables().items() if value and SECRET_KEY.search(name.lower()))
+    return tuple(value for name, value in read_variables().items() if value and SECRET_KEY.search(name.lower()))
 
 
 def logging_environment() -> tuple[str, tuple[str, ...]]:
@@ -75,37 +75,39 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
 
     For a crash before the settings are loaded; it raises nothing.
     """
-    ours = {name.upper(): value for name, value in variables().items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    ours = {
+        name.upper(): value for name, value in read_variables().items() if name.upper().startswith(ENVIRONMENT_PREFIX)
+    }
     level = ours.get("BUBBOT_LOG__LEVEL", "").lower()
     secrets = tuple(value for name, value in ours.items() if SECRET_KEY.search(name.lower()))
     return level if level in get_args(get_args(Level)[0]) else "info", secrets
 
 
-def zone_variable() -> str:
+def read_zone_variable() -> str:
     """Return the variable `TZ`, which may name a time zone; empty if not set."""
-    return variables().get("TZ", "")
+    return read_variables().get("TZ", "")
 
 
 def terminal_style() -> str:
     """Return the style that the environment requests: `dumb` (lines only), `plain` (no colours) or `colour`."""
-    dumb, plain = variables().get("TERM", "dumb") == "dumb", variables().get("NO_COLOR")
+    dumb, plain = read_variables().get("TERM", "dumb") == "dumb", read_variables().get("NO_COLOR")
     return "dumb" if dumb else "plain" if plain else "colour"
 
 
-def service_manager(pid: int) -> tuple[str, float | None]:
+def read_service_manager(pid: int) -> tuple[str, float | None]:
     """Return the address and the watchdog interval of a service manager such as systemd, for process `pid`.
 
     The address (`NOTIFY_SOCKET`) is empty if there is none. The interval is in seconds (`WATCHDOG_USEC`); None if there
     is no watchdog, or if it watches another process.
     """
     address, micros, watched = (
-        variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+        read_variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     )
     is_watched = micros.isascii() and micros.isdigit() and int(micros) > 0 and watched in ("", str(pid))
     return (address if address[:1] in ("/", "@") else ""), int(micros) / 1e6 if is_watched else None
 
 
-def left_behind() -> tuple[str, ...]:
+def variables_missing_in_service() -> tuple[str, ...]:
     """Return the variables that are set here and that a service does not see: settings, and keys of providers."""
-    names = (name for name, value in variables().items() if value and name != "BUBBOT_HOME")
+    names = (name for name, value in read_variables().items() if value and name != "BUBBOT_HOME")
     return tuple(sorted(name for name in names if name.startswith(ENVIRONMENT_PREFIX) or name.endswith("_API_KEY")))

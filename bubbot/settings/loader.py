@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from bubbot.errors import ConfigError
 from bubbot.settings.budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings.channels import ChannelSettings, GuildSettings
-from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, variables
+from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.sections import (
     AttachmentSettings,
     ContextSettings,
@@ -38,17 +38,17 @@ from bubbot.settings.sources import (
     Keys,
     MissingSecret,
     SourcedValue,
-    leaves_of,
-    near,
-    quoted,
+    flatten,
+    format_setting,
+    quote_value,
     read_secret,
     read_text,
     read_toml,
-    shown,
+    suggest,
 )
-from bubbot.settings.values import Language, Name, OptionalPath, OptionalWhole, Zone, wanted
+from bubbot.settings.values import Language, Name, OptionalPath, OptionalWhole, Zone, describe_type
 
-PERSONA_LIMIT = 256_000
+MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
 
 
@@ -77,7 +77,7 @@ class BotSettings(SettingsSection):
             return self.persona
         if self.persona:
             raise ConfigError("[bot] persona and [bot] persona_file are both set: keep one of them.")
-        return read_text(self.persona_file, PERSONA_LIMIT, "[bot] persona_file").strip()
+        return read_text(self.persona_file, MAX_PERSONA_BYTES, "[bot] persona_file").strip()
 
 
 class Settings(BaseSettings):
@@ -154,7 +154,7 @@ class Settings(BaseSettings):
         return (*secrets, *_secrets_in(self.channels))
 
 
-def describe() -> Iterator[SettingDescription]:
+def describe_settings() -> Iterator[SettingDescription]:
     """Yield every setting in the order of the reference; the tables of channels appear as `channels.<name>`."""
     nested = {"budget": BUDGET_TABLES}
     tables = {
@@ -166,7 +166,9 @@ def describe() -> Iterator[SettingDescription]:
     for section, model in tables.items():
         for key, field in model.model_fields.items():
             default = None if field.is_required() else field.default
-            yield SettingDescription(section, key, wanted(field).removeprefix("a "), default, field.description or "")
+            yield SettingDescription(
+                section, key, describe_type(field).removeprefix("a "), default, field.description or ""
+            )
 
 
 def load(*, home: Path, config: Path | None = None) -> Settings:
@@ -201,12 +203,12 @@ def _load(
     path = config or home / "config.toml"
     problems: list[str] = []
     missing: list[MissingSecret] = []
-    read = partial(leaves_of, known=_TABLES, problems=problems)
-    written = read(read_toml(path, needed=config is not None), lambda _: str(path))
+    read = partial(flatten, sections=_TABLES, problems=problems)
+    written = read(read_toml(path, is_required=config is not None), lambda _: str(path))
     environment = _restore_channel_names(read(_read_environment(problems), _variable), written)
     # The strongest first: a secret file that a stronger source overrides is not even opened.
     leaves = _merge(environment, Path(), {}, problems, missing)
-    secrets = _read_credentials(problems, variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
+    secrets = _read_credentials(problems, read_variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
     leaves = _merge(read(secrets, _credential), Path(), leaves, problems, missing)
     leaves = _merge(written, path.parent, leaves, problems, missing)
     for secret in missing:  # a weaker source does not replace a file that is named and cannot be used
@@ -249,15 +251,15 @@ def _credential(path: Keys) -> str:
 
 def _read_environment(problems: list[str]) -> dict[str, Any]:
     """Read the variables, nested by `__`; report names that only look like settings as problems."""
-    for name in sorted(variables()):
+    for name in sorted(read_variables()):
         if not name.upper().startswith(ENVIRONMENT_PREFIX):
             continue
         section, *keys = name.upper().removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         variable = f"environment variable {name}"
-        if any("\ud800" <= char <= "\udfff" for char in variables()[name]):
+        if any("\ud800" <= char <= "\udfff" for char in read_variables()[name]):
             problems.append(f"{variable} is not UTF-8 text.")
         if keys and section not in _TABLES:
-            problems.append(f"{variable}: [{section}] is no section{near(section, _TABLES)}.")
+            problems.append(f"{variable}: [{section}] is no section{suggest(section, _TABLES)}.")
         elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
         elif not keys and section in _SINGLE_UNDERSCORE:
@@ -314,9 +316,9 @@ def _merge(
     for path, leaf in leaves.items():
         secret = (*path[:-1], path[-1].removesuffix("_file"))
         is_file = secret != path and _is_secret(secret)
-        setting = f"{leaf.origin}: {shown(path)}"
+        setting = f"{leaf.origin}: {format_setting(path)}"
         if is_file and not isinstance(leaf.value, str):
-            problems.append(f"{setting} is {quoted(leaf.value)}, but must be a path.")
+            problems.append(f"{setting} is {quote_value(leaf.value)}, but must be a path.")
         elif is_file and leaf.value and secret in leaves:
             problems.append(f"{setting} and {secret[-1]} are both set: keep one of them.")
         elif is_file and isinstance(leaf.value, str) and leaf.value and _is_unset(secret, stronger, missing):
@@ -346,7 +348,7 @@ def _resolve_path(leaf: SourcedValue, folder: Path, setting: str) -> Path:
     try:
         return (folder / Path(str(leaf.value)).expanduser()).absolute()
     except (OSError, RuntimeError) as error:  # ~nobody, or the working directory is gone
-        raise ConfigError(f"{setting} is {quoted(leaf.value)}, which cannot be found ({error}).") from None
+        raise ConfigError(f"{setting} is {quote_value(leaf.value)}, which cannot be found ({error}).") from None
 
 
 def _display_path(value: str, folder: Path) -> str:
@@ -360,12 +362,12 @@ def _display_path(value: str, folder: Path) -> str:
 def _sentence(item: ErrorDetails, leaves: Mapping[Keys, SourcedValue]) -> str:
     section, key = path = tuple(map(str, item["loc"]))[:2]
     leaf, fields = leaves[path], _SECTIONS[section].model_fields
-    setting = f"{leaf.origin}: {shown(path)}"
+    setting = f"{leaf.origin}: {format_setting(path)}"
     if item["type"] == "extra_forbidden":  # its value is not shown: it may be a secret under a misspelt key
-        return f"{setting} is no setting{near(key, fields)}."
+        return f"{setting} is no setting{suggest(key, fields)}."
     reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
-    value = "of the wrong type (the value is not shown)" if _is_secret(path) else quoted(leaf.value)
-    return f"{setting} is {value}, but must be {reason or wanted(fields[key])}."
+    value = "of the wrong type (the value is not shown)" if _is_secret(path) else quote_value(leaf.value)
+    return f"{setting} is {value}, but must be {reason or describe_type(fields[key])}."
 
 
 def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from bubbot.settings.values import (
-    AUTO,
+    AUTO_SELECTOR,
     DAY_SECONDS,
     Address,
     Level,
@@ -132,7 +132,7 @@ class ModelSettings(SettingsSection):
 class ContextSettings(SettingsSection):
     """`[context]`: the part of the tape that the model sees."""
 
-    selector: Selector = Field(default=AUTO, description="The strategy that picks the entries the model sees.")
+    selector: Selector = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
 
 
 class MemorySettings(SettingsSection):

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 from bubbot.errors import ConfigError
 from bubbot.settings.environment import SECRET_KEY
 
-CONFIG_LIMIT = 1_000_000
+MAX_CONFIG_BYTES = 1_000_000
 """The largest `config.toml`, in bytes; a file of that size is a mistake."""
-SECRET_LIMIT = 64_000
+MAX_SECRET_BYTES = 64_000
 """The largest secret file, in bytes."""
 
 _CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -47,14 +47,14 @@ class MissingSecret:
     reason: str
 
 
-def read_toml(path: Path, *, needed: bool) -> dict[str, Any]:
-    """Read the tables of a TOML file; return none if it does not exist and is not `needed`.
+def read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
+    """Read the tables of a TOML file; return none if it does not exist and is not `is_required`.
 
     Raise `ConfigError` if it cannot be read or is not TOML, with line, column and the fix.
     """
-    if not needed and not os.path.lexists(path):
+    if not is_required and not os.path.lexists(path):
         return {}
-    text = read_text(path, CONFIG_LIMIT, "The configuration")
+    text = read_text(path, MAX_CONFIG_BYTES, "The configuration")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -89,43 +89,43 @@ _FIXES = {
 }
 
 
-def read_text(path: Path, limit: int, what: str) -> str:
+def read_text(path: Path, limit: int, subject: str) -> str:
     """Read a UTF-8 file of at most `limit` bytes, without a byte order mark and with plain line ends.
 
-    Raise `ConfigError`, in a sentence that begins with `what`.
+    Raise `ConfigError`, in a sentence that begins with `subject`.
     """
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{what}: {path} is not an ordinary file.")
+            raise ConfigError(f"{subject}: {path} is not an ordinary file.")
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"{what}: {path} cannot be read ({reason}): check the name and its permissions.") from None
+        raise ConfigError(f"{subject}: {path} cannot be read ({reason}): check the name and its permissions.") from None
     if len(data) > limit:
-        raise ConfigError(f"{what}: {path} is larger than {limit} bytes, which cannot be right.")
+        raise ConfigError(f"{subject}: {path} is larger than {limit} bytes, which cannot be right.")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{what}: {path}, line {line} is not UTF-8 text: save the file as UTF-8.") from None
+        raise ConfigError(f"{subject}: {path}, line {line} is not UTF-8 text: save the file as UTF-8.") from None
 
 
-def read_secret(path: Path, what: str) -> str:
+def read_secret(path: Path, subject: str) -> str:
     """Read a file and strip the space around its text. Raise `ConfigError`, also if nothing is left."""
-    secret = read_text(path, SECRET_LIMIT, what).strip()
+    secret = read_text(path, MAX_SECRET_BYTES, subject).strip()
     if not secret:
-        raise ConfigError(f"{what}: {path} is empty, but should hold a secret.")
+        raise ConfigError(f"{subject}: {path} is empty, but should hold a secret.")
     return secret
 
 
-def written_secrets(config: Path) -> list[str]:
+def find_written_secrets(config: Path) -> list[str]:
     """Name the settings whose secrets stand in a configuration itself, such as `channels.telegram.token`.
 
     Raise `ConfigError` if it cannot be read.
     """
     return [
-        ".".join(path) for path, value in text_values(read_toml(config, needed=False)) if _holds_secret(path, value)
+        ".".join(path) for path, value in iter_texts(read_toml(config, is_required=False)) if _holds_secret(path, value)
     ]
 
 
@@ -133,31 +133,31 @@ def _holds_secret(path: Keys, value: str) -> bool:
     return bool(value) and bool(SECRET_KEY.search(path[-1]) or _PASSWORD.search(value))
 
 
-def text_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, str]]:
+def iter_texts(table: Mapping[str, Any], parent: Keys = ()) -> Iterator[tuple[Keys, str]]:
     """Yield every text in a table and its nested tables, with its path."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from text_values(value, (*above, key))
+            yield from iter_texts(value, (*parent, key))
         elif isinstance(value, str):
-            yield (*above, key), value
+            yield (*parent, key), value
 
 
-def leaves_of(
-    tables: Mapping[str, Any], origin: Callable[[Keys], str], *, known: Collection[str], problems: list[str]
+def flatten(
+    tables: Mapping[str, Any], origin: Callable[[Keys], str], *, sections: Collection[str], problems: list[str]
 ) -> dict[Keys, SourcedValue]:
     """Return the values of one source by path. Each table of `channels` has its own leaf, for a channel without keys.
 
     Args:
         tables: the sections of the source.
         origin: names the origin of a setting by its path.
-        known: the sections that exist.
+        sections: the sections that exist.
         problems: receives a sentence for each section that is unknown or not a table.
     """
     leaves: dict[Keys, SourcedValue] = {}
     for section, table in tables.items():
         source = origin((section,))
-        if section not in known:
-            problems.append(f"{source}: [{section}] is no section{near(section, known)}.")
+        if section not in sections:
+            problems.append(f"{source}: [{section}] is no section{suggest(section, sections)}.")
         elif not isinstance(table, Mapping):
             problems.append(f"{source}: [{section}] must be a section with keys, not a single value.")
         elif section == "channels":
@@ -185,18 +185,18 @@ def _channel_leaves(
     return {}
 
 
-def quoted(value: object) -> str:
+def quote_value(value: object) -> str:
     """Format a value for a sentence: cut after 80 characters, without the password of a web address."""
     text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def shown(path: Keys) -> str:
+def format_setting(path: Keys) -> str:
     """Format a setting as people write it, `[section] key`."""
     return f"[{'.'.join(path[:-1])}] {path[-1]}"
 
 
-def near(word: str, words: Iterable[str]) -> str:
-    """Return "; did you mean 'x'" with the closest of `words`, or nothing if none is close."""
-    close = get_close_matches(word.lower(), words, n=1)
+def suggest(word: str, candidates: Iterable[str]) -> str:
+    """Return "; did you mean 'x'" with the closest of `candidates`, or nothing if none is close."""
+    close = get_close_matches(word.lower(), candidates, n=1)
     return f"; did you mean {close[0]!r}" if close else ""

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from bubbot.views.context import SELECTORS, is_selector
 
-AUTO = "auto"
+AUTO_SELECTOR = "auto"
 """The selector that depends on the features of the model."""
 DAY_SECONDS = 86400.0
 """The longest time limit, in seconds."""
@@ -29,14 +29,14 @@ _TYPE_PHRASES = {
 }
 
 
-def no_bool(value: object) -> object:
+def refuse_bool(value: object) -> object:
     """Refuse true and false for a number."""
     if isinstance(value, bool):
         raise ValueError  # noqa: TRY004 - pydantic wants this one; the sentence is made from the field
     return value
 
 
-def blank_is_unset(value: object) -> object:
+def blank_to_none(value: object) -> object:
     """Replace an empty text, which the environment may hold, by None."""
     return None if value == "" else value
 
@@ -63,10 +63,10 @@ def _check_zone(name: str) -> str:
 
 
 def _check_selector(name: str) -> str:
-    if name != AUTO and not is_selector(name):
-        close = get_close_matches(name, (AUTO, *SELECTORS), n=1)
+    if name != AUTO_SELECTOR and not is_selector(name):
+        close = get_close_matches(name, (AUTO_SELECTOR, *SELECTORS), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"one of {', '.join((AUTO, *SELECTORS))}{hint}")
+        raise ValueError(f"one of {', '.join((AUTO_SELECTOR, *SELECTORS))}{hint}")
     return name
 
 
@@ -81,15 +81,15 @@ def _matches(pattern: str, description: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Whole = Annotated[int, BeforeValidator(no_bool)]
-OptionalWhole = Annotated[int | None, BeforeValidator(no_bool), BeforeValidator(blank_is_unset)]
-Number = Annotated[float, BeforeValidator(no_bool)]
-OptionalPath = Annotated[Path | None, BeforeValidator(blank_is_unset)]
-Secret = Annotated[SecretStr | None, BeforeValidator(blank_is_unset)]
+Whole = Annotated[int, BeforeValidator(refuse_bool)]
+OptionalWhole = Annotated[int | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
+Number = Annotated[float, BeforeValidator(refuse_bool)]
+OptionalPath = Annotated[Path | None, BeforeValidator(blank_to_none)]
+Secret = Annotated[SecretStr | None, BeforeValidator(blank_to_none)]
 Address = Annotated[
     str | None,
     _matches(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
-    BeforeValidator(blank_is_unset),
+    BeforeValidator(blank_to_none),
 ]
 Name = Annotated[str, _matches(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
 Label = Annotated[Name, "label"]
@@ -105,7 +105,7 @@ Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(
 LogForm = Annotated[Literal["auto", "text", "keyvalue", "json"], BeforeValidator(_to_lower)]
 
 
-def wanted(field: FieldInfo) -> str:
+def describe_type(field: FieldInfo) -> str:
     """Describe the type and bounds of a setting as a phrase."""
     options = get_args(field.annotation)
     if get_origin(field.annotation) is Literal:

@@ -16,7 +16,7 @@ _PARTIAL = re.compile(r"\.partial-(\d+)-.+")
 
 
 @contextmanager
-def growing(target: Path) -> Iterator[Path]:
+def new_folder(target: Path) -> Iterator[Path]:
     """Make a new folder, mode 0700, that gets its name if the block ends well.
 
     Until then it has a name next to the target that no reader mistakes for it; if the block fails, it is removed.
@@ -35,14 +35,14 @@ def growing(target: Path) -> Iterator[Path]:
         raise
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder; rename it first, so that a half-removed folder is never taken for a complete one."""
     partial = folder.with_name(f".partial-{os.getpid()}-{folder.name}")
     folder.rename(partial)
     shutil.rmtree(partial)
 
 
-def sweep(folder: Path) -> None:
+def remove_partials(folder: Path) -> None:
     """Remove the partial folders that killed processes left behind."""
     for path in folder.iterdir():
         partial = _PARTIAL.fullmatch(path.name)
@@ -114,10 +114,10 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def working(folder: Path, name: str) -> Iterator[Path]:
+def scratch_folder(folder: Path, name: str) -> Iterator[Path]:
     """Make a folder for temporary work and remove it when the block ends.
 
-    `sweep` removes what a killed process leaves of it.
+    `remove_partials` removes what a killed process leaves of it.
     """
     partial = _make_partial(folder / f".partial-{os.getpid()}-{name}")
     try:

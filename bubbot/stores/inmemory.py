@@ -8,7 +8,7 @@ from typing import Any
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
 from bubbot.tape import erasure
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
@@ -38,7 +38,7 @@ class InMemoryStore:
         self._commit(drafts)
         return stored
 
-    async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append_along`."""
         return await self.append(batches)
 
@@ -115,15 +115,15 @@ class InMemoryStore:
         self._check_open()
         return list(self._forks.values())
 
-    async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
         self._check_open()
-        return self._restart(tape, how, [Batch(tape, tuple(first))])[0]
+        return self._restart(tape, reset_batch, [Batch(tape, tuple(first))])[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         """See `BlobStore.put_blob`."""
         self._check_open()
-        digest = digest_of(data)
+        digest = blob_digest(data)
         self._refuse_archive(tape)
         self._tapes.setdefault(tape, _Tape([], {})).blobs[digest] = data
         return digest
@@ -162,7 +162,7 @@ class InMemoryStore:
         before = dict(self._tapes)
         self._archive(tape, reset, batches)
         ids = self._find_erasable(tape, reset)
-        first, *overflow = erasure.chunks(ids)
+        first, *overflow = erasure.split_covers(ids)
         erased_tapes = {name: self._tapes[name] for name in ids}  # a batch may create a tape of the same name again
         try:
             drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if reset.erase else batches)
@@ -179,13 +179,13 @@ class InMemoryStore:
             if first:  # a fact that covers nothing erased nothing
                 self._tapes[tape].facts.add(facts[-1].id)
             self._erase(erased_tapes, ids)
-            self._record_in_home(tape, overflow, erasure.date_of(batches))
+            self._record_in_home(tape, overflow, erasure.erasure_date(batches))
         return stored
 
     def _archive(self, tape: str, reset: ResetBatch, batches: Sequence[Batch]) -> None:
         old_tape = self._tapes.pop(tape, None)
         if old_tape:
-            last = erasure.renamed(tape, reset.archive, batches).stored(len(old_tape.entries) + 1)
+            last = erasure.build_rename(tape, reset.archive, batches).with_id(len(old_tape.entries) + 1)
             self._tapes[reset.archive] = replace(old_tape, entries=[*old_tape.entries, last], archived_from=tape)
 
     def _find_erasable(self, tape: str, reset: ResetBatch) -> dict[str, set[int]]:
@@ -194,7 +194,7 @@ class InMemoryStore:
             return {}
         archives = [name for name, stored_tape in self._tapes.items() if stored_tape.archived_from == tape]
         ids = {name: self._with_content(name, None) for name in archives}
-        for name, some_ids in reset.also:
+        for name, some_ids in reset.erase_also:
             if name in self._tapes:
                 ids[name] = ids.get(name, set()) | self._with_content(name, set(some_ids))
         return ids
@@ -213,11 +213,11 @@ class InMemoryStore:
 
     def _record_in_home(self, tape: str, overflow: Sequence[Mapping[str, Any]], date: str) -> None:
         """Record on the home tape the erasures that the first fact had no room for, and remove the blobs."""
-        facts = [erasure.further(covers, date) for covers in overflow]
+        facts = [erasure.build_further_erasure(covers, date) for covers in overflow]
         overflow_count = len(facts)
         for name, stored_tape in sorted(self._tapes.items()):
             if stored_tape.archived_from == tape:
-                facts += erasure.removals(name, stored_tape.blobs, "erased", date)
+                facts += erasure.build_blob_removals(name, stored_tape.blobs, "erased", date)
                 stored_tape.blobs = {}
         if facts:
             drafts, stored = self._draft([Batch(erasure.HOME_TAPE, tuple(facts))])
@@ -237,12 +237,12 @@ def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:
     if entry.key is not None:
         stored_entry = next((candidate for candidate in draft if candidate.key == entry.key), None)
         if stored_entry is not None:
-            if batch.keep_first or stored_entry.erased or stored_entry.same_content(entry):
+            if batch.if_absent or stored_entry.erased or stored_entry.same_content(entry):
                 return stored_entry
             raise TapeConflict(
                 f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"
             )
-    stored = entry.stored(len(draft) + 1)
+    stored = entry.with_id(len(draft) + 1)
     draft.append(stored)
     return stored
 

@@ -34,7 +34,7 @@ _LOOKS_LIKE_HASH = re.compile(r"[0-9a-fA-F]{60,68}")
 _WHITE = b" \t\r\n"
 
 
-def fields(entry: TapeEntry) -> dict[str, Any]:
+def line_fields(entry: TapeEntry) -> dict[str, Any]:
     """Build the object of an entry's line, without a hash."""
     head: dict[str, Any] = {"id": entry.id, "kind": str(entry.kind)}
     if _was_erased(entry):
@@ -44,7 +44,7 @@ def fields(entry: TapeEntry) -> dict[str, Any]:
     return data | ({"key": entry.key} if entry.key is not None else {})
 
 
-def for_bub(entry: TapeEntry) -> TapeEntry:
+def to_bub(entry: TapeEntry) -> TapeEntry:
     """Replace an anchor that opens no window by an event; `read_lines` makes it the anchor again."""
     if entry.kind != Kind.ANCHOR or entry.opens_window or _was_erased(entry):
         return entry
@@ -52,7 +52,7 @@ def for_bub(entry: TapeEntry) -> TapeEntry:
 
 
 def _from_bub(entry: TapeEntry) -> TapeEntry:
-    """Restore the anchor that `for_bub` made an event of; any other entry is returned unchanged."""
+    """Restore the anchor that `to_bub` made an event of; any other entry is returned unchanged."""
     data = entry.payload.get("data")
     if (
         entry.kind != Kind.EVENT
@@ -82,9 +82,9 @@ class JsonLineWriter:
     def __init__(self) -> None:
         self._hash = NO_HASH
 
-    def line(self, entry: TapeEntry) -> bytes:
+    def encode_line(self, entry: TapeEntry) -> bytes:
         """Encode the entry's line, with its line feed."""
-        data = fields(entry)
+        data = line_fields(entry)
         self._hash = line_hash(self._hash, data)
         return f"{encode({**data, 'hash': self._hash})}\n".encode()
 
@@ -188,11 +188,11 @@ class _LineReader:
         except _UnreadableLine as reason:
             self.problems.append(ImportProblem(number, str(reason), raw))
             replacement = event(UNREADABLE, {"line": number, "sha256": sha256(raw).hexdigest()})
-            return replacement.stamped(EMPTY_OBJECT, self.date).stored(place)
+            return replacement.with_meta(EMPTY_OBJECT, self.date).with_id(place)
         self.erased += entry.meta.get(IMPORTED_ERASED) is True
         file_id = data.get("id")
         if file_id == place and type(file_id) is int:
-            return entry.stored(place)
+            return entry.with_id(place)
         self.renumbered += 1
         meta = {**entry.meta, "imported_id": file_id} if "id" in data else entry.meta
         return replace(entry, meta=meta, id=place)

@@ -48,7 +48,7 @@ def anchor(
     return TapeEntry(Kind.ANCHOR, payload, meta)
 
 
-def recalled(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
+def recalled_ranges(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
     """Return the inclusive id ranges an anchor recalls, without malformed ones (imports)."""
     spans = entry.payload.get("recalls", ())
     if not isinstance(spans, tuple):

@@ -12,7 +12,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 _PARTS_WITH_BLOB = ("image", "file")
 
 
-def digest_of(data: bytes) -> str:
+def blob_digest(data: bytes) -> str:
     """Compute the name of a blob: SHA-256 of its bytes, in hex."""
     return sha256(data).hexdigest()
 

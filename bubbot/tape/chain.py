@@ -34,7 +34,7 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def link(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
+def chain_value(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
     """Compute an entry's chain value: SHA-256 over the previous one and everything that erasure keeps."""
     head = _HEAD.encode([entry_id, kind, date, key, digest.hex()])
     return sha256(previous + _bytes(head)).digest()
@@ -76,17 +76,17 @@ class AuditFinding:
     Attributes:
         tape: the name of the tape.
         id: the entry; 0 for the tape as a whole.
-        what: the kind of finding.
+        problem: the kind of finding.
         detail: the finding, for people.
     """
 
     tape: str
     id: int
-    what: Literal["altered", "missing", "renamed", "erased"]
+    problem: Literal["altered", "missing", "renamed", "erased"]
     detail: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The tape and the id, for people."""
         return f"{self.tape} #{self.id}" if self.id else self.tape
 
@@ -106,7 +106,7 @@ def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Ite
             yield AuditFinding(tape, expected, "missing", f"entries {gap} are missing")
         trusted = stored.id == expected
         expected = stored.id + 1
-        chained = link(
+        chained = chain_value(
             previous, entry_id=stored.id, kind=stored.kind, date=stored.date, key=stored.key, digest=stored.digest
         )
         if trusted and chained != stored.chain:

@@ -31,12 +31,12 @@ class Kind(StrEnum):
     ERROR = "error"
 
 
-def freeze(value: object, where: str = "payload") -> Any:
+def freeze(value: object, path: str = "payload") -> Any:
     """Copy a JSON value, deeply immutable. Raise `EntryInvalid` naming the place of a value that is not JSON."""
     try:
         return _freeze_fast(value)
     except (TypeError, UnicodeEncodeError):
-        return _freeze_checked(value, where)
+        return _freeze_checked(value, path)
 
 
 def _freeze_fast(value: Any) -> Any:
@@ -131,7 +131,7 @@ class TapeEntry:
         key: makes an append idempotent.
         id: 0 until a store assigns one; ids of a tape are 1, 2, 3 … without gaps.
         erased: the content was erased on request; payload and meta are empty.
-        made: what views computed from the entry alone, so that they need not compute it again.
+        cache: what views computed from the entry alone, so that they need not compute it again.
     """
 
     kind: str
@@ -141,7 +141,7 @@ class TapeEntry:
     key: str | None = None
     id: int = 0
     erased: bool = False
-    made: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    cache: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -173,11 +173,11 @@ class TapeEntry:
         """Return true if kind and payload are equal; meta and date never count."""
         return self.kind == other.kind and canonical(self.payload) == canonical(other.payload)
 
-    def stored(self, entry_id: int) -> TapeEntry:
+    def with_id(self, entry_id: int) -> TapeEntry:
         """Return the entry with the id that a store assigned."""
         return self if self.id == entry_id else self._copy_with(self.meta, self.date, entry_id)
 
-    def stamped(self, meta: JsonObject, date: str) -> TapeEntry:
+    def with_meta(self, meta: JsonObject, date: str) -> TapeEntry:
         """Return the entry with this meta (frozen) below its own, and this date if it has none."""
         merged = MappingProxyType({**meta, **self.meta}) if meta else self.meta
         return self._copy_with(merged, self.date or date, self.id)
@@ -187,17 +187,17 @@ class TapeEntry:
         return _assemble((self.kind, self.payload, meta, date, self.key, entry_id, self.erased))
 
     @classmethod
-    def decoded(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
+    def from_stored(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
         """Build an entry from stored JSON values, which were checked when the entry was made."""
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
         return _assemble((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
 
-    def text(self) -> str:
+    def all_text(self) -> str:
         """Return every string value of payload and meta, one per line (T9)."""
         return "\n".join([*_strings(self.payload), *_strings(self.meta)])
 
-    def said(self) -> str:
+    def searchable_text(self) -> str:
         """Return the searchable text: the payload's string values and the sender's shown name, one per line."""
         return "\n".join([*_strings(self.payload), *sender_name(self.meta)])
 

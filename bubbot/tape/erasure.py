@@ -15,9 +15,9 @@ from bubbot.tape.store import Batch
 
 HOME_TAPE = "bubbot/home"
 """The system's tape about the home itself; holds facts that belong to no session."""
-NAMED = "tape/named"
+TAPE_NAMED = "tape/named"
 """Names a tape once, when the database began to check names; only on tapes that are older than that."""
-RENAMED = "tape/renamed"
+TAPE_RENAMED = "tape/renamed"
 """The last entry of an archive: the tape's old name, and its name from then on."""
 TAPE_ARCHIVED = "tape/archived"
 TAPE_ERASED = "tape/erased"
@@ -29,23 +29,23 @@ BLOBS_PER_FACT = 500
 Span = tuple[int, int]
 
 
-def renamed(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry:
+def build_rename(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry:
     """Build the last entry of a tape that is archived, with the date of the fact that says why."""
     entries = [entry for batch in batches if batch.tape == tape for entry in batch.entries]
     dates = [entry.date for entry in entries if entry.name in (TAPE_ARCHIVED, TAPE_ERASED)]
     date = dates[-1] if dates else entries[0].date if entries else ""
-    return event(RENAMED, {"from": tape, "to": archive}).stamped(EMPTY_OBJECT, date)
+    return event(TAPE_RENAMED, {"from": tape, "to": archive}).with_meta(EMPTY_OBJECT, date)
 
 
 def is_rename(kind: str, payload: Mapping[str, Any], old: str, new: str) -> bool:
     """Return true if this entry says that its tape `old` is called `new` from then on."""
     data = payload.get("data")
-    if kind != Kind.EVENT or payload.get("name") != RENAMED or not isinstance(data, Mapping):
+    if kind != Kind.EVENT or payload.get("name") != TAPE_RENAMED or not isinstance(data, Mapping):
         return False
     return data.get("from") == old and data.get("to") == new
 
 
-def chunks(ids: Mapping[str, Iterable[int]]) -> list[dict[str, list[list[int]]]]:
+def split_covers(ids: Mapping[str, Iterable[int]]) -> list[dict[str, list[list[int]]]]:
     """Split the ids of tapes into the `covers` of as many facts as needed; there is always a first one."""
     covers: list[dict[str, list[list[int]]]] = [{}]
     count = 0
@@ -74,20 +74,20 @@ def with_covers(batches: Sequence[Batch], tape: str, covers: Mapping[str, Any]) 
     return result
 
 
-def date_of(batches: Sequence[Batch]) -> str:
+def erasure_date(batches: Sequence[Batch]) -> str:
     """Return the date of the newest fact `tape/erased` among the batches."""
     dates = [entry.date for batch in batches for entry in batch.entries if entry.name == TAPE_ERASED]
     return dates[-1] if dates else ""
 
 
-def further(covers: Mapping[str, Any], date: str) -> TapeEntry:
+def build_further_erasure(covers: Mapping[str, Any], date: str) -> TapeEntry:
     """Build a fact, on the home's tape, for ids that the first fact had no room for."""
-    return event(TAPE_ERASED, {"covers": covers}).stamped(EMPTY_OBJECT, date)
+    return event(TAPE_ERASED, {"covers": covers}).with_meta(EMPTY_OBJECT, date)
 
 
-def removals(tape: str, digests: Iterable[str], reason: str, date: str) -> Iterator[TapeEntry]:
+def build_blob_removals(tape: str, digests: Iterable[str], reason: str, date: str) -> Iterator[TapeEntry]:
     """Build the facts about removed blobs of a tape, for the home's tape."""
     names = sorted(digests)
     for start in range(0, len(names), BLOBS_PER_FACT):
         data = {"tape": tape, "digests": names[start : start + BLOBS_PER_FACT], "reason": reason}
-        yield event(BLOB_REMOVED, data).stamped(EMPTY_OBJECT, date)
+        yield event(BLOB_REMOVED, data).with_meta(EMPTY_OBJECT, date)

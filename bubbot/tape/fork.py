@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bubbot.errors import AnchorNotFound, TapeConflict
-from bubbot.tape.anchor import recalled
+from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import (
@@ -22,9 +22,9 @@ from bubbot.tape.query import (
     Window,
     ZoneSlice,
     arrange,
+    build_matcher,
     evaluate,
-    matcher,
-    unlimited,
+    without_limit,
 )
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
 
@@ -61,8 +61,8 @@ class ForkedTape(TapeHandle):
         now: Clock,
         session: str = "",
         stamp: JsonObject = EMPTY_OBJECT,
-        parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
-        merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
+        fetch_parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
+        on_merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
     ) -> None:
         """Open or reopen the fork of a record.
 
@@ -72,12 +72,12 @@ class ForkedTape(TapeHandle):
             now: the clock.
             session: the session id.
             stamp: merged into the meta of every appended entry.
-            parent: answers queries on the tape as it was at `base`; None: the store does.
-            merged: called with the delta after the merge.
+            fetch_parent: answers queries on the tape as it was at `base`; None: the store does.
+            on_merged: called with the delta after the merge.
         """
         super().__init__(record.tape, now, session, stamp)
-        self._fetch_parent = parent
-        self._on_merged = merged
+        self._fetch_parent = fetch_parent
+        self._on_merged = on_merged
         self.id = record.id
         self.base = record.base
         self._store = store
@@ -86,7 +86,7 @@ class ForkedTape(TapeHandle):
         self._is_reset_saved = record.reset is not None
         self._staged = [batch for batch in record.staged if batch.tape != record.tape]
         own = [entry for batch in record.staged if batch.tape == record.tape for entry in batch.entries]
-        self._delta = [entry.stored(self._floor + place) for place, entry in enumerate(own, 1)]
+        self._delta = [entry.with_id(self._floor + place) for place, entry in enumerate(own, 1)]
 
     @property
     def _floor(self) -> int:
@@ -98,18 +98,18 @@ class ForkedTape(TapeHandle):
         """The entries that the merge will append, with their future ids."""
         return tuple(self._delta)
 
-    def staged(self, tape: str) -> tuple[TapeEntry, ...]:
+    def staged_entries(self, tape: str) -> tuple[TapeEntry, ...]:
         """Return the entries staged so far for another tape."""
         return tuple(entry for batch in self._staged if batch.tape == tape for entry in batch.entries)
 
-    async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
+    async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         """Append to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
         stored: list[TapeEntry] = []
         fresh: list[TapeEntry] = []
         for entry in map(self._stamped, entries):
-            stored_entry = await self._find_by_key(entry, fresh, keep_first=keep_first)
+            stored_entry = await self._find_by_key(entry, fresh, keep_first=if_absent)
             if stored_entry is None:
-                stored_entry = entry.stored(self._floor + len(self._delta) + len(fresh) + 1)
+                stored_entry = entry.with_id(self._floor + len(self._delta) + len(fresh) + 1)
                 fresh.append(stored_entry)
             stored.append(stored_entry)
         self._delta += fresh
@@ -128,9 +128,9 @@ class ForkedTape(TapeHandle):
             raise TapeConflict(f"{self.name} already has other content under the key {entry.key} (entry {existing.id})")
         return existing
 
-    def stage(self, tape: str, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> None:
+    def stage(self, tape: str, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> None:
         """Add entries of another tape to the merge."""
-        batch = Batch(tape, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
+        batch = Batch(tape, tuple(self._stamped(entry) for entry in entries), if_absent=if_absent)
         self._staged.append(batch)
         self._unsaved.append(batch)
 
@@ -160,20 +160,20 @@ class ForkedTape(TapeHandle):
         """Close the fork and leave the parent as it is."""
         await self._store.drop_fork(self.id)
 
-    async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
+    async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Stage a reset: the merge puts the parent aside, and the delta starts the new tape.
 
         The second reset of one fork changes nothing, except that erasing goes beyond archiving.
         """
         if self._reset is None:
             batch, first = self._restart(self.base, archive=archive)
-            self._reset = replace(batch, also=also)
-            self._delta = [entry.stored(place) for place, entry in enumerate(self._delta, 1)]
+            self._reset = replace(batch, erase_also=erase_also)
+            self._delta = [entry.with_id(place) for place, entry in enumerate(self._delta, 1)]
             await self.append(first)
         elif not archive:
             if not self._reset.erase:
                 await self.append([event("tape/erased", {"archive": self._reset.archive, "entries": self.base})])
-            self._reset = replace(self._reset, erase=True, also=(*self._reset.also, *also))
+            self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
             self._is_reset_saved = False
         return self._reset.archive
 
@@ -212,26 +212,26 @@ class ForkedTape(TapeHandle):
         """Split the answer into what the parent and the overlay contribute, both ascending."""
         overlay = EntryFinder(self._delta)
         match query.part:
-            case Window() if opening := overlay.opening():
-                spans = (*recalled(opening), (opening.id + 1, None))
+            case Window() if opening := overlay.opening_anchor():
+                spans = (*recalled_ranges(opening), (opening.id + 1, None))
                 return await self._split_plain(query, IdRanges(spans), IdRanges(spans))
             case OpeningAnchor():
                 return (
                     ([], self._own_entries(query, OpeningAnchor()))
-                    if overlay.opening()
+                    if overlay.opening_anchor()
                     else await self._split_plain(query, OpeningAnchor())
                 )
-            case AfterAnchor(name) if overlay.newest(name):
+            case AfterAnchor(name) if overlay.newest_anchor(name):
                 return [], self._own_entries(query, query.part)
             case BetweenAnchors(first, second):
-                if overlay.newest(first):
+                if overlay.newest_anchor(first):
                     return [], self._own_entries(query, query.part)
-                return await self._split_between(query, first, overlay.first(second, 0))
+                return await self._split_between(query, first, overlay.first_anchor(second, 0))
             case ZoneSlice(opens, seals):
-                seal = overlay.newest(seals)
+                seal = overlay.newest_anchor(seals)
                 if seal is None:
                     return await self._split_plain(query, query.part)
-                if overlay.newest(opens, seal.id):
+                if overlay.newest_anchor(opens, seal.id):
                     return [], self._own_entries(query, query.part)
                 rest = self._own_entries(query, IdRanges(((1, seal.id),)))
                 start = await self._parent_entries(
@@ -239,7 +239,7 @@ class ForkedTape(TapeHandle):
                 )
                 if not start:
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
-                return await self._parent_entries(unlimited(query, IdRanges(((start[0].id, None),)))), rest
+                return await self._parent_entries(without_limit(query, IdRanges(((start[0].id, None),)))), rest
             case _:
                 own = query.part if isinstance(query.part, IdRanges) else WholeTape()
                 return await self._split_plain(query, query.part, own)
@@ -253,7 +253,7 @@ class ForkedTape(TapeHandle):
         except AnchorNotFound:
             if second is None:
                 raise
-            parent = await self._parent_entries(replace(unlimited(query, AfterAnchor(first)), missing="error"))
+            parent = await self._parent_entries(replace(without_limit(query, AfterAnchor(first)), missing="error"))
             return parent, self._own_entries(query, IdRanges(((1, second.id - 1),)))
 
     async def _split_plain(
@@ -270,6 +270,6 @@ class ForkedTape(TapeHandle):
 
     def _own_entries(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
         if isinstance(part, WholeTape):
-            matching = matcher(query)
-            return [entry for entry in self._delta if matching.passes(entry)]
-        return evaluate(self._delta, unlimited(query, part))
+            matching = build_matcher(query)
+            return [entry for entry in self._delta if matching.matches(entry)]
+        return evaluate(self._delta, without_limit(query, part))

@@ -41,7 +41,7 @@ class TapeHandle(ABC):
         self._stamp: JsonObject = freeze(stamp, "meta")
 
     @abstractmethod
-    async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
+    async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         """Append a batch, all or nothing, and return the stored entries (see `TapeStore.append`)."""
 
     @abstractmethod
@@ -61,19 +61,19 @@ class TapeHandle(ABC):
         """Read the bytes of a blob of this tape. Raise `EntryNotFound` if there is none."""
 
     @abstractmethod
-    async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
+    async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Restart the tape with `session/start` and a fact about the old entries; return the archive name.
 
         Args:
             archive: True keeps the old entries under the archive name; False erases them.
-            also: entries of other tapes to erase with them, as (tape, ids).
+            erase_also: entries of other tapes to erase with them, as (tape, ids).
         """
 
     async def read(self, view: View[T]) -> T:
         """Return the view's value on this tape; the only way to read a view."""
         results = await self.fetch(view.queries(self.name))
         if isinstance(view, StepwiseView):
-            while queries := await asyncio.to_thread(view.further, self.name, results):
+            while queries := await asyncio.to_thread(view.next_queries, self.name, results):
                 results = [*results, *await self.fetch(queries)]
         return await asyncio.to_thread(view.fold, results) if view.heavy else view.fold(results)
 
@@ -178,7 +178,7 @@ class TapeHandle(ABC):
 
     def _stamped(self, entry: TapeEntry) -> TapeEntry:
         """Return the entry with the handle's stamp in its meta, and with a date."""
-        return entry.stamped(self._stamp, entry.date or timestamp(self._now()))
+        return entry.with_meta(self._stamp, entry.date or timestamp(self._now()))
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, list[TapeEntry]]:
         """Build the instruction to put the tape aside, and the first entries of the new one."""

@@ -40,10 +40,10 @@ class TapeIndex(Protocol):
         """The last entry that is covered."""
         ...
 
-    def holding(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
+    def find_containing(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         """Yield every covered entry of the tape that holds the folded text, and others; None: better scan."""
         ...
 
-    def alike(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
+    def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
         """Yield entries with the folded text's words in other spellings, newest first; some may be missing."""
         ...

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, tzinfo
 from typing import Literal, Protocol, TypeAlias
 
 from bubbot.errors import AnchorNotFound
-from bubbot.tape.anchor import recalled
+from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
 
 Span: TypeAlias = tuple[int, int | None]
@@ -105,7 +105,7 @@ class TapeQuery:
         since: an aware datetime, included; undated entries do not match.
         until: an aware datetime, included; undated entries do not match.
         text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
-        said: the same for what people search: the payload and the sender's shown name (`TapeEntry.said`); a search
+        searchable_text: the same for what people search: the payload and the sender's shown name (`TapeEntry.said`); a search
             index knows it.
         newest: newest first.
         limit: entries at most; None for all.
@@ -120,7 +120,7 @@ class TapeQuery:
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
-    said: str = ""
+    searchable_text: str = ""
     newest: bool = False
     limit: int | None = None
     missing: Literal["error", "empty"] = "error"
@@ -129,15 +129,15 @@ class TapeQuery:
 class AnchorFinder(Protocol):
     """A store's search for anchors: the three questions that a slice may ask."""
 
-    def opening(self) -> TapeEntry | None:
+    def opening_anchor(self) -> TapeEntry | None:
         """Return the newest anchor that opens a window."""
         ...
 
-    def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
+    def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Return the newest anchor of this name, below id `before` if given."""
         ...
 
-    def first(self, name: str, after: int) -> TapeEntry | None:
+    def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Return the oldest anchor of this name above id `after`."""
         ...
 
@@ -166,20 +166,20 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
         case IdRanges(spans):
             return union(spans)
         case OpeningAnchor():
-            opening = require(find.opening(), "that opens a window")
+            opening = require(find.opening_anchor(), "that opens a window")
             return ((opening.id, opening.id),)
         case Window():
-            opening = require(find.opening(), "that opens a window")
-            return union([*recalled(opening), (opening.id + 1, None)])
+            opening = require(find.opening_anchor(), "that opens a window")
+            return union([*recalled_ranges(opening), (opening.id + 1, None)])
         case AfterAnchor(name):
-            return ((require(find.newest(name), name).id + 1, None),)
+            return ((require(find.newest_anchor(name), name).id + 1, None),)
         case BetweenAnchors(first, second):
-            start = require(find.newest(first), first)
-            end = require(find.first(second, start.id), second, f" after {first} (entry {start.id})")
+            start = require(find.newest_anchor(first), first)
+            end = require(find.first_anchor(second, start.id), second, f" after {first} (entry {start.id})")
             return ((start.id + 1, end.id - 1),)
         case ZoneSlice(open_name, seal_name):
-            seal = require(find.newest(seal_name), seal_name)
-            start = require(find.newest(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
+            seal = require(find.newest_anchor(seal_name), seal_name)
+            start = require(find.newest_anchor(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
@@ -202,18 +202,18 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
     spans = resolve(query, EntryFinder(entries))
-    matching = matcher(query)
-    matches = [entry for entry in entries if inside(entry.id, spans) and matching.passes(entry)]
+    matching = build_matcher(query)
+    matches = [entry for entry in entries if is_inside(entry.id, spans) and matching.matches(entry)]
     return arrange(matches, query)
 
 
-def arrange(found: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
+def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Put ascending entries into the query's order and cut them to its limit."""
-    ordered = found[::-1] if query.newest else found
+    ordered = entries[::-1] if query.newest else entries
     return ordered if query.limit is None else ordered[: max(query.limit, 0)]
 
 
-def inside(entry_id: int, spans: Iterable[Span]) -> bool:
+def is_inside(entry_id: int, spans: Iterable[Span]) -> bool:
     """Return true if an id lies in one of the ranges."""
     return any(low <= entry_id and (high is None or entry_id <= high) for low, high in spans)
 
@@ -229,24 +229,24 @@ class Matcher:
     Attributes:
         query: the query.
         needle: its folded `text`.
-        said: its folded `said`.
+        searchable_needle: its folded `searchable_needle`.
     """
 
     query: TapeQuery
     needle: str
-    said: str = ""
+    searchable_needle: str = ""
 
     @property
     def reads_texts(self) -> bool:
         """True if a filter looks at texts."""
-        return bool(self.needle or self.said)
+        return bool(self.needle or self.searchable_needle)
 
     def may_hold(self, payload: object, meta: object) -> bool:
         """Return false if neither JSON text can match; a check before they are decoded."""
-        needles = (self.needle, self.said)
+        needles = (self.needle, self.searchable_needle)
         return all(not text or _may_hold(payload, text) or _may_hold(meta, text) for text in needles)
 
-    def passes(self, entry: TapeEntry) -> bool:
+    def matches(self, entry: TapeEntry) -> bool:
         """Return true if every filter accepts the entry."""
         query = self.query
         if query.kinds and entry.kind not in query.kinds:
@@ -256,12 +256,12 @@ class Matcher:
         if query.keys and entry.key not in query.keys:
             return False
         if query.since is not None or query.until is not None:
-            at = moment(entry.date)
+            at = parse_moment(entry.date)
             if at is None or (query.since and at < query.since) or (query.until and at > query.until):
                 return False
-        if self.needle and self.needle not in fold_text(entry.text()):
+        if self.needle and self.needle not in fold_text(entry.all_text()):
             return False
-        return not self.said or self.said in fold_text(entry.said())
+        return not self.searchable_needle or self.searchable_needle in fold_text(entry.searchable_text())
 
 
 def _may_hold(stored: object, needle: str) -> bool:
@@ -277,9 +277,9 @@ def _may_hold(stored: object, needle: str) -> bool:
     return "\\" in stored or needle in fold_text(stored)
 
 
-def matcher(query: TapeQuery) -> Matcher:
+def build_matcher(query: TapeQuery) -> Matcher:
     """Build the query's filters, with its texts normalised once."""
-    return Matcher(query, fold_text(query.text), fold_text(query.said))
+    return Matcher(query, fold_text(query.text), fold_text(query.searchable_text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +288,11 @@ class EntryFinder:
 
     entries: Sequence[TapeEntry]
 
-    def opening(self) -> TapeEntry | None:
+    def opening_anchor(self) -> TapeEntry | None:
         """Return the newest anchor that opens a window. An erased one does not: its content is gone."""
         return next((entry for entry in reversed(self.entries) if entry.opens_window and not entry.erased), None)
 
-    def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
+    def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Return the newest anchor of this name, below id `before` if given."""
         return next(
             (
@@ -303,7 +303,7 @@ class EntryFinder:
             None,
         )
 
-    def first(self, name: str, after: int) -> TapeEntry | None:
+    def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Return the oldest anchor of this name above id `after`."""
         return next(
             (entry for entry in self.entries if entry.kind == Kind.ANCHOR and entry.name == name and entry.id > after),
@@ -316,7 +316,7 @@ def fold_text(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def moment(text: str) -> datetime | None:
+def parse_moment(text: str) -> datetime | None:
     """Parse an ISO 8601 text (without an offset: UTC); None if it is not one."""
     try:
         parsed = datetime.fromisoformat(text)
@@ -345,6 +345,6 @@ def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple
     return (parse(start, last=False) if start else None, parse(end, last=True) if end else None)
 
 
-def unlimited(query: TapeQuery, part: Slice) -> TapeQuery:
+def without_limit(query: TapeQuery, part: Slice) -> TapeQuery:
     """Return the same filters over another part, in ascending order and without a limit."""
     return replace(query, part=part, newest=False, limit=None)

@@ -45,28 +45,28 @@ class TapeService(TapeHandle):
         self,
         entries: Sequence[TapeEntry],
         *,
-        keep_first: bool = False,
-        also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
+        if_absent: bool = False,
+        other_tapes: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
     ) -> tuple[TapeEntry, ...]:
         """Append a batch durably, all or nothing (see `TapeStore.append`).
 
         Args:
             entries: the batch.
-            keep_first: see `Batch`.
-            also: entries of other tapes, by tape, for the same transaction.
+            if_absent: see `Batch`.
+            other_tapes: entries of other tapes, by tape, for the same transaction.
         """
-        batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
+        batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), if_absent=if_absent)
         others = [
-            Batch(tape, tuple(self._stamped(entry) for entry in extra), keep_first=keep_first)
-            for tape, extra in also.items()
+            Batch(tape, tuple(self._stamped(entry) for entry in extra), if_absent=if_absent)
+            for tape, extra in other_tapes.items()
         ]
         self._window = None
         return (await self._store.append([batch, *others]))[0]
 
-    async def append_along(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def append_deferred(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Append a batch that nobody waits for (see `TapeStore.append_along`)."""
         self._window = None
-        return (await self._store.append_along([Batch(self.name, tuple(map(self._stamped, entries)))]))[0]
+        return (await self._store.append_deferred([Batch(self.name, tuple(map(self._stamped, entries)))]))[0]
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Append a batch if the newest id is still `head`. Raise `TapeConflict` if it is not."""
@@ -79,9 +79,9 @@ class TapeService(TapeHandle):
         return await self._store.fetch(queries)
 
     @property
-    def kept(self) -> int:
+    def cached_entries(self) -> int:
         """The number of entries cached in memory."""
-        return self._window.kept if self._window else 0
+        return self._window.cached_entries if self._window else 0
 
     def forget_window(self) -> None:
         """Drop the cached window after somebody else has written to the tape."""
@@ -94,7 +94,7 @@ class TapeService(TapeHandle):
         if answer is None:
             answer = (await self._store.fetch([query]))[0]
             if live is not None and live is self._window:
-                live.keep(query, answer)
+                live.cache_answer(query, answer)
         return answer
 
     async def has_window(self) -> bool:
@@ -113,11 +113,11 @@ class TapeService(TapeHandle):
         """Read the bytes of a blob of this tape."""
         return await self._store.get_blob(self.name, digest)
 
-    async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
+    async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Restart the tape in one transaction (see `TapeHandle.reset`)."""
         self._window = None
         batch, first = self._restart(await self.head(), archive=archive)
-        await self._store.reset(self.name, replace(batch, also=also), first)
+        await self._store.reset(self.name, replace(batch, erase_also=erase_also), first)
         return batch.archive
 
     async def open_fork(
@@ -166,7 +166,7 @@ class TapeService(TapeHandle):
 
     def _extend_window(self, delta: Sequence[TapeEntry]) -> None:
         """Continue the cached window with the delta of a merge."""
-        self._window = self._window.extended(delta) if self._window else None
+        self._window = self._window.extend(delta) if self._window else None
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """Resume a fork that an earlier process left open, with everything it saved."""
@@ -176,8 +176,8 @@ class TapeService(TapeHandle):
             now=self._now,
             session=self.session,
             stamp={**self._stamp, **stamp},
-            parent=self._fetch_for_fork,
-            merged=self._extend_window,
+            fetch_parent=self._fetch_for_fork,
+            on_merged=self._extend_window,
         )
 
     @asynccontextmanager

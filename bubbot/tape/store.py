@@ -19,14 +19,14 @@ class Batch:
         tape: the name of the tape.
         entries: in the order of their ids.
         expect_head: the id that its newest entry must have, else `TapeConflict`; None: any.
-        keep_first: a key that is already on the tape skips its entry, whatever the content (inbox, schedule); otherwise
+        if_absent: a key that is already on the tape skips its entry, whatever the content (inbox, schedule); otherwise
             different content under a stored key is a `TapeConflict`.
     """
 
     tape: str
     entries: tuple[TapeEntry, ...]
     expect_head: int | None = None
-    keep_first: bool = False
+    if_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class ResetBatch:
 
     Attributes:
         archive: the name for the old entries.
-        erase: blank the old entries, those of earlier archives, and those in `also`; the fact that says so is the event
+        erase: blank the old entries, those of earlier archives, and those in `erase_also`; the fact that says so is the event
             `tape/erased` among the first entries of the new tape.
-        also: entries of other tapes to erase, as (tape, ids).
+        erase_also: entries of other tapes to erase, as (tape, ids).
     """
 
     archive: str
     erase: bool = False
-    also: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class TapeStore(BlobStore, Protocol):
         """
         ...
 
-    async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """Append like `append`, for callers that do not wait: the next write, if it comes soon, may commit it.
 
         Later writes are never durable before it.
@@ -144,7 +144,7 @@ class TapeStore(BlobStore, Protocol):
         """List the open forks, oldest first."""
         ...
 
-    async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Put the tape aside (or erase it) and restart it with these entries, in one transaction."""
         ...
 

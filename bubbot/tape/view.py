@@ -10,7 +10,7 @@ from bubbot.tape.query import TapeQuery
 
 T_co = TypeVar("T_co", covariant=True)
 
-Found = Sequence[Sequence[TapeEntry]]
+QueryAnswers = Sequence[Sequence[TapeEntry]]
 """The entries that each query of a view found, in the order of the queries."""
 
 
@@ -30,7 +30,7 @@ class View(Protocol[T_co]):
         """Build the queries on the tape of this name."""
         ...
 
-    def fold(self, found: Found) -> T_co:
+    def fold(self, answers: QueryAnswers) -> T_co:
         """Compute the value. Equal entries give an equal value."""
         ...
 
@@ -39,6 +39,6 @@ class View(Protocol[T_co]):
 class StepwiseView(Protocol):
     """A view whose later queries depend on what earlier ones found."""
 
-    def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
+    def next_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
         """Build the next queries, until there are none; `fold` then gets all results in order."""
         ...

@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.query import EntryFinder, OpeningAnchor, TapeQuery, WholeTape, Window, ZoneSlice, arrange, matcher
+from bubbot.tape.query import (
+    EntryFinder,
+    OpeningAnchor,
+    TapeQuery,
+    WholeTape,
+    Window,
+    ZoneSlice,
+    arrange,
+    build_matcher,
+)
 
 WINDOW_CACHE_ENTRIES = 20_000
 """Entries cached at most; a longer window is read from the store each time."""
-ANSWERS = 16
+MAX_ANSWERS = 16
 """Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
 """Entries of such an answer at most."""
@@ -35,7 +44,7 @@ class LiveWindow:
     _answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
 
     @property
-    def kept(self) -> int:
+    def cached_entries(self) -> int:
         """The number of cached entries."""
         others = [answer for query, answer in self._answers.items() if not isinstance(query.part, Window)]
         return len(self.entries) + sum(map(len, others))
@@ -45,30 +54,30 @@ class LiveWindow:
         cached = self._answers.get(query)
         if cached is not None or not isinstance(query.part, (Window, OpeningAnchor)):
             return cached
-        matching = matcher(query)
+        matching = build_matcher(query)
         entries = self.entries if isinstance(query.part, Window) else [self.opening]
-        result = tuple(arrange([entry for entry in entries if matching.passes(entry)], query))
-        self.keep(query, result)
+        result = tuple(arrange([entry for entry in entries if matching.matches(entry)], query))
+        self.cache_answer(query, result)
         return result
 
-    def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
+    def cache_answer(self, query: TapeQuery, answer: tuple[TapeEntry, ...]) -> None:
         """Cache an answer if later appends tell how it changes.
 
         That holds for the newest entries of a name, a sealed zone, and the window.
         """
-        is_short = len(found) <= MAX_ANSWER_ENTRIES or isinstance(query.part, Window)
-        newest = max((entry.id for entry in found), default=0)
-        if len(self._answers) < ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
-            self._answers[query] = found
+        is_short = len(answer) <= MAX_ANSWER_ENTRIES or isinstance(query.part, Window)
+        newest = max((entry.id for entry in answer), default=0)
+        if len(self._answers) < MAX_ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
+            self._answers[query] = answer
 
-    def extended(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
+    def extend(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
         """Extend the window by these appends.
 
         None if they open another window, leave a gap, or make it too long.
         """
         if not entries:
             return self
-        if entries[0].id != self.head + 1 or EntryFinder(entries).opening() is not None:
+        if entries[0].id != self.head + 1 or EntryFinder(entries).opening_anchor() is not None:
             return None
         self._answers = {
             query: updated
@@ -82,7 +91,7 @@ class LiveWindow:
 
 def _is_cacheable(query: TapeQuery) -> bool:
     """Return true if `_continued` can update the query's answer, and few other queries are like it."""
-    if query.text or query.said or query.keys or query.since or query.until:
+    if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:
         case Window():
@@ -101,6 +110,6 @@ def _updated_answer(
     if isinstance(query.part, ZoneSlice):
         seals = query.part.seal
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
-    matching = matcher(query)
-    newer = tuple([entry for entry in entries if matching.passes(entry)])
+    matching = build_matcher(query)
+    newer = tuple([entry for entry in entries if matching.matches(entry)])
     return answer + newer if isinstance(query.part, Window) else (newer[::-1] + answer)[: query.limit]

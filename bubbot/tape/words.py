@@ -29,7 +29,7 @@ def tokens(text: str) -> dict[str, None]:
     return dict.fromkeys((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
 
 
-def pieces(text: str) -> list[tuple[str, int]]:
+def split_pieces(text: str) -> list[tuple[str, int]]:
     """Split a folded text into words, runs and symbols, each with its start offset.
 
     A character's piece depends on its neighbours alone: a text that contains another one has all its inner pieces; only
@@ -54,7 +54,7 @@ def is_spelt(word: str) -> bool:
     return len(word) >= 4 and _DIGIT.search(word) is None
 
 
-def plain(word: str) -> str:
+def strip_accents(word: str) -> str:
     """Strip the accents of a word, as people type it without such keys."""
     if word.isascii():
         return word

@@ -34,7 +34,7 @@ class Texts:
     language: str = "en"
 
     @property
-    def translated(self) -> bool:
+    def is_translated(self) -> bool:
         """True if this language is available."""
         return self._tag in LANGUAGES
 
@@ -51,11 +51,11 @@ class Texts:
             sentence = sentence.get(language.form(count), sentence["other"])
         return sentence.format_map(values)
 
-    def failed(self, error: BubbotError, turn: str) -> str:
+    def format_failure(self, error: BubbotError, turn: str) -> str:
         """Tell people that an error ended the turn with this id."""
-        return self.traced(self.say("failed", reason=self.reason(error).rstrip(".")), turn)
+        return self.add_trace(self.say("failed", reason=self.reason(error).rstrip(".")), turn)
 
-    def traced(self, sentence: str, turn: str) -> str:
+    def add_trace(self, sentence: str, turn: str) -> str:
         """Add the turn's trace to a sentence about a failure, to find it in log and tape."""
         return self.say("traced", sentence=sentence, trace=turn[:TRACE_DIGITS])
 

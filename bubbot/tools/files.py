@@ -13,7 +13,7 @@ from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import file_name, image_type
-from bubbot.views.attachments import bytes_text
+from bubbot.views.attachments import format_bytes
 
 MAX_FILES = 10
 """Files per answer."""
@@ -42,12 +42,12 @@ def file_tools(max_bytes: int) -> Sequence[Tool]:
             raise ToolFailed(f"this answer has {MAX_FILES} files already, and may not have more")
         data = clean(args.text).encode() if args.text else await _read_blob(turn, args.handle)
         if len(data) > max_bytes:
-            raise ToolFailed(f"{name} has {bytes_text(len(data))}; at most {bytes_text(max_bytes)} can be sent")
+            raise ToolFailed(f"{name} has {format_bytes(len(data))}; at most {format_bytes(max_bytes)} can be sent")
         digest = await turn.tape.put_blob(data)
         turn.files.append(
             OutboundFile(name, image_type(data) or _guess_type(name, is_text=bool(args.text)), digest=digest)
         )
-        return f"{name} ({bytes_text(len(data))}) goes out with the answer."
+        return f"{name} ({format_bytes(len(data))}) goes out with the answer."
 
     return [file_send]
 

@@ -10,13 +10,13 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
-from bubbot.memory import MemoryZone, spelled
+from bubbot.memory import MemoryZone, format_versions
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
-from bubbot.views.memory import MemorySnapshot, MemoryVersionsView, iso_day, recall
+from bubbot.views.memory import MemorySnapshot, MemoryVersionsView, parse_day, recall
 
-ADVISED_BYTES = 4096
+ADVISED_MAX_BYTES = 4096
 
 
 def _check_storable(text: str) -> str:
@@ -96,8 +96,8 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
     if lost:
         answer += turn.texts.say("memory_lost", lines=_bullet_list(lost))
         answer += turn.texts.say("memory_lost_hint", way_back=_undo_hint(before, turn.texts))
-    if (size := len(after.long_term.encode())) > ADVISED_BYTES:
-        answer += turn.texts.say("memory_large", size=size, advised=ADVISED_BYTES)
+    if (size := len(after.long_term.encode())) > ADVISED_MAX_BYTES:
+        answer += turn.texts.say("memory_large", size=size, advised=ADVISED_MAX_BYTES)
     return answer
 
 
@@ -114,13 +114,13 @@ def _make_daily(retention_days: int) -> Tool:
         except ValueError as error:
             raise ToolRetry(f"date: {error}") from error
         after = await zone.read()
-        day = iso_day(args.date) or zone.today().isoformat()
+        day = parse_day(args.date) or zone.today().isoformat()
         answer = turn.texts.say("note_added", day=day, version=_name_version(after, turn.texts))
         if day < (zone.today() - timedelta(days=retention_days)).isoformat():
             answer += turn.texts.say("note_goes", count=retention_days)
         content = next(note.content for note in after.dailies if note.date == day)
-        if (size := len(content.encode())) > ADVISED_BYTES:
-            answer += turn.texts.say("note_large", size=size, advised=ADVISED_BYTES)
+        if (size := len(content.encode())) > ADVISED_MAX_BYTES:
+            answer += turn.texts.say("note_large", size=size, advised=ADVISED_MAX_BYTES)
         return answer
 
     return daily
@@ -132,7 +132,7 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
     zone, english = _open_zone(turn), Texts()
     snapshot = await zone.read()
     cited = _cite(snapshot, english)
-    if snapshot.empty:
+    if snapshot.is_empty:
         return f"Memory is empty ({cited})."
     since = zone.today() - timedelta(days=args.days)
     passages = recall(snapshot, since=since, query=args.query)
@@ -165,7 +165,7 @@ def _make_show(retention_days: int, recent_days: int) -> Tool:
         lines += [texts.say("memory_notes", days=days, size=_describe_size(notes, texts))]
         lines += [texts.say("memory_reach", count=recent_days, kept=texts.say("memory_kept", count=retention_days))]
         if versions:
-            lines += [texts.say("memory_versions", versions=spelled(versions))]
+            lines += [texts.say("memory_versions", versions=format_versions(versions))]
         return "\n".join([*lines, texts.say("memory_recall")])
 
     return show
@@ -215,7 +215,7 @@ async def _clear(turn: Turn, args: ClearArgs) -> str:
     """Empties memory. Call it without confirm first: it says what would go, and the person has to agree."""
     zone, texts = _open_zone(turn), turn.texts
     before = await zone.read()
-    if before.empty:
+    if before.is_empty:
         return texts.say("cleared_already", cited=_cite(before, texts))
     days = texts.say("days", count=len(before.dailies))
     content = texts.say("memory_holds", size=_describe_size(before.long_term, texts), days=days)
@@ -257,7 +257,7 @@ def _name_version(snapshot: MemorySnapshot, texts: Texts) -> str:
 
 def _undo_hint(before: MemorySnapshot, texts: Texts) -> str:
     """Say how to undo, as the end of a sentence; return an empty text if there is nothing to bring back."""
-    if before.empty or not before.version:
+    if before.is_empty or not before.version:
         return ""
     return texts.say("way_back", number=before.version)
 

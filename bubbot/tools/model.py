@@ -10,7 +10,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.report import HealthReport, no_report
+from bubbot.runtime.report import HealthReport, report_nothing
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
 from bubbot.views.model import SWITCHED
@@ -33,20 +33,20 @@ def model_tool(models: SessionModels) -> Tool:
         name = args.name.strip()
         if not name:
             current = await _describe_current(models, turn)
-            return turn.texts.say("model_choice", current=current, names=", ".join(models.names()))
+            return turn.texts.say("model_choice", current=current, names=", ".join(models.list_names()))
         if not turn.role.at_least(Role.OWNER):
             raise ToolFailed(turn.texts.say("model_for_owner", role=turn.texts.role(turn.role)))
         try:
-            model = models.named(name)
+            model = models.get_model(name)
         except ConfigError as error:
-            names = ", ".join(models.names())
+            names = ", ".join(models.list_names())
             raise ToolRetry(turn.texts.say("model_unknown", name=name, problem=error, names=names)) from error
         return await _switch(models, turn, model.name)
 
     return session_model
 
 
-def status_tools(models: SessionModels, report: HealthReport = no_report) -> list[Tool]:
+def status_tools(models: SessionModels, report: HealthReport = report_nothing) -> list[Tool]:
     """Build `session.status` and `session.stop` for a session without a running turn; else the gate answers them.
 
     `report`: the health of the whole bot, for admins and owners.
@@ -69,16 +69,16 @@ def status_tools(models: SessionModels, report: HealthReport = no_report) -> lis
 
 async def _describe_current(models: SessionModels, turn: Turn) -> str:
     try:
-        return turn.texts.say("model_here", name=(await models.of(turn)).name)
+        return turn.texts.say("model_here", name=(await models.model_for_turn(turn)).name)
     except ModelError as error:
         return turn.texts.say("model_nowhere", reason=turn.texts.reason(error))
 
 
 async def _switch(models: SessionModels, turn: Turn, name: str) -> str:
     """Write the switch to the tape; open a new window if the new model needs the conversation in another form."""
-    after = models.named(name)
+    after = models.get_model(name)
     try:
-        before: Model | None = await models.of(turn)
+        before: Model | None = await models.model_for_turn(turn)
     except ModelError:
         before = None
     if before is after:

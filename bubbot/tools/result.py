@@ -7,7 +7,7 @@ from pydantic import Field
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import RESULT_PAGE_CHARS
+from bubbot.runtime.calls import MAX_RESULT_PAGE_CHARS
 
 
 class ReadArgs(ToolArgs):
@@ -15,7 +15,7 @@ class ReadArgs(ToolArgs):
 
     handle: str = Field(description="the handle that the cut result or the file named")
     offset: int = Field(default=0, ge=0, description="the character to go on from")
-    limit: int = Field(default=RESULT_PAGE_CHARS, ge=1, le=RESULT_PAGE_CHARS, description="how many characters")
+    limit: int = Field(default=MAX_RESULT_PAGE_CHARS, ge=1, le=MAX_RESULT_PAGE_CHARS, description="how many characters")
 
 
 @tool("result.read")
@@ -29,7 +29,7 @@ async def result_read(turn: Turn, args: ReadArgs) -> str:
         raise ToolFailed("this is not text, so there is nothing to read; file_send can send it to people") from None
     end = args.offset + args.limit
     rest = len(text) - end
-    size = f", limit={args.limit}" if args.limit < RESULT_PAGE_CHARS else ""
+    size = f", limit={args.limit}" if args.limit < MAX_RESULT_PAGE_CHARS else ""
     tail = f"\n… [{rest} characters left; offset={end}{size}]" if rest > 0 else "\n[end]"
     return text[args.offset : end] + tail
 

@@ -14,11 +14,11 @@ from bubbot.ports.channel import Role
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
-from bubbot.schedule.firing import named, what_words
+from bubbot.schedule.firing import describe_action, job_label
 from bubbot.schedule.formatter import JobFormatter
-from bubbot.schedule.refusal import told
+from bubbot.schedule.refusal import refusal_text
 from bubbot.schedule.store import ScheduleStore
-from bubbot.schedule.when import duration
+from bubbot.schedule.when import parse_duration
 from bubbot.views.schedule import Actor, ChatRef, DeliveriesView, JobHistoryView, JobState
 
 WHEN = (
@@ -54,7 +54,7 @@ class _JobOptions(ToolArgs):
         options = self.model_dump(exclude_unset=True)
         for name in ("jitter", "budget"):
             if options.get(name):
-                options[name] = 0 if options[name] in ("0", "none") else duration(options[name])
+                options[name] = 0 if options[name] in ("0", "none") else parse_duration(options[name])
             else:
                 options.pop(name, None)
         return options
@@ -135,10 +135,10 @@ def _retry_if_refused(turn: Turn) -> Iterator[None]:
     try:
         yield
     except ScheduleRefused as error:
-        raise ToolRetry(told(error, turn.texts)) from error
+        raise ToolRetry(refusal_text(error, turn.texts)) from error
 
 
-def schedule_tools(book: ScheduleStore) -> list[Tool]:
+def schedule_tools(store: ScheduleStore) -> list[Tool]:
     """Build the tools for this store of jobs. Their changes are merged with the turn."""
 
     def changes(turn: Turn) -> JobChanges:
@@ -146,21 +146,21 @@ def schedule_tools(book: ScheduleStore) -> list[Tool]:
         sender = turn.sender
         actor = Actor(inbound.channel, sender.id, sender.name, tuple(sender.roles))
         chat = ChatRef(inbound.channel, inbound.chat, inbound.thread, inbound.direct, inbound.space)
-        state = book.state.after(turn.tape.staged(SCHEDULE_TAPE))
+        state = store.state.apply(turn.tape.staged_entries(SCHEDULE_TAPE))
         owns_all = turn.has_power_over_other_chats
         requester = JobRequester(actor, turn.role, chat, nested=not turn.may_schedule, owns_all=owns_all)
-        return JobChanges(state, requester, turn.now(), book.new_id, book.limits, book.zone)
+        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone)
 
     def formatter(turn: Turn) -> JobFormatter:
-        return JobFormatter(turn.texts, turn.now(), book.zone)
+        return JobFormatter(turn.texts, turn.now(), store.zone)
 
     async def add(turn: Turn, args: AddJobArgs | RemindArgs) -> str:
         with _retry_if_refused(turn):
             pending = changes(turn)
             job, facts = pending.add(args.options())
             turn.tape.stage(SCHEDULE_TAPE, facts)
-            warning = "" if book.kept else "\n" + turn.texts.say("job_unkept")
-            return formatter(turn).made("job_added", job, pending) + warning
+            warning = "" if store.is_timer_running else "\n" + turn.texts.say("job_unkept")
+            return formatter(turn).format_change("job_added", job, pending) + warning
 
     @tool("schedule.add", commands=("schedule",))
     async def schedule_add(turn: Turn, args: AddJobArgs) -> str:
@@ -181,12 +181,12 @@ def schedule_tools(book: ScheduleStore) -> list[Tool]:
             options = {name: value for name, value in args.options().items() if name != "job"}
             job, facts = pending.edit(pending.find(args.job), options)
             turn.tape.stage(SCHEDULE_TAPE, facts)
-            return formatter(turn).made("job_changed", job, changes(turn))
+            return formatter(turn).format_change("job_changed", job, changes(turn))
 
     return [
         schedule_add,
         schedule_remind,
-        *_view_tools(book, changes, formatter),
+        *_view_tools(store, changes, formatter),
         schedule_edit,
         *_control_tools(changes, formatter),
     ]
@@ -265,7 +265,7 @@ def _control_tools(changes: Any, formatter: Any) -> list[Tool]:
             pending: JobChanges = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.run(state))
-            return turn.texts.say("job_run", job=named(state.job))
+            return turn.texts.say("job_run", job=job_label(state.job))
 
     @tool("schedule.remove")
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
@@ -274,6 +274,6 @@ def _control_tools(changes: Any, formatter: Any) -> list[Tool]:
             pending: JobChanges = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
-            return turn.texts.say("job_removed", job=named(state.job), what=what_words(state.job, turn.texts))
+            return turn.texts.say("job_removed", job=job_label(state.job), what=describe_action(state.job, turn.texts))
 
     return [schedule_pause, schedule_resume, schedule_run, schedule_remove]

@@ -16,17 +16,17 @@ from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.model import ModelRequest
 from bubbot.ports.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.commands import unknown, usage
-from bubbot.runtime.compose import RequestComposer, pictured, rebuilt
+from bubbot.runtime.commands import command_usage, unknown_command_text
+from bubbot.runtime.compose import RequestComposer, embed_images, rebuild_request
 from bubbot.runtime.opening import sender_data
-from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
+from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, Window, inside
+from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, Window, is_inside
 from bubbot.texts import Texts
 from bubbot.views.context import CONTEXT_VERSION
 from bubbot.views.inbox import SessionTraceView
-from bubbot.views.selectors import correction_of
+from bubbot.views.selectors import find_correction
 from bubbot.views.why import Explanation, TurnSpansView, WhyView
 
 ENTRY_ID_DIGITS = 18
@@ -94,7 +94,7 @@ async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     data = parent.payload.get("state")
     inherited = {key: thaw(data[key]) for key in _INHERITED if key in data} if isinstance(data, Mapping) else {}
     state = {**inherited, "owner": "human", "parents": [parent.id], "resumed": parent.name}
-    recalls = [*recalled(parent), *([(parent.id + 1, end)] if end > parent.id else [])]
+    recalls = [*recalled_ranges(parent), *([(parent.id + 1, end)] if end > parent.id else [])]
     recalls += [(entry.id, entry.id) for entry in await _find_corrections(turn, recalls) if entry.id > end]
     opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=recalls)
     return turn.texts.say("resumed", anchor=parent.name, parent=parent.id, entry=opened.id)
@@ -104,7 +104,7 @@ async def _find_corrections(turn: Turn, spans: Sequence[Span]) -> list[TapeEntry
     """Find all corrections of entries in these spans, anywhere on the tape: hidden entries stay hidden."""
     query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,))
     entries = (await turn.tape.fetch([query]))[0]
-    return [entry for entry in entries if (data := correction_of(entry)) and inside(data["corrects"], spans)]
+    return [entry for entry in entries if (data := find_correction(entry)) and is_inside(data["corrects"], spans)]
 
 
 async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:
@@ -182,7 +182,7 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str], forget:
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
-            await turn.tape.reset(archive=False, also=await _find_traces(turn, traces))
+            await turn.tape.reset(archive=False, erase_also=await _find_traces(turn, traces))
             await MemoryZone(turn.tape, now=turn.now, zone=turn.zone).ensure()
             return turn.texts.say("erased", count=head)
         return turn.texts.say("reset_asks", count=head)
@@ -205,19 +205,21 @@ def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:
         name = args.command.lstrip(",")
         if not name:
             width = max(len(_typed_name(command)) for command in allowed)
-            return "\n".join(f"{_typed_name(command):<{width}}  {brief(command, turn.texts)}" for command in allowed)
+            return "\n".join(
+                f"{_typed_name(command):<{width}}  {brief_summary(command, turn.texts)}" for command in allowed
+            )
         match = next((command for command in allowed if name in (command.name, *command.commands)), None)
         if match is None:
-            raise ToolRetry(unknown(name, (), turn.texts))
+            raise ToolRetry(unknown_command_text(name, (), turn.texts))
         fields = [f"  {field}: {info.description or ''}" for field, info in match.args.model_fields.items()]
-        return "\n".join([usage(match), turn.texts.summary(match.name, match.summary), *fields])
+        return "\n".join([command_usage(match), turn.texts.summary(match.name, match.summary), *fields])
 
     return session_help
 
 
-def brief(one: Tool, texts: Texts) -> str:
+def brief_summary(command: Tool, texts: Texts) -> str:
     """Return the summary of a tool in one line for people."""
-    return texts.summary(one.name, one.summary).partition(". ")[0].rstrip(".")
+    return texts.summary(command.name, command.summary).partition(". ")[0].rstrip(".")
 
 
 def _typed_name(command: Tool) -> str:
@@ -232,13 +234,16 @@ def context_tool(composer: RequestComposer) -> Tool:
         """Show exactly what the model would be shown next, with the ids of the entries."""
         composed = await composer.compose(turn)
         lines = [f"system prompt ({len(composed.request.system)} characters):", composed.request.system, ""]
-        for shown in composed.context.shown:
+        for shown in composed.context.context_messages:
             source = ",".join(f"#{entry_id}" for entry_id in shown.ids) or "(made here)"
             body = {key: value for key, value in shown.message.items() if key not in ("role", "content")}
             extra = f" {json.dumps(thaw(body), ensure_ascii=False)}" if body else ""
             lines.append(f"{source} {shown.message['role']}: {shown.message['content']}{extra}")
         offered = ", ".join(spec.name for spec in composed.request.tools) or "none"
-        lines += ["", f"selector {composed.view['selector']}, {len(composed.context.shown)} messages, tools: {offered}"]
+        lines += [
+            "",
+            f"selector {composed.view['selector']}, {len(composed.context.context_messages)} messages, tools: {offered}",
+        ]
         return "\n".join(lines)
 
     return session_context
@@ -249,7 +254,7 @@ async def session_why(turn: Turn, args: WhyArgs) -> str:
     """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
     trace = args.turn.strip()
     for span in await turn.tape.read(TurnSpansView(trace)):
-        explanation = await turn.tape.read(WhyView(span, bare=bool(trace)))
+        explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
         if explanation is not None:
             print_request = args.request and explanation.steps
             return await _format_request(turn, explanation) if print_request else _format_explanation(explanation)
@@ -308,10 +313,10 @@ async def _format_request(turn: Turn, explanation: Explanation) -> str:
     tools = (await turn.tape.get_blob(step["tools"])).decode()
 
     def rebuild() -> ModelRequest:
-        return rebuilt(step, batches.pop(), tape=turn.tape.name, system=system, tools=tools)
+        return rebuild_request(step, batches.pop(), tape=turn.tape.name, system=system, tools=tools)
 
     request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop
-    is_equal = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
+    is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the recorded one, byte for byte" if is_equal else "NOT equal to the recorded one"
     if not is_equal and step["view"].get("version", 1) != CONTEXT_VERSION:
         verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
@@ -333,10 +338,10 @@ def session_tools() -> list[Tool]:
     ]
 
 
-def typed_commands(toolbox: Toolbox, texts: Texts) -> list[CommandInfo]:
+def list_commands(toolbox: Toolbox, texts: Texts) -> list[CommandInfo]:
     """List the commands as people type them, for menus and completion."""
     return [
-        CommandInfo(name, brief(command, texts), tuple(command.args.model_fields))
+        CommandInfo(name, brief_summary(command, texts), tuple(command.args.model_fields))
         for command in toolbox
         for name in command.commands or (command.name,)
     ]

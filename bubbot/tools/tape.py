@@ -11,7 +11,7 @@ from bubbot.errors import EntryInvalid, ToolRetry
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import check_state
-from bubbot.tape.query import date_bounds, moment
+from bubbot.tape.query import date_bounds, parse_moment
 from bubbot.views.anchors import AnchorSummary, AnchorsView
 from bubbot.views.quoting import escape_tags
 from bubbot.views.search import SEARCH_TOOL, SearchHit, SearchResult, SearchView
@@ -104,16 +104,16 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
         since=since,
         until=until,
         limit=args.limit,
-        leave_out=frozenset(turn.message_ids),
+        excluded_ids=frozenset(turn.message_ids),
     )
     result = await turn.tape.read(view)
     scope = _describe_scope(args)
     if result.hits:
         lines = [f'Found {len(result.hits)} for "{query}" on {scope}, newest first:']
-        lines += [hit_line(hit, turn.zone) for hit in result.hits]
+        lines += [format_hit(hit, turn.zone) for hit in result.hits]
     else:
         lines = [f'Nothing found for "{query}" on {scope}.']
-    return "\n".join([*lines, *search_remarks(result)])
+    return "\n".join([*lines, *format_remarks(result)])
 
 
 @tool("tape.anchors", commands=["anchors"])
@@ -170,7 +170,7 @@ def _describe_scope(args: SearchArgs) -> str:
     return f"the whole tape{dates}{kinds}"
 
 
-def search_remarks(result: SearchResult) -> list[str]:
+def format_remarks(result: SearchResult) -> list[str]:
     """Say which hits were left out, and how far the search went."""
     counts = (
         (result.own_output, "own output of earlier searches"),
@@ -186,7 +186,7 @@ def search_remarks(result: SearchResult) -> list[str]:
     return lines
 
 
-def hit_line(hit: SearchHit, zone: tzinfo) -> str:
+def format_hit(hit: SearchHit, zone: tzinfo) -> str:
     """Format a hit for people and models."""
     marks = "" if hit.exact else " (typo)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
@@ -201,5 +201,5 @@ def _format_anchor(line: AnchorSummary, zone: tzinfo) -> str:
 
 def _format_date(text: str | None, zone: tzinfo) -> str:
     """Format date and minute in the chat's zone; return text that is not a date unchanged."""
-    at = moment(text or "")
+    at = parse_moment(text or "")
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else (text or "undated")

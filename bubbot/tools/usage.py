@@ -10,13 +10,13 @@ from typing import Literal
 from pydantic import Field
 
 from bubbot.budget import COST, TOKENS, BudgetLimits
-from bubbot.ports.model import NANO
+from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.texts import Texts
-from bubbot.views.budget import ZERO_SPENT, BudgetCheckpointView, BudgetStateView, TotalKey, whose_budget
-from bubbot.views.spending import BY, PeriodStartView, SpendingReport, SpendingView, UsageSum
+from bubbot.views.budget import ZERO_SPENT, BudgetCheckpointView, BudgetStateView, TotalKey, budget_owner_text
+from bubbot.views.spending import SPENDING_DIMENSIONS, PeriodStartView, SpendingReport, SpendingView, UsageSum
 
 Period = Literal["day", "month", "all"]
 MAX_USAGE_ROWS = 20
@@ -31,45 +31,47 @@ class UsageReporter:
         tape: the budget tape.
         now: the clock.
         zone: the deployment's time zone.
-        plan: the limits of all budgets.
+        budget_limits: the limits of all budgets.
         currency: the currency of the reports.
-        dollar: the value of one US dollar in that currency.
+        usd_rate: the value of one US dollar in that currency.
     """
 
     tape: TapeHandle
     now: Clock
     zone: tzinfo
-    plan: BudgetLimits
+    budget_limits: BudgetLimits
     currency: str = "USD"
-    dollar: float = 1.0
+    usd_rate: float = 1.0
 
-    def since(self, period: Period) -> str:
+    def period_start(self, period: Period) -> str:
         """Return the first day of the current period; empty for all."""
         today = self.now().astimezone(self.zone).strftime("%Y-%m-%d")
         return {"day": today, "month": f"{today[:7]}-01", "all": ""}[period]
 
-    async def spending(self, period: Period, chat: str = "") -> SpendingReport:
+    async def read_spending(self, period: Period, chat: str = "") -> SpendingReport:
         """Sum up the spending of the current period, in one chat or, if `chat` is empty, in all."""
-        since, after = self.since(period), 0
+        since, after = self.period_start(period), 0
         if since:
             after = await self.tape.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
         return await self.tape.read(SpendingView(since, chat, after))
 
-    async def limits(self, texts: Texts, names: Sequence[tuple[str, str]] | None = None) -> list[str]:
+    async def format_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
         """Report the used share of the budgets of these scopes; None: of all that have spending."""
         books, _ = await self.tape.read(BudgetStateView(await self.tape.read(BudgetCheckpointView())))
-        today = self.since("day")
+        today = self.period_start("day")
         lines: list[str] = []
-        for scope, name in names if names is not None else dict.fromkeys((key.scope, key.name) for key in books.spent):
+        for scope, name in (
+            scopes if scopes is not None else dict.fromkeys((key.scope, key.name) for key in books.spent)
+        ):
             for period in (today, today[:7]):
                 spent = books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
-                for measure, used in ((COST, spent.nano / NANO), (TOKENS, float(spent.tokens))):
-                    limit = self.plan.limit(scope, name)
-                    maximum = limit.of(period, measure) if limit else None
+                for measure, used in ((COST, spent.cost_nanousd / NANOS_PER_USD), (TOKENS, float(spent.tokens))):
+                    limit = self.budget_limits.find_limit(scope, name)
+                    maximum = limit.limit_for(period, measure) if limit else None
                     if maximum is not None:
                         amounts = [self._format_amount(texts, measure, amount) for amount in (used, maximum)]
                         percent = int(used / maximum * 100) if maximum else 100
-                        whose = whose_budget(texts, scope, name)
+                        whose = budget_owner_text(texts, scope, name)
                         lines.append(
                             texts.say(
                                 "usage_limit",
@@ -85,58 +87,60 @@ class UsageReporter:
     def _format_amount(self, texts: Texts, measure: str, value: float) -> str:
         if measure == TOKENS:
             return texts.say("usage_tokens", tokens=f"{value:,.0f}")
-        return self.cost(texts, round(value * NANO))
+        return self.format_cost(texts, round(value * NANOS_PER_USD))
 
-    def cost(self, texts: Texts, nano: int) -> str:
+    def format_cost(self, texts: Texts, cost_nanousd: int) -> str:
         """Format money for people: two decimals, more for small amounts."""
-        amount = nano / NANO * self.dollar
-        number = f"{amount:,.2f}" if amount >= 1 or not nano else f"{amount:.6f}".rstrip("0")
+        amount = cost_nanousd / NANOS_PER_USD * self.usd_rate
+        number = f"{amount:,.2f}" if amount >= 1 or not cost_nanousd else f"{amount:.6f}".rstrip("0")
         integer, _, decimals = number.partition(".")
         return texts.say("usage_cost", amount=f"{integer}.{decimals:0<2}", currency=self.currency)
 
-    def line(self, texts: Texts, name: str, one: UsageSum) -> str:
+    def format_line(self, texts: Texts, name: str, usage: UsageSum) -> str:
         """Format a sum as one line."""
-        has_price = one.unpriced < one.calls
-        first, last = min(one.reservations), max(one.reservations)
+        has_price = usage.unpriced < usage.calls
+        first, last = min(usage.reservations), max(usage.reservations)
         return texts.say(
             "usage_line",
             name=name,
-            cost=self.cost(texts, one.nano) if has_price else texts.say("usage_no_price"),
-            calls=one.calls,
-            input=f"{one.input_tokens:,}",
-            cached=f"{one.cached_tokens:,}",
-            output=f"{one.output_tokens:,}",
+            cost=self.format_cost(texts, usage.cost_nanousd) if has_price else texts.say("usage_no_price"),
+            calls=usage.calls,
+            input=f"{usage.input_tokens:,}",
+            cached=f"{usage.cached_tokens:,}",
+            output=f"{usage.output_tokens:,}",
             entries=f"#{first}" if first == last else f"#{first} … #{last}",
         )
 
-    def report(
-        self, texts: Texts, period: Period, found: SpendingReport, by: Sequence[str], most: int
+    def format_report(
+        self, texts: Texts, period: Period, spending: SpendingReport, by: Sequence[str], max_rows: int
     ) -> Iterator[str]:
         """Yield the lines of a report.
 
         Args:
             texts: the language.
             period: the period, for the heading.
-            found: the spending to report.
+            spending: the spending to report.
             by: the groupings, each a table.
-            most: rows of one table at most.
+            max_rows: rows of one table at most.
         """
         heads = {
-            "day": texts.say("usage_day", since=self.since("day")),
-            "month": texts.say("usage_month", since=self.since("month")),
+            "day": texts.say("usage_day", since=self.period_start("day")),
+            "month": texts.say("usage_month", since=self.period_start("month")),
             "all": texts.say("usage_all"),
         }
         yield heads[period]
-        total = found.total
+        total = spending.total
         if not total.calls:
             yield texts.say("usage_none")
             return
-        yield self.line(texts, texts.say("usage_sum"), total)
+        yield self.format_line(texts, texts.say("usage_sum"), total)
         for grouping in by:
-            sums = found.by[grouping]
+            sums = spending.by[grouping]
             if sums:
                 yield _heading(texts, grouping)
-                yield from (f"  {self.line(texts, name, usage)}" for name, usage in list(sums.items())[:most])
+                yield from (
+                    f"  {self.format_line(texts, name, usage)}" for name, usage in list(sums.items())[:max_rows]
+                )
                 yield from ("  …",) if len(sums) > most else ()
         if total.unpriced:
             yield texts.say("usage_unpriced", calls=total.unpriced)
@@ -164,7 +168,7 @@ class UsageArgs(ToolArgs):
     period: Period = Field(default="day", description="day (where left out), month, or all")
 
 
-def usage_tool(ledger: UsageReporter) -> Tool:
+def usage_tool(reporter: UsageReporter) -> Tool:
     """Build `session.usage` for the budget tape."""
 
     @tool("session.usage", commands=("usage",), for_model=False)
@@ -172,12 +176,12 @@ def usage_tool(ledger: UsageReporter) -> Tool:
         """Say what models were asked here and what that cost; to the owner, in a direct chat, everything."""
         chat = ":".join(turn.session.split(":", 2)[:2])
         everything = turn.has_power_over_other_chats
-        spending = await ledger.spending(args.period, "" if everything else chat)
-        groupings = BY if everything else ("model", "day")
+        spending = await reporter.read_spending(args.period, "" if everything else chat)
+        groupings = SPENDING_DIMENSIONS if everything else ("model", "day")
         by = [grouping for grouping in groupings if grouping != "day" or args.period != "day"]
-        lines = [*ledger.report(turn.texts, args.period, spending, by, MAX_USAGE_ROWS)]
+        lines = [*reporter.format_report(turn.texts, args.period, spending, by, MAX_USAGE_ROWS)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
-        limits = await ledger.limits(turn.texts, None if everything else (("chat", chat), ("user", person)))
+        limits = await reporter.format_limits(turn.texts, None if everything else (("chat", chat), ("user", person)))
         return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])
 
     return session_usage

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import TapeQuery, moment
-from bubbot.tape.view import Found
+from bubbot.tape.query import TapeQuery, parse_moment
+from bubbot.tape.view import QueryAnswers
 
 GRANTED = "access/granted"
 REVOKED = "access/revoked"
@@ -20,7 +20,7 @@ CODE = "access/code"
 CODE_USED = "access/code_used"
 CODE_REFUSED = "access/code_refused"
 
-Who: TypeAlias = tuple[str, str]
+AccountKey: TypeAlias = tuple[str, str]
 """A channel's name and the numeric id of a person there."""
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
@@ -32,13 +32,13 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class RoleGrant:
-    """A role that a person was granted. `by`: `terminal` or `channel:id`; `how`: `code` or `command`."""
+    """A role that a person was granted. `giver`: `terminal` or `channel:id`; `method`: `code` or `command`."""
 
     channel: str
     id: str
     role: Role
-    by: str
-    how: str
+    giver: str
+    method: str
     name: str = ""
     date: str = ""
 
@@ -70,16 +70,16 @@ class PairingCode:
 class AccessState:
     """The current grants, the recent codes, and the recent givers of wrong codes, with times."""
 
-    grants: Mapping[Who, RoleGrant] = field(default_factory=lambda: MappingProxyType({}))
+    grants: Mapping[AccountKey, RoleGrant] = field(default_factory=lambda: MappingProxyType({}))
     codes: tuple[PairingCode, ...] = ()
-    refused: tuple[tuple[str, datetime], ...] = ()
+    refusals: tuple[tuple[str, datetime], ...] = ()
 
     def role(self, channel: str, sender_id: str) -> Role:
         """Return the granted role of a person; `stranger` without a grant."""
         grant = self.grants.get((channel, sender_id))
         return grant.role if grant else Role.STRANGER
 
-    def after(self, entries: Iterable[TapeEntry]) -> AccessState:
+    def apply(self, entries: Iterable[TapeEntry]) -> AccessState:
         """Return the state with these facts added, in the order of the tape.
 
         Erased ones are ignored: erase all facts of a person together, or a grant would outlive its revocation.
@@ -90,12 +90,12 @@ class AccessState:
                 state = _apply(state, entry)
         return state
 
-    def since(self, earliest: datetime) -> AccessState:
+    def drop_before(self, earliest: datetime) -> AccessState:
         """Drop codes and refusals from before a moment; keep grants."""
         return replace(
             self,
             codes=tuple(code for code in self.codes if code.issued >= earliest),
-            refused=tuple(refusal for refusal in self.refused if refusal[1] >= earliest),
+            refusals=tuple(refusal for refusal in self.refusals if refusal[1] >= earliest),
         )
 
 
@@ -115,11 +115,11 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         codes = tuple(_close(code, "used") if code.entry == data["code"] else code for code in state.codes)
         return replace(state, codes=codes)
     if entry.name == CODE_REFUSED:
-        return replace(state, refused=(*state.refused, (data["by"], moment(entry.date) or _LONG_AGO)))
+        return replace(state, refusals=(*state.refusals, (data["by"], parse_moment(entry.date) or _LONG_AGO)))
     return state
 
 
-def _with_grant(grants: Mapping[Who, RoleGrant], data: JsonObject, date: str) -> Mapping[Who, RoleGrant]:
+def _with_grant(grants: Mapping[AccountKey, RoleGrant], data: JsonObject, date: str) -> Mapping[AccountKey, RoleGrant]:
     account = (data["channel"], data["id"])
     updated = {key: grant for key, grant in grants.items() if key != account}
     # A role unknown to this version is ignored: its writer meant something that cannot be checked here.
@@ -138,8 +138,8 @@ def _code_from(entry: TapeEntry) -> PairingCode:
         data["name"],
         bytes.fromhex(data["salt"]),
         bytes.fromhex(data["digest"]),
-        moment(entry.date) or _LONG_AGO,
-        moment(data["expires"]) or _LONG_AGO,
+        parse_moment(entry.date) or _LONG_AGO,
+        parse_moment(data["expires"]) or _LONG_AGO,
     )
 
 
@@ -161,9 +161,9 @@ class AccessView:
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CODE, CODE_USED, CODE_REFUSED), since=self.since),
         )
 
-    def fold(self, found: Found) -> AccessState:
+    def fold(self, answers: QueryAnswers) -> AccessState:
         """Apply both in the order of the tape."""
-        return AccessState().after(sorted(chain(*found), key=lambda entry: entry.id))
+        return AccessState().apply(sorted(chain(*answers), key=lambda entry: entry.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,6 @@ class AccessHistoryView:
         """Read the end of the tape."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), newest=True, limit=self.limit),)
 
-    def fold(self, found: Found) -> tuple[TapeEntry, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[TapeEntry, ...]:
         """Return the entries unchanged; a code shows only a salted digest."""
-        return tuple(entry for entry in found[0] if not entry.erased)
+        return tuple(entry for entry in answers[0] if not entry.erased)

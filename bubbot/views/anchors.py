@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
-STATE_LENGTH = 200
-READ_AT_MOST = 5000
+MAX_STATE_CHARS = 200
+MAX_ANCHORS_READ = 5000
 """Anchors read to fill a list without the memory zone's markers: two are written whenever memory changes."""
 
 
@@ -40,12 +40,12 @@ class AnchorsView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest anchors, through their index."""
-        limit = self.limit if self.zones else max(self.limit, READ_AT_MOST)
+        limit = self.limit if self.zones else max(self.limit, MAX_ANCHORS_READ)
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), newest=True, limit=limit),)
 
-    def fold(self, found: Found) -> tuple[AnchorSummary, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[AnchorSummary, ...]:
         """Build a summary of each anchor."""
-        anchors = [entry for entry in found[0] if self.zones or not is_zone_marker(entry)]
+        anchors = [entry for entry in answers[0] if self.zones or not is_zone_marker(entry)]
         return tuple(_summary(entry) for entry in anchors[: max(self.limit, 0)])
 
 
@@ -63,7 +63,7 @@ def _summary(entry: TapeEntry) -> AnchorSummary:
         entry.id,
         entry.name or "",
         entry.date,
-        text if len(text) <= STATE_LENGTH else f"{text[: STATE_LENGTH - 1]}…",
+        text if len(text) <= MAX_STATE_CHARS else f"{text[: MAX_STATE_CHARS - 1]}…",
         entry.opens_window,
         tuple(place for place in parents if type(place) is int) if isinstance(parents, tuple) else (),
     )

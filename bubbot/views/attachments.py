@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bubbot.tape.entry import JsonObject
-from bubbot.views.quoting import escape_tags, field
+from bubbot.views.quoting import clean_field, escape_tags
 
 IMAGE, FILE = "image", "file"
 """The types of content parts that stand for stored bytes: `digest`, `media_type`, `name`, `size` and more."""
-IMAGES_SHOWN = 10
+MAX_IMAGES = 10
 """The most images of a window that a model is shown: an album has ten."""
-IMAGE_BYTES = 8_000_000
+MAX_REQUEST_IMAGE_BYTES = 8_000_000
 """Bytes of all images of a request together."""
-IMAGE_LIMIT = 3_750_000
+MAX_IMAGE_BYTES = 3_750_000
 """Bytes of one image: 5,000,000 characters in base64, the lowest limit of the large providers."""
 
-LABEL_LIMIT = 500
+MAX_LABEL_CHARS = 500
 """Characters of a name, a media type or a note within the brackets of an attachment."""
 UNSEEN = "this model cannot see it"
 OLDER = "no longer shown"
@@ -28,7 +28,7 @@ TOO_LARGE_NOTE = "too large to be shown"
 _KB, _MB = 1000, 1_000_000
 
 
-def bytes_text(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a number of bytes for people."""
     if size < _KB:
         return f"{size} bytes"
@@ -40,17 +40,17 @@ def is_attached(part: Mapping[str, Any]) -> bool:
     return part.get("type") in (IMAGE, FILE) and isinstance(part.get("digest"), str)
 
 
-def image_text(part: Mapping[str, Any], why: str) -> str:
+def describe_image(part: Mapping[str, Any], reason: str) -> str:
     """Describe an image in words."""
-    return f"[{_label(part)}; {why}; handle {part['digest']}]"
+    return f"[{_label(part)}; {reason}; handle {part['digest']}]"
 
 
-def image_name(part: Mapping[str, Any]) -> str:
+def image_label(part: Mapping[str, Any]) -> str:
     """Write the label in front of an image that is shown."""
     return f"[{_label(part)}; handle {part['digest']}]"
 
 
-def file_text(part: Mapping[str, Any]) -> str:
+def describe_file(part: Mapping[str, Any]) -> str:
     """Write a file in words: its text in a fence if it has one, else a description."""
     handle, text = f"handle {part['digest']}", part.get("text")
     if not isinstance(text, str):
@@ -71,15 +71,15 @@ def _cut_note(part: Mapping[str, Any], offset: int, total: int) -> str:
 
 def _label(part: Mapping[str, Any]) -> str:
     kind = part["type"] if part["type"] == IMAGE else {"voice": "voice message"}.get(str(part.get("kind")), FILE)
-    name = field(str(part.get("name") or ""), LABEL_LIMIT)
+    name = clean_field(str(part.get("name") or ""), MAX_LABEL_CHARS)
     parts = [word for word in ("quoted" if part.get("quoted") else "", kind, name) if word]
     facts = [" ".join(parts)]
     if part["type"] == FILE and part.get("media_type"):
-        facts.append(field(str(part["media_type"]), LABEL_LIMIT))
+        facts.append(clean_field(str(part["media_type"]), MAX_LABEL_CHARS))
     if isinstance(part.get("size"), int):
-        facts.append(bytes_text(part["size"]))
+        facts.append(format_bytes(part["size"]))
     if part.get("note"):
-        facts.append(field(str(part["note"]), LABEL_LIMIT))
+        facts.append(clean_field(str(part["note"]), MAX_LABEL_CHARS))
     return ", ".join(facts)
 
 
@@ -92,12 +92,14 @@ def _fence(text: str) -> str:
     return "`" * max(3, longest + 1)
 
 
-def worded(parts: Sequence[Mapping[str, Any]]) -> str | list[Any]:
+def describe_files(parts: Sequence[Mapping[str, Any]]) -> str | list[Any]:
     """Replace file parts of the content by words. Text alone becomes one text."""
-    return joined([{"type": "text", "text": file_text(part)} if _is_kind(part, FILE) else part for part in parts])
+    return join_text_parts(
+        [{"type": "text", "text": describe_file(part)} if _is_kind(part, FILE) else part for part in parts]
+    )
 
 
-def joined(parts: Sequence[Any]) -> str | list[Any]:
+def join_text_parts(parts: Sequence[Any]) -> str | list[Any]:
     """Join the parts to one text if all are text."""
     if all(part.get("type") == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
@@ -114,7 +116,7 @@ class _AttachmentPosition(NamedTuple):
     size: int
 
 
-def shown_images(messages: Sequence[JsonObject], count: int, size: int) -> frozenset[tuple[int, int]]:
+def select_images(messages: Sequence[JsonObject], count: int, size: int) -> frozenset[tuple[int, int]]:
     """Select the newest images, to be shown as images; return their places (message, part).
 
     If one more would make them too many or too large, the older ones go until half of `count` and `size` is used: the
@@ -123,7 +125,7 @@ def shown_images(messages: Sequence[JsonObject], count: int, size: int) -> froze
     """
     selected: list[_AttachmentPosition] = []
     for group in _image_groups(messages):
-        fresh = [image for image in group if image.size <= IMAGE_LIMIT]
+        fresh = [image for image in group if image.size <= MAX_IMAGE_BYTES]
         if _exceeds([*selected, *fresh], count, size):
             while selected and _exceeds([*selected, *fresh], count // 2, size // 2):
                 selected.pop(0)
@@ -145,19 +147,21 @@ def _image_groups(messages: Sequence[JsonObject]) -> list[list[_AttachmentPositi
             groups.append([])
         content = message["content"] if isinstance(message["content"], list) else ()
         groups[-1] += [
-            _AttachmentPosition(place, at, size_of(part)) for at, part in enumerate(content) if _is_kind(part, IMAGE)
+            _AttachmentPosition(place, at, image_size(part)) for at, part in enumerate(content) if _is_kind(part, IMAGE)
         ]
     return groups
 
 
-def size_of(part: Mapping[str, Any]) -> int:
+def image_size(part: Mapping[str, Any]) -> int:
     """Return the bytes of an image part; more than any limit if it does not say."""
     size = part.get("size")
-    return size if isinstance(size, int) else IMAGE_LIMIT + 1
+    return size if isinstance(size, int) else MAX_IMAGE_BYTES + 1
 
 
-def limited(message: JsonObject, place: int, shown: frozenset[tuple[int, int]], *, sees: bool) -> JsonObject:
-    """Write a message's images as images if `shown` has their places (each after its name), else in words."""
+def render_images(
+    message: JsonObject, place: int, selected: frozenset[tuple[int, int]], *, can_see: bool
+) -> JsonObject:
+    """Write a message's images as images if `selected` has their places (each after its name), else in words."""
     content = message["content"]
     if not isinstance(content, list) or not any(_is_kind(part, IMAGE) for part in content):
         return message
@@ -165,15 +169,15 @@ def limited(message: JsonObject, place: int, shown: frozenset[tuple[int, int]], 
     for at, part in enumerate(content):
         if not _is_kind(part, IMAGE):
             parts.append(part)
-        elif (place, at) in shown:
-            parts += [{"type": "text", "text": image_name(part)}, part]
+        elif (place, at) in selected:
+            parts += [{"type": "text", "text": image_label(part)}, part]
         else:
-            reason = UNSEEN if not sees else TOO_LARGE_NOTE if size_of(part) > IMAGE_LIMIT else OLDER
-            parts.append({"type": "text", "text": image_text(part, reason)})
-    return {**message, "content": joined(parts)}
+            reason = UNSEEN if not can_see else TOO_LARGE_NOTE if image_size(part) > MAX_IMAGE_BYTES else OLDER
+            parts.append({"type": "text", "text": describe_image(part, reason)})
+    return {**message, "content": join_text_parts(parts)}
 
 
-def images_in(message: JsonObject) -> list[JsonObject]:
+def find_images(message: JsonObject) -> list[JsonObject]:
     """Return the images of a message that are still references."""
     content = message.get("content")
     return [part for part in content if _is_kind(part, IMAGE)] if isinstance(content, list) else []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 from bubbot.texts import Texts
 
 BUDGET_TAPE = "bubbot/budget"
@@ -31,7 +31,7 @@ SCOPES = (BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCO
 """The scopes of a budget: all calls, or those of one channel, chat, person, job or model."""
 CLOCK_GRACE = timedelta(days=2)
 """The most that a clock may be set back, or have been ahead, so that no day gets its budget twice."""
-TURNS_READ = 2_000
+MAX_TURNS_READ = 2_000
 """Newest calls that are read to count recent turns."""
 
 
@@ -62,7 +62,7 @@ class BudgetSubject:
         return self.session.partition(":")[0]
 
 
-def person(session: str, sender: str) -> str:
+def user_key(session: str, sender: str) -> str:
     """Return a person on the channel of a session as budgets name them."""
     return f"{session.partition(':')[0]}:{sender}" if sender else ""
 
@@ -81,11 +81,11 @@ class SpentTotal:
 
     calls: int = 0
     tokens: int = 0
-    nano: int = 0
+    cost_nanousd: int = 0
 
-    def plus(self, tokens: int, nano: int | None) -> SpentTotal:
+    def add_call(self, tokens: int, cost_nanousd: int | None) -> SpentTotal:
         """Add one call; a call without a known price costs nothing here."""
-        return SpentTotal(self.calls + 1, self.tokens + tokens, self.nano + (nano or 0))
+        return SpentTotal(self.calls + 1, self.tokens + tokens, self.cost_nanousd + (cost_nanousd or 0))
 
 
 ZERO_SPENT = SpentTotal()
@@ -97,22 +97,22 @@ class Reservation:
 
     Attributes:
         call: the id of the call.
-        payer: the subject.
+        subject: the subject.
         model: the requested model.
         day: of the call, in the deployment's time zone.
         input: tokens of the request.
         output: tokens reserved for the answer.
-        nano: billionths of a US dollar; None without a price.
+        cost_nanousd: billionths of a US dollar; None without a price.
         entry: the id on the tape; 0 before it has one.
     """
 
     call: str
-    payer: BudgetSubject
+    subject: BudgetSubject
     model: str
     day: str
     input: int
     output: int
-    nano: int | None
+    cost_nanousd: int | None
     entry: int = 0
 
     @property
@@ -122,7 +122,7 @@ class Reservation:
 
     def scopes(self) -> Iterator[tuple[str, str]]:
         """Yield the scopes whose budgets the call counts towards."""
-        payer = self.payer
+        payer = self.subject
         scopes = (
             (CHANNEL_SCOPE, payer.channel),
             (CHAT_SCOPE, payer.chat),
@@ -139,7 +139,7 @@ class Reservation:
             yield TotalKey(scope, name, self.day)
             yield TotalKey(scope, name, self.day[:7])
 
-    def counts(self, key: TotalKey) -> bool:
+    def counts_towards(self, key: TotalKey) -> bool:
         """Return true if the call counts towards a total: like `key in totals()`, but faster."""
         if key.period not in (self.day, self.day[:7]):
             return False
@@ -147,15 +147,15 @@ class Reservation:
 
     def as_json(self) -> dict[str, Any]:
         """Build the data of its event."""
-        payer = self.payer
+        payer = self.subject
         data: dict[str, Any] = {"call": self.call, "session": payer.session, "turn": payer.turn, "user": payer.user}
         if payer.job:
             data["job"] = payer.job
         data |= {"model": self.model, "day": self.day, "input_tokens": self.input, "output_tokens": self.output}
-        return data | {"nano": self.nano}
+        return data | {"nano": self.cost_nanousd}
 
 
-def hold_from(data: JsonObject, entry: int) -> Reservation:
+def reservation_from(data: JsonObject, entry: int) -> Reservation:
     """Read a reservation from the data of its event."""
     payer = BudgetSubject(data["session"], data["user"], data.get("job", ""), data["turn"])
     tokens = data["input_tokens"], data["output_tokens"]
@@ -195,7 +195,7 @@ class BudgetWarning(NamedTuple):
     measure: str
 
 
-def whose_budget(texts: Texts, scope: str, name: str) -> str:
+def budget_owner_text(texts: Texts, scope: str, name: str) -> str:
     """Name the owner of a budget, for people."""
     match scope:
         case "bot":
@@ -229,7 +229,7 @@ class BudgetState:
     unpriced: set[str] = field(default_factory=set)
     failing: dict[str, FailingModel] = field(default_factory=dict)
 
-    def take(self, entries: Iterable[TapeEntry]) -> BudgetState:
+    def apply(self, entries: Iterable[TapeEntry]) -> BudgetState:
         """Apply these facts, in the order of the tape. Erased ones are ignored."""
         for entry in entries:
             if not entry.erased:
@@ -239,12 +239,12 @@ class BudgetState:
     def _apply(self, entry: TapeEntry) -> None:
         data = entry.payload["data"]
         if entry.name == RESERVED:
-            self.open[data["call"]] = hold_from(data, entry.id)
+            self.open[data["call"]] = reservation_from(data, entry.id)
         elif entry.name == SETTLED:
             self.open.pop(data["call"], None)
-            hold = hold_from(data, entry.id)
+            hold = reservation_from(data, entry.id)
             for key in hold.totals():
-                self.spent[key] = self.spent.get(key, ZERO_SPENT).plus(hold.tokens, hold.nano)
+                self.spent[key] = self.spent.get(key, ZERO_SPENT).add_call(hold.tokens, hold.cost_nanousd)
             self._apply_outcome(data)
         elif entry.name == WARNED:
             self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
@@ -264,15 +264,15 @@ class BudgetState:
             self.failing.pop(data["model"], None)
             self.failing.pop(data.get("requested", ""), None)
 
-    def held(self, key: TotalKey) -> SpentTotal:
+    def held_total(self, key: TotalKey) -> SpentTotal:
         """Add up what the open reservations hold of a total."""
         total = ZERO_SPENT
         for hold in self.open.values():
-            if hold.counts(key):
-                total = total.plus(hold.tokens, hold.nano)
+            if hold.counts_towards(key):
+                total = total.add_call(hold.tokens, hold.cost_nanousd)
         return total
 
-    def since(self, day: str) -> BudgetState:
+    def drop_before(self, day: str) -> BudgetState:
         """Drop the totals of days and months that are over, even if a clock is set back by `CLOCK_GRACE`."""
         first = (date.fromisoformat(day) - CLOCK_GRACE).isoformat()
         # A call that is still open counts on the day it began: that day is not over.
@@ -285,22 +285,24 @@ class BudgetState:
         self.warned = {warning for warning in self.warned if is_current(warning.key)}
         return self
 
-    def state(self) -> dict[str, Any]:
+    def checkpoint_state(self) -> dict[str, Any]:
         """Build the state of a bookkeeping anchor."""
         return {
             "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
-            "spent": [[*key, total.calls, total.tokens, total.nano] for key, total in sorted(self.spent.items())],
+            "spent": [
+                [*key, total.calls, total.tokens, total.cost_nanousd] for key, total in sorted(self.spent.items())
+            ],
             "warned": [[*warning.key, warning.measure] for warning in sorted(self.warned)],
             "unpriced": sorted(self.unpriced),
             "failing": [list(model) for _, model in sorted(self.failing.items())],
         }
 
 
-def books_from(state: JsonObject) -> BudgetState:
+def budget_state_from(state: JsonObject) -> BudgetState:
     """Read the state of a bookkeeping anchor."""
     return BudgetState(
         {TotalKey(*line[:3]): SpentTotal(*line[3:]) for line in state["spent"]},
-        {item["call"]: hold_from(item, item["id"]) for item in state["open"]},
+        {item["call"]: reservation_from(item, item["id"]) for item in state["open"]},
         {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
         {model[0]: FailingModel(*model) for model in state.get("failing", ())},  # an older version stored none
@@ -317,9 +319,9 @@ class BudgetCheckpointView:
         """Read the anchor, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> JsonObject | None:
+    def fold(self, answers: QueryAnswers) -> JsonObject | None:
         """Return the state unchanged."""
-        marks = [entry for entry in found[0] if not entry.erased]
+        marks = [entry for entry in answers[0] if not entry.erased]
         state: JsonObject | None = marks[0].payload["state"] if marks else None
         return state
 
@@ -337,11 +339,11 @@ class BudgetStateView:
         names = (RESERVED, SETTLED, WARNED, UNPRICED)
         return (TapeQuery(tape, IdRanges(((after + 1, None),)), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, found: Found) -> tuple[BudgetState, int]:
+    def fold(self, answers: QueryAnswers) -> tuple[BudgetState, int]:
         """Apply the newer facts to the anchor's state."""
-        books = books_from(self.mark) if self.mark else BudgetState()
+        books = budget_state_from(self.mark) if self.mark else BudgetState()
         after = int(self.mark["after"]) if self.mark else 0
-        return books.take(found[0]), found[0][-1].id if found[0] else after
+        return books.apply(answers[0]), answers[0][-1].id if answers[0] else after
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,20 +355,20 @@ class LateTurnsView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest facts about calls: two of each, or one if nothing limits it."""
         names = (RESERVED, SETTLED)
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * TURNS_READ),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * MAX_TURNS_READ),)
 
-    def fold(self, found: Found) -> Mapping[str, tuple[str, BudgetSubject]]:
+    def fold(self, answers: QueryAnswers) -> Mapping[str, tuple[str, BudgetSubject]]:
         """Map turns to date and subject."""
         turns: dict[str, tuple[str, BudgetSubject]] = {}
-        for entry in reversed(found[0]):
+        for entry in reversed(answers[0]):
             if not entry.erased and entry.payload["data"]["turn"]:
                 data = entry.payload["data"]
-                hold = hold_from(data, entry.id)
-                turns.setdefault(hold.payer.turn, (data.get("asked", entry.date), hold.payer))
+                hold = reservation_from(data, entry.id)
+                turns.setdefault(hold.subject.turn, (data.get("asked", entry.date), hold.subject))
         return turns
 
 
-def renewal(period: str) -> str:
+def renewal_day(period: str) -> str:
     """Return the day on which the budget of a day or a month is renewed."""
     if len(period) == 10:
         return (datetime.fromisoformat(period) + timedelta(days=1)).strftime("%Y-%m-%d")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import Span, TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Checkpoint:
         """Return the id ranges worth reading: the open items and everything newer."""
         return (*((item["id"], item["id"]) for item in self.open), (self.after + 1, None))
 
-    def passed(self, head: int) -> int:
+    def estimate_messages(self, head: int) -> int:
         """Estimate how many messages came since: each leaves its own fact, and the one that settles it."""
         return (head - self.after) // 2
 
 
-def mark_anchor(name: str, after: int, still_open: Sequence[JsonObject]) -> TapeEntry:
+def checkpoint_anchor(name: str, after: int, still_open: Sequence[JsonObject]) -> TapeEntry:
     """Make a bookkeeping anchor; it never moves a window."""
     return anchor(name, {"after": after, "open": list(still_open)}, window=False)
 
@@ -43,9 +43,9 @@ class CheckpointView:
         """Read the anchor, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(self.name,), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> Checkpoint:
+    def fold(self, answers: QueryAnswers) -> Checkpoint:
         """Return the checkpoint; on a tape without one everything is worth reading."""
-        if not found[0]:
+        if not answers[0]:
             return Checkpoint()
-        state = found[0][0].payload["state"]
+        state = answers[0][0].payload["state"]
         return Checkpoint(state["after"], state["open"])

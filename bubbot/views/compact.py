@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bubbot.views.attachments import images_in
+from bubbot.views.attachments import find_images
 from bubbot.views.selectors import ContextMessage
 
 BYTES_PER_TOKEN = 3
@@ -19,23 +19,23 @@ def estimate_tokens(text: str) -> int:
     return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
 
 
-def message_tokens(shown: ContextMessage) -> int:
+def estimate_message_tokens(message: ContextMessage) -> int:
     """Estimate the tokens of a chat message, its frame included."""
-    text = len(shown.text) // BYTES_PER_TOKEN + 5
-    return text if type(shown.message["content"]) is str else text + IMAGE_TOKENS * len(images_in(shown.message))
+    text = len(message.text) // BYTES_PER_TOKEN + 5
+    return text if type(message.message["content"]) is str else text + IMAGE_TOKENS * len(find_images(message.message))
 
 
-def cut_at(shown: Sequence[ContextMessage], budget: int) -> int | None:
+def find_cut(messages: Sequence[ContextMessage], budget: int) -> int | None:
     """Return the entry id from which the rest fits into half the budget; None if everything fits.
 
     Whole exchanges are cut, oldest first: the rest begins with a user message. Half the budget, so that the cut holds
     for a while and consecutive requests keep extending each other. The newest exchange always stays.
     """
-    sizes = [message_tokens(message) for message in shown]
+    sizes = [estimate_message_tokens(message) for message in messages]
     if sum(sizes) <= budget:
         return None
-    starts = [place for place, message in enumerate(shown) if message.message["role"] == "user" and message.ids]
+    starts = [place for place, message in enumerate(messages) if message.message["role"] == "user" and message.ids]
     if not starts:
         return None
     fitting = [place for place in starts if sum(sizes[place:]) <= budget // 2]
-    return shown[fitting[0] if fitting else starts[-1]].ids[-1]
+    return messages[fitting[0] if fitting else starts[-1]].ids[-1]

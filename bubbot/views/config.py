@@ -8,7 +8,7 @@ from typing import Any
 
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 CONFIG_TAPE = "bubbot/config"
 LOADED = "config/loaded"
@@ -30,9 +30,9 @@ class ConfigView:
         """Read all changes."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(LOADED,), missing="empty"),)
 
-    def fold(self, found: Found) -> Mapping[str, Any]:
+    def fold(self, answers: QueryAnswers) -> Mapping[str, Any]:
         """Keep the newest value of each key."""
         values: dict[str, Any] = {}
-        for entry in found[0]:
+        for entry in answers[0]:
             values |= entry.payload["data"]["changed"]
         return {key: value for key, value in values.items() if value is not None}

@@ -11,10 +11,17 @@ from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import AfterAnchor, OpeningAnchor, Slice, TapeQuery, WholeTape, Window
-from bubbot.tape.view import Found
-from bubbot.views.compact import cut_at
-from bubbot.views.selectors import ContextMessage, MessageStyle, answerable, is_shown, opened, select
-from bubbot.views.summary import hint_at
+from bubbot.tape.view import QueryAnswers
+from bubbot.views.compact import find_cut
+from bubbot.views.selectors import (
+    ContextMessage,
+    MessageStyle,
+    ensure_user_last,
+    is_in_context,
+    prepend_opening,
+    select_messages,
+)
+from bubbot.views.summary import build_hint
 
 CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
@@ -22,7 +29,7 @@ CUT = "context/cut"
 SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
 CONTEXT_VERSION = 2
 """The version of the message format, recorded with each step. Requests of other versions cannot be rebuilt exactly."""
-COMPACTING = ("compact", "summary")
+COMPACTING_SELECTORS = ("compact", "summary")
 """The selectors that respect a budget."""
 _FROM = "from:"
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
@@ -37,23 +44,23 @@ def is_selector(name: str) -> bool:
 class ModelContext:
     """Chat messages with their entries. `new_cut`: a compaction that has to be recorded to hold."""
 
-    shown: tuple[ContextMessage, ...]
+    context_messages: tuple[ContextMessage, ...]
     new_cut: int | None = None
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
         """Copies of the messages for a request: a model must not change what is shown next time."""
-        return tuple([thaw(item.message) if item.nested else {**item.message} for item in self.shown])
+        return tuple([thaw(item.message) if item.is_nested else {**item.message} for item in self.context_messages])
 
     @property
     def texts(self) -> tuple[bytes, ...]:
         """The messages as canonical JSON."""
-        return tuple([item.text for item in self.shown])
+        return tuple([item.text for item in self.context_messages])
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The entries that the model is shown, ascending."""
-        return tuple(sorted({entry_id for item in self.shown for entry_id in item.ids}))
+        return tuple(sorted({entry_id for item in self.context_messages for entry_id in item.ids}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class ContextView:
             messages).
         style: of the messages.
         budget: tokens; None: unlimited.
-        asking: the messages are for a model that answers now, so they never end with its own words, which some
+        ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
         heavy: see `View`.
     """
@@ -75,7 +82,7 @@ class ContextView:
     selector: str = "window"
     style: MessageStyle = field(default_factory=MessageStyle)
     budget: int | None = None
-    asking: bool = False
+    ends_with_user: bool = False
     heavy: bool = False
 
     def as_json(self) -> JsonObject:
@@ -83,7 +90,7 @@ class ContextView:
         zone = self.style.stamps
         style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
-        data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.asking}
+        data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
         return {**data, "version": CONTEXT_VERSION}
 
     @classmethod
@@ -102,7 +109,7 @@ class ContextView:
         )
 
     def _part(self) -> Slice:
-        if self.selector in ("window", "messages", *COMPACTING):
+        if self.selector in ("window", "messages", *COMPACTING_SELECTORS):
             return Window()
         if self.selector == "full":
             return WholeTape()
@@ -110,22 +117,22 @@ class ContextView:
             return AfterAnchor(self.selector.removeprefix(_FROM))
         raise ConfigError(f"[context] selector is {self.selector!r}; it has to be one of {', '.join(SELECTORS)}")
 
-    def fold(self, found: Found) -> ModelContext:
+    def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context."""
-        opening, entries = found
-        body = select(entries, self.style)
+        opening, entries = answers
+        body = select_messages(entries, self.style)
         new_cut = None
-        if self.selector in COMPACTING and self.budget is not None:
+        if self.selector in COMPACTING_SELECTORS and self.budget is not None:
             rest = _messages_from(body, _recorded_cut(entries))
-            new_cut = cut_at(rest, self.budget)
+            new_cut = find_cut(rest, self.budget)
             rest = _messages_from(rest, new_cut)
-            hint = hint_at(body[: len(body) - len(rest)]) if self.selector == "summary" else ()
+            hint = build_hint(body[: len(body) - len(rest)]) if self.selector == "summary" else ()
             body = (*hint, *rest)
-        messages = opened(self._opening(opening), body, self.style)
-        return ModelContext(answerable(messages) if self.asking else messages, new_cut)
+        messages = prepend_opening(self._opening(opening), body, self.style)
+        return ModelContext(ensure_user_last(messages) if self.ends_with_user else messages, new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
-        if self.selector not in ("window", *COMPACTING) or not opening or not is_shown(opening[0]):
+        if self.selector not in ("window", *COMPACTING_SELECTORS) or not opening or not is_in_context(opening[0]):
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 

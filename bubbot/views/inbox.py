@@ -10,8 +10,8 @@ from typing import Any
 from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import JsonObject, Kind
-from bubbot.tape.query import IdRanges, TapeQuery, moment
-from bubbot.tape.view import Found
+from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
+from bubbot.tape.view import QueryAnswers
 from bubbot.views.checkpoint import Checkpoint
 
 BEGAN = "inbox/began"
@@ -23,9 +23,9 @@ MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
 INBOX_CHECKPOINT = "inbox/mark"
-JOBS = ("schedule/added", "schedule/changed")
+JOB_TEXT_EVENTS = ("schedule/added", "schedule/changed")
 """Events of schedules that contain texts of people."""
-NEWEST_LIMIT = 2_000
+MAX_MESSAGES_READ = 2_000
 """Newest messages that are searched for the newest one of each chat."""
 
 
@@ -113,17 +113,17 @@ class OpenChangesView:
             TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=(MESSAGE_CHANGED, INBOUND_DONE)),
         )
 
-    def fold(self, found: Found) -> tuple[TapeChange, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[TapeChange, ...]:
         """Return the noted changes that are not done."""
         done_ids = {
             inbound_id
-            for entry in found[0]
+            for entry in answers[0]
             if entry.name == INBOUND_DONE
             for inbound_id in entry.payload["data"]["inbounds"]
         }
         return tuple(
             TapeChange(entry.id, change_from(entry.payload["data"]))
-            for entry in found[0]
+            for entry in answers[0]
             if entry.name == MESSAGE_CHANGED and not entry.erased and entry.id not in done_ids
         )
 
@@ -138,10 +138,10 @@ class ChatMigrationsView:
         """Read all moves; there are few."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(MOVED,)),)
 
-    def fold(self, found: Found) -> dict[str, str]:
+    def fold(self, answers: QueryAnswers) -> dict[str, str]:
         """Map each earlier id of a chat to its current one."""
         moves: dict[str, str] = {}
-        for entry in found[0]:
+        for entry in answers[0]:
             if entry.erased:
                 continue
             old, new = entry.payload["data"]["chat"], entry.payload["data"]["to"]
@@ -159,21 +159,21 @@ class BackfillCursorView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read when the channel began, and the newest messages and changes."""
         newest = TapeQuery(
-            tape, kinds=(Kind.EVENT,), names=(RECEIVED, MESSAGE_CHANGED), newest=True, limit=NEWEST_LIMIT
+            tape, kinds=(Kind.EVENT,), names=(RECEIVED, MESSAGE_CHANGED), newest=True, limit=MAX_MESSAGES_READ
         )
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(BEGAN,), newest=True, limit=1), newest)
 
-    def fold(self, found: Found) -> BackfillCursor:
+    def fold(self, answers: QueryAnswers) -> BackfillCursor:
         """Select the newest message of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
-        began: JsonObject = next((entry.payload["data"] for entry in found[0] if not entry.erased), {})
+        began: JsonObject = next((entry.payload["data"] for entry in answers[0] if not entry.erased), {})
         newest_time = str(began.get("time", ""))
-        for entry in sorted(found[1], key=lambda item: item.id):
+        for entry in sorted(answers[1], key=lambda item: item.id):
             data = {} if entry.erased else entry.payload["data"]
             if data.get("what", _INBOUND_CHANGE) == _INBOUND_CHANGE and data.get("message"):
                 newest[data["chat"], data["thread"]] = data["message"]
                 newest_time = max(newest_time, data["time"], key=_seconds_of)
-        return BackfillCursor(newest, newest_time, since=heard_from(began))
+        return BackfillCursor(newest, newest_time, handled_until=restored_since(began))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,11 @@ class DirectChatView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest messages."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=NEWEST_LIMIT),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_MESSAGES_READ),)
 
-    def fold(self, found: Found) -> Inbound | None:
+    def fold(self, answers: QueryAnswers) -> Inbound | None:
         """Return the first message that matches."""
-        for entry in found[0]:
+        for entry in answers[0]:
             if not entry.erased:
                 inbound = inbound_from(entry.payload["data"])
                 if inbound.direct and inbound.sender.id in self.people:
@@ -207,22 +207,24 @@ class RecentMessagesView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest messages, up to a limit."""
         kinds = (Kind.EVENT,)
-        return (TapeQuery(tape, kinds=kinds, names=(RECEIVED,), since=self.since, newest=True, limit=NEWEST_LIMIT),)
+        return (
+            TapeQuery(tape, kinds=kinds, names=(RECEIVED,), since=self.since, newest=True, limit=MAX_MESSAGES_READ),
+        )
 
-    def fold(self, found: Found) -> tuple[Inbound, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[Inbound, ...]:
         """Return the messages that people sent."""
-        entries = sorted((item for item in found[0] if not item.erased), key=lambda item: item.id)
+        entries = sorted((item for item in answers[0] if not item.erased), key=lambda item: item.id)
         inbounds = (inbound_from(entry.payload["data"]) for entry in entries)
         return tuple(item for item in inbounds if item.origin == "human")
 
 
-def heard_from(began: JsonObject) -> str:
+def restored_since(began: JsonObject) -> str:
     """Return the time from which on a restored channel listens; empty for one that was never restored."""
     return str(began["time"]) if began.get("restored") else ""
 
 
 def _seconds_of(time: str) -> float:
-    instant = moment(time)
+    instant = parse_moment(time)
     return instant.timestamp() if instant else 0.0
 
 
@@ -238,12 +240,12 @@ class InboxView:
         names = (RECEIVED, INBOUND_INTERRUPTED, INBOUND_DONE)
         return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, found: Found) -> tuple[AcceptedInbound, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[AcceptedInbound, ...]:
         """Return the inbounds that are not done, each with its number of interrupted turns and the last of them."""
         received: dict[int, Inbound] = {}
         attempts = {item["id"]: int(item["attempts"]) for item in self.mark.open}
         turns = {item["id"]: str(item.get("turn", "")) for item in self.mark.open}
-        for entry in found[0]:
+        for entry in answers[0]:
             if entry.erased:
                 continue
             data = entry.payload["data"]
@@ -282,13 +284,15 @@ class SessionTraceView:
                     "outbox/intent",
                     "outbox/preview",
                     "outbox/preview-begin",
-                    *JOBS,
+                    *JOB_TEXT_EVENTS,
                 ),
             ),
         )
 
-    def fold(self, found: Found) -> tuple[int, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[int, ...]:
         """Return the ids of the session's entries."""
         return tuple(
-            entry.id for entry in found[0] if not entry.erased and entry.payload["data"].get("session") == self.session
+            entry.id
+            for entry in answers[0]
+            if not entry.erased and entry.payload["data"].get("session") == self.session
         )

@@ -11,12 +11,12 @@ from typing import Any
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice, fold_text
-from bubbot.tape.view import Found
-from bubbot.views.quoting import note_text
+from bubbot.tape.view import QueryAnswers
+from bubbot.views.quoting import escape_note
 
 LONG_TERM = "memory.long_term"
 DAILY = "memory.daily"
-SECTION_LIMIT = 16_384
+MAX_SECTION_CHARS = 16_384
 """Characters of one section of the block: enough for anyone's notes, and no text can fill the model's context."""
 
 _KINDS = (Kind.ANCHOR, Kind.EVENT)
@@ -57,11 +57,11 @@ class MemorySnapshot:
     seal_id: int = 0
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """True if nothing is remembered."""
         return not (self.long_term or self.dailies)
 
-    def same_content(self, other: MemorySnapshot) -> bool:
+    def has_same_content(self, other: MemorySnapshot) -> bool:
         """Return true if both remember the same; version and times do not count."""
         return self.long_term == other.long_term and _contents(self.dailies) == _contents(other.dailies)
 
@@ -89,9 +89,9 @@ class MemoryView:
         """Read the newest zone, through the index of anchor names."""
         return (TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), _KINDS, _NAMES, missing="empty"),)
 
-    def fold(self, found: Found) -> MemorySnapshot:
+    def fold(self, answers: QueryAnswers) -> MemorySnapshot:
         """Return the newest zone as a snapshot."""
-        zones = list(_zones(found[0]))
+        zones = list(_zones(answers[0]))
         return zones[-1] if zones else MemorySnapshot()
 
 
@@ -105,9 +105,9 @@ class MemoryVersionsView:
         """Read the seals."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(MEMORY_SEAL,), newest=True),)
 
-    def fold(self, found: Found) -> tuple[MemoryVersion, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[MemoryVersion, ...]:
         """Return the seals as versions."""
-        return tuple(MemoryVersion(_version(seal), seal.id, seal.date) for seal in found[0] if _version(seal))
+        return tuple(MemoryVersion(_version(seal), seal.id, seal.date) for seal in answers[0] if _version(seal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class MemoryVersionView:
         """Read the memory entries of the span."""
         return (TapeQuery(tape, IdRanges((self.span,)), _KINDS, _NAMES),)
 
-    def fold(self, found: Found) -> MemorySnapshot | None:
+    def fold(self, answers: QueryAnswers) -> MemorySnapshot | None:
         """Return the zone of that version."""
-        return next((zone for zone in reversed(list(_zones(found[0]))) if zone.version == self.version), None)
+        return next((zone for zone in reversed(list(_zones(answers[0]))) if zone.version == self.version), None)
 
 
-def iso_day(text: object) -> str | None:
+def parse_day(text: object) -> str | None:
     """Return the date of an ISO 8601 text, as YYYY-MM-DD, or None."""
     if not isinstance(text, str):
         return None
@@ -159,7 +159,9 @@ def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tu
     return [(place, lines) for place, day, text in places if (lines := _spelled_lines(text, day, needle))]
 
 
-def memory_block(snapshot: MemorySnapshot, *, today: date, recent_days: int = 7, limit: int = SECTION_LIMIT) -> str:
+def build_memory_block(
+    snapshot: MemorySnapshot, *, today: date, recent_days: int = 7, limit: int = MAX_SECTION_CHARS
+) -> str:
     """Build the `<memory>` block of the system prompt: hints, long-term memory, today's notes, recent notes.
 
     Recent are the `recent_days` days before today, newest first. The block is equal for equal day and version. A
@@ -167,11 +169,11 @@ def memory_block(snapshot: MemorySnapshot, *, today: date, recent_days: int = 7,
     tag of the prompt or a heading is escaped, so that no note can end or begin a part of it.
     """
     day, first = today.isoformat(), (today - timedelta(days=recent_days)).isoformat()
-    present = "\n".join(note_text(note.content) for note in snapshot.dailies if note.date == day)
+    present = "\n".join(escape_note(note.content) for note in snapshot.dailies if note.date == day)
     ahead = [note for note in snapshot.dailies if note.date > day]
     recent = [note for note in reversed(snapshot.dailies) if first <= note.date < day]
     sections = (
-        ("Long-term memory", _fit(note_text(snapshot.long_term), limit)),
+        ("Long-term memory", _fit(escape_note(snapshot.long_term), limit)),
         ("Today's notes", _fit(present, limit, newest_last=True)),
         ("Notes of days to come", _dated_notes(ahead, limit)),
         ("Recent notes", _dated_notes(recent, limit)),
@@ -182,16 +184,16 @@ def memory_block(snapshot: MemorySnapshot, *, today: date, recent_days: int = 7,
 
 def _dated_notes(notes: Sequence[DailyNote], limit: int) -> str:
     """Write notes below their dates, cut after `limit` characters."""
-    return _fit("\n\n".join(f"### {note.date}\n{note_text(note.content)}" for note in notes), limit)
+    return _fit("\n\n".join(f"### {note.date}\n{escape_note(note.content)}" for note in notes), limit)
 
 
-def memory_markdown(snapshot: MemorySnapshot) -> str:
+def format_memory_page(snapshot: MemorySnapshot) -> str:
     """Build a Markdown page of everything remembered, newest day first.
 
     A line of a text that reads like one of the page's own headings begins with a backslash, which Markdown does not
-    show and `plain_headings` removes: so an import restores every text.
+    show and `unescape_headings` removes: so an import restores every text.
     """
-    if snapshot.empty:
+    if snapshot.is_empty:
         return "# Memory\n\nNothing is remembered.\n"
     parts = [f"# Memory, version {snapshot.version}"]
     if snapshot.long_term:
@@ -202,8 +204,8 @@ def memory_markdown(snapshot: MemorySnapshot) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def plain_headings(text: str) -> str:
-    """Undo the escapes of `memory_markdown` in lines that read like its headings."""
+def unescape_headings(text: str) -> str:
+    """Undo the escapes of `format_memory_page` in lines that read like its headings."""
     return _HEADING.sub(lambda line: line[0].removeprefix("\\"), text)
 
 
@@ -230,7 +232,7 @@ def _snapshot(opening: TapeEntry, notes: Sequence[TapeEntry], seal: TapeEntry) -
     days: dict[str, DailyNote] = {}
     for entry in notes:
         data = _object(entry, "data")
-        content, updated_at, day = _text(data, "content"), _text(data, "updated_at"), iso_day(data.get("date"))
+        content, updated_at, day = _text(data, "content"), _text(data, "updated_at"), parse_day(data.get("date"))
         if entry.name == LONG_TERM and content is not None:
             snapshot = replace(snapshot, long_term=content, long_term_updated_at=updated_at or "")
         elif entry.name == DAILY and content and day:
@@ -267,13 +269,13 @@ def _matching_lines(text: str, needle: str) -> str:
 
 def _spelled_lines(text: str, day: str, needle: str) -> str:
     """Return the lines with every word of the query, or the whole text if they stand in several lines."""
-    from bubbot.views.spelling import misspelt  # loads rapidfuzz, which reading memory does not need
+    from bubbot.views.spelling import find_misspelt  # loads rapidfuzz, which reading memory does not need
 
     lines = text.splitlines()
-    near = misspelt(needle, {number: f"{fold_text(line)} {day}" for number, line in enumerate(lines)})
+    near = find_misspelt(needle, {number: f"{fold_text(line)} {day}" for number, line in enumerate(lines)})
     if near:
         return "\n".join(line for number, line in enumerate(lines) if number in near)
-    return text if misspelt(needle, {0: f"{fold_text(text)} {day}"}) else ""
+    return text if find_misspelt(needle, {0: f"{fold_text(text)} {day}"}) else ""
 
 
 def _fit(text: str, limit: int, *, newest_last: bool = False) -> str:

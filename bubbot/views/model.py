@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 SWITCHED = "model/switched"
 
@@ -21,5 +21,5 @@ class ModelChoiceView:
         """Read the newest switch, through the name index."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SWITCHED,), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> str:
-        return str(found[0][0].payload["data"]["model"]) if found[0] else ""
+    def fold(self, answers: QueryAnswers) -> str:
+        return str(answers[0][0].payload["data"]["model"]) if answers[0] else ""

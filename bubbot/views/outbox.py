@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from bubbot.ports.channel import MessagePart, OutboundFile
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 from bubbot.views.checkpoint import Checkpoint
 
 INTENT = "outbox/intent"
@@ -18,9 +18,9 @@ PREVIEW = "outbox/preview"
 PREVIEW_BEGIN = "outbox/preview-begin"
 PREVIEW_END = "outbox/preview-end"
 OUTBOX_CHECKPOINT = "outbox/mark"
-SENT_LIMIT = 500
+MAX_RECEIPTS_READ = 500
 """Newest receipts that are searched for a message."""
-PREVIEW_LIMIT = 500
+MAX_PREVIEW_FACTS_READ = 500
 """Newest facts that are searched for previews without an answer."""
 
 
@@ -104,9 +104,9 @@ class LiveMessageView:
         """Read the facts, by one indexed look-up."""
         return (TapeQuery(tape, keys=(preview_begin_key(self.inbound), preview_key(self.inbound))),)
 
-    def fold(self, found: Found) -> LiveMessage | None:
+    def fold(self, answers: QueryAnswers) -> LiveMessage | None:
         """Return the message, with its id if that is known."""
-        return _live_messages(found[0]).get(self.inbound)
+        return _live_messages(answers[0]).get(self.inbound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,11 @@ class UnansweredLiveMessagesView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest facts about previews and answers: an answer is always intended after its preview began."""
         names = (PREVIEW_BEGIN, PREVIEW, PREVIEW_END, INTENT)
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=PREVIEW_LIMIT),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_PREVIEW_FACTS_READ),)
 
-    def fold(self, found: Found) -> tuple[LiveMessage, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[LiveMessage, ...]:
         """Return those without an intent and an end. Earlier versions recorded no beginning: theirs are left out."""
-        entries = [entry for entry in found[0] if not entry.erased]
+        entries = [entry for entry in answers[0] if not entry.erased]
         answered = {entry.payload["data"].get("inbound", 0) for entry in entries if entry.name in (INTENT, PREVIEW_END)}
         live = sorted(_live_messages(entries).items())
         return tuple(message for inbound, message in live if inbound not in answered and message.part is not None)
@@ -154,11 +154,11 @@ class OtherLiveMessageView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest messages that showed an answer."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(PREVIEW,), newest=True, limit=SENT_LIMIT),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(PREVIEW,), newest=True, limit=MAX_RECEIPTS_READ),)
 
-    def fold(self, found: Found) -> bool:
+    def fold(self, answers: QueryAnswers) -> bool:
         """Return true if the id is among them."""
-        previews = [entry.payload["data"] for entry in found[0] if not entry.erased]
+        previews = [entry.payload["data"] for entry in answers[0] if not entry.erased]
         return any(data["message"] == self.message and data["inbound"] != self.inbound for data in previews)
 
 
@@ -171,11 +171,11 @@ class ReceiptView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest receipts."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=SENT_LIMIT),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=MAX_RECEIPTS_READ),)
 
-    def fold(self, found: Found) -> bool:
+    def fold(self, answers: QueryAnswers) -> bool:
         """Return true if the id is among them."""
-        return any(entry.payload["data"]["external_id"] == self.message for entry in found[0] if not entry.erased)
+        return any(entry.payload["data"]["external_id"] == self.message for entry in answers[0] if not entry.erased)
 
 
 def preview_key(inbound: int) -> str:
@@ -205,12 +205,12 @@ class OutboxView:
         names = (INTENT, RECEIPT, DELIVERY_ABANDONED)
         return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, found: Found) -> tuple[OutboxMessage, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[OutboxMessage, ...]:
         """Return the intents with a part without a receipt, except abandoned ones."""
         intents: dict[int, OutboxMessage] = {}
         sent: dict[int, set[int]] = {item["id"]: set(item["sent"]) for item in self.mark.open}
         ended: set[int] = set()
-        for entry in found[0]:
+        for entry in answers[0]:
             if entry.erased:
                 continue
             data = entry.payload["data"]

@@ -33,7 +33,7 @@ class PairedCall:
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 
-def paired(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, list[PairedCall]]:
+def pair_calls(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, list[PairedCall]]:
     """Match the calls of every `tool_call` entry with their results; return them by entry id.
 
     A result goes to the newest entry with a call of its id that lacks one, to the first such call there; a result
@@ -62,8 +62,8 @@ class _CallTable:
     def ask(self, entry: TapeEntry) -> None:
         own: dict[str, list[PairedCall]] = {}
         self._newest = self.exchanges[entry.id] = []
-        if (calls_read := entry.made.get("calls")) is None:
-            calls_read = entry.made["calls"] = _parse_calls(entry)
+        if (calls_read := entry.cache.get("calls")) is None:
+            calls_read = entry.cache["calls"] = _parse_calls(entry)
         for place, call_id, name, arguments in calls_read:
             call = PairedCall(self._unique_id(call_id, f"{entry.id}_{place}"), name, arguments)
             self._newest.append(call)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 RESTORED = "home/restored"
 RELEASED = "home/released"
@@ -31,9 +31,9 @@ class QuarantineView:
         """Read the newest fact, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESTORED, RELEASED), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> RestoreFact | None:
+    def fold(self, answers: QueryAnswers) -> RestoreFact | None:
         """Return the restore if it is the newest fact."""
-        for entry in found[0]:
+        for entry in answers[0]:
             if entry.name == RESTORED:
                 data = entry.payload["data"]
                 return RestoreFact(entry.id, str(data["backup"]), str(data["created"]))

@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 
-MAX_SHOWN_NAME = 64
+MAX_DISPLAY_NAME_CHARS = 64
 """Characters of a display name."""
 INDENT = "    "
 """The prefix of the further lines of a message in a chat of several people."""
@@ -30,7 +30,7 @@ _NAME_MARKS = "♯⋕꞉∶ː˸։׃܃܄⁚ꓽ︓﹕"
 """Characters that look like the `#` and `:` around a display name, and that NFKC does not turn into them."""
 
 
-def people_text(text: str, indent: str = "") -> str:
+def escape_people_text(text: str, indent: str = "") -> str:
     """Write a person's text so that no line of it looks like a mark of the bot.
 
     `indent` stands before every line but the first.
@@ -41,14 +41,14 @@ def people_text(text: str, indent: str = "") -> str:
     return escape_tags(f"\n{indent}".join(_escaped_line(line) for line in lines))
 
 
-def indented(text: str, indent: str = INDENT) -> str:
+def indent_lines(text: str, indent: str = INDENT) -> str:
     """Put the indent before every line but the first."""
     return f"\n{indent}".join(_BREAK.split(text))
 
 
-def note_text(text: str) -> str:
-    """Write a text for the memory block: as `people_text`, and without headings."""
-    lines = people_text(text).split("\n")
+def escape_note(text: str) -> str:
+    """Write a text for the memory block: as `escape_people_text`, and without headings."""
+    lines = escape_people_text(text).split("\n")
     return "\n".join(f"\\{line}" if _first_visible(line) == "#" else line for line in lines)
 
 
@@ -57,27 +57,27 @@ def escape_tags(text: str) -> str:
     return _TAG.sub(lambda match: "&lt;" if _is_tag(match[1]) else match[0], text)
 
 
-def shown_name(name: str) -> str:
+def clean_name(name: str) -> str:
     """Write a name on one line, without control, bidirectional and bracket characters, `#` and `:`."""
     chars = [char for char in unicodedata.normalize("NFKC", name) if _is_name_char(char)]
-    return " ".join("".join(chars).split())[:MAX_SHOWN_NAME].strip()
+    return " ".join("".join(chars).split())[:MAX_DISPLAY_NAME_CHARS].strip()
 
 
-def label(text: str, limit: int) -> str:
+def clean_label(text: str, limit: int) -> str:
     """Write a text on one line for use within brackets, which it cannot close; cut to `limit` characters."""
     chars = "".join(_label_char(char) for char in text)
     return " ".join(chars.split())[:limit].strip()
 
 
-def field(text: str, limit: int) -> str:
+def clean_field(text: str, limit: int) -> str:
     """Write a text as one of several fields within brackets: it can neither close them nor begin another field.
 
     For a file name, a media type or a note of a platform.
     """
-    return "".join("," if unicodedata.normalize("NFKC", char) == ";" else char for char in label(text, limit))
+    return "".join("," if unicodedata.normalize("NFKC", char) == ";" else char for char in clean_label(text, limit))
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Write a text as a JSON string in which nothing looks like its end, a bracket, a line break or a tag."""
     plain = json.dumps(text, ensure_ascii=False)
     return '"' + "".join(_quoted_char(char) for char in plain[1:-1]) + '"'

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from bubbot.ports.channel import HasChat
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import IdRanges, TapeQuery, moment
-from bubbot.tape.view import Found
+from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
+from bubbot.tape.view import QueryAnswers
 from bubbot.views.outbox import DELIVERY_ABANDONED as UNDELIVERED
 from bubbot.views.outbox import INTENT, RECEIPT
 
@@ -32,14 +32,14 @@ NOT_RUN = "schedule/refused"
 CLOCK = "schedule/clock"
 SCHEDULE_CHECKPOINT = "schedule/mark"
 
-LASTING = (JOB_ADDED, JOB_CHANGED, PAUSED, RESUMED, JOB_REMOVED, OVER, CHAT_RULES_SET, CLOCK)
+LASTING_EVENTS = (JOB_ADDED, JOB_CHANGED, PAUSED, RESUMED, JOB_REMOVED, OVER, CHAT_RULES_SET, CLOCK)
 """Facts from people, or once in a job's life: all of them are read at every start."""
-PASSING = (JOB_REQUESTED, FIRED, SKIPPED, RAN, FIRING_FAILED, NOT_RUN)
+FIRING_EVENTS = (JOB_REQUESTED, FIRED, SKIPPED, RAN, FIRING_FAILED, NOT_RUN)
 """Facts of each firing: read from the newest mark on."""
 
-Do: TypeAlias = Literal["prompt", "command", "text"]
+ActionKind: TypeAlias = Literal["prompt", "command", "text"]
 CatchUp: TypeAlias = Literal["skip", "once", "all"]
-Status: TypeAlias = Literal["on", "paused", "over"]
+JobStatus: TypeAlias = Literal["on", "paused", "over"]
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -94,7 +94,7 @@ class Job:
     id: str
     place: ChatRef
     by: Actor
-    do: Do
+    do: ActionKind
     text: str
     when: str
     zone: str
@@ -162,17 +162,17 @@ class JobState:
         detail: a value for that sentence.
         runs: the number of firings.
         failures: failed firings in a row.
-        asked: firings that people requested for now.
+        requests: firings that people requested for now.
     """
 
     job: Job
     covered: datetime
-    status: Status = "on"
+    status: JobStatus = "on"
     reason: str = ""
     detail: str = ""
     runs: int = 0
     failures: int = 0
-    asked: tuple[ManualFiring, ...] = ()
+    requests: tuple[ManualFiring, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class ScheduleState:
     jobs: Mapping[str, JobState] = field(default_factory=lambda: MappingProxyType({}))
     chats: Mapping[str, ChatRules] = field(default_factory=lambda: MappingProxyType({}))
 
-    def after(self, entries: Iterable[TapeEntry]) -> ScheduleState:
+    def apply(self, entries: Iterable[TapeEntry]) -> ScheduleState:
         """Return the state with these facts added, in the order of the tape."""
         jobs, chats = dict(self.jobs), dict(self.chats)
         for entry in entries:
@@ -204,19 +204,19 @@ class ScheduleState:
                 _apply(jobs, entry.name or "", data)
         return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
 
-    def counted(self, counts: Iterable[JsonObject]) -> ScheduleState:
+    def apply_counts(self, counts: Iterable[JsonObject]) -> ScheduleState:
         """Return the state with the counts of a mark."""
         jobs = dict(self.jobs)
         for count in counts:
             if (job_state := jobs.get(count["job"])) is not None:
-                covered = max(job_state.covered, moment(count["covered"]) or _LONG_AGO)
+                covered = max(job_state.covered, parse_moment(count["covered"]) or _LONG_AGO)
                 requests = tuple(ManualFiring(item["mark"], _actor(item["by"])) for item in count["asked"])
                 jobs[count["job"]] = replace(
-                    job_state, covered=covered, runs=count["runs"], failures=count["failures"], asked=requests
+                    job_state, covered=covered, runs=count["runs"], failures=count["failures"], requests=requests
                 )
         return replace(self, jobs=MappingProxyType(jobs))
 
-    def of(self, session: str) -> list[JobState]:
+    def jobs_of(self, session: str) -> list[JobState]:
         """Return the jobs of a session, oldest first."""
         return [job_state for job_state in self.jobs.values() if job_state.job.session == session]
 
@@ -226,7 +226,7 @@ def _apply(jobs: dict[str, JobState], name: str, data: JsonObject) -> None:
     job_state = jobs.get(job_id)
     if name == JOB_ADDED:
         job = job_from(data)
-        jobs.setdefault(job_id, JobState(job, moment(job.since) or _LONG_AGO))
+        jobs.setdefault(job_id, JobState(job, parse_moment(job.since) or _LONG_AGO))
     elif name == JOB_REMOVED:
         jobs.pop(job_id, None)
     elif job_state is not None:
@@ -236,31 +236,31 @@ def _apply(jobs: dict[str, JobState], name: str, data: JsonObject) -> None:
 def _next_state(job_state: JobState, name: str, data: JsonObject) -> JobState:
     if name == JOB_CHANGED:
         job = job_from(data)
-        covered = moment(job.since) or _LONG_AGO
+        covered = parse_moment(job.since) or _LONG_AGO
         updated = replace(job_state, job=job, covered=covered, failures=0)
         paused_by_person = job_state.status == "paused" and job_state.reason == "reason_asked"
         return updated if paused_by_person else replace(updated, status="on", reason="", detail="")
     if name == PAUSED:
         return replace(job_state, status="paused", reason=data["reason"], detail=data.get("detail", ""))
     if name == RESUMED:
-        since = moment(data["since"]) or job_state.covered
+        since = parse_moment(data["since"]) or job_state.covered
         return replace(job_state, status="on", reason="", detail="", failures=0, covered=max(job_state.covered, since))
     if name == CLOCK:  # the clock was ahead: the keys of the firings remember what was fired then
-        return replace(job_state, covered=moment(data["since"]) or job_state.covered)
+        return replace(job_state, covered=parse_moment(data["since"]) or job_state.covered)
     if name == OVER:
         return replace(job_state, status="over", reason=data["reason"], detail=data.get("detail", ""))
     if name == JOB_REQUESTED:
-        return replace(job_state, asked=(*job_state.asked, ManualFiring(data["mark"], _actor(data["by"]))))
+        return replace(job_state, requests=(*job_state.requests, ManualFiring(data["mark"], _actor(data["by"]))))
     if name == FIRED:
         if "!" in data["mark"]:
             return replace(
-                job_state, asked=tuple(request for request in job_state.asked if request.mark != data["mark"])
+                job_state, requests=tuple(request for request in job_state.requests if request.mark != data["mark"])
             )
-        instant = moment(data["mark"]) or _LONG_AGO
+        instant = parse_moment(data["mark"]) or _LONG_AGO
         fresh = instant > job_state.covered  # the same fact twice is one
         return replace(job_state, covered=max(job_state.covered, instant), runs=job_state.runs + fresh)
     if name == SKIPPED:
-        return replace(job_state, covered=max(job_state.covered, moment(data["last"]) or _LONG_AGO))
+        return replace(job_state, covered=max(job_state.covered, parse_moment(data["last"]) or _LONG_AGO))
     if name == FIRING_FAILED:
         return replace(job_state, failures=int(data["count"]))
     return replace(job_state, failures=0) if name == RAN else job_state
@@ -276,11 +276,11 @@ class ScheduleCheckpointView:
         """Read the anchor, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(SCHEDULE_CHECKPOINT,), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> tuple[int, tuple[JsonObject, ...]]:
+    def fold(self, answers: QueryAnswers) -> tuple[int, tuple[JsonObject, ...]]:
         """Return the mark; on a tape without one nothing is counted."""
-        if not found[0]:
+        if not answers[0]:
             return 0, ()
-        state = found[0][0].payload["state"]
+        state = answers[0][0].payload["state"]
         return state["after"], state["jobs"]
 
 
@@ -295,15 +295,15 @@ class ScheduleView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read lasting facts from the beginning, and passing facts since the mark."""
         return (
-            TapeQuery(tape, kinds=(Kind.EVENT,), names=LASTING),
-            TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=PASSING),
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=LASTING_EVENTS),
+            TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=FIRING_EVENTS),
         )
 
-    def fold(self, found: Found) -> ScheduleState:
+    def fold(self, answers: QueryAnswers) -> ScheduleState:
         """Apply both in the order of the tape, with the counts at the place of the mark."""
-        before = [entry for entry in found[0] if entry.id <= self.after]
-        since = sorted((entry for entry in chain(*found) if entry.id > self.after), key=lambda entry: entry.id)
-        return ScheduleState().after(before).counted(self.counts).after(since)
+        before = [entry for entry in answers[0] if entry.id <= self.after]
+        since = sorted((entry for entry in chain(*answers) if entry.id > self.after), key=lambda entry: entry.id)
+        return ScheduleState().apply(before).apply_counts(self.counts).apply(since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,12 +317,12 @@ class JobHistoryView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the end of the tape."""
-        names = (*LASTING, *PASSING)
+        names = (*LASTING_EVENTS, *FIRING_EVENTS)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=self.reach),)
 
-    def fold(self, found: Found) -> tuple[TapeEntry, ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[TapeEntry, ...]:
         """Return the facts unchanged."""
-        own = [entry for entry in found[0] if not entry.erased and entry.payload["data"].get("job") == self.job]
+        own = [entry for entry in answers[0] if not entry.erased and entry.payload["data"].get("job") == self.job]
         return tuple(reversed(own[: self.limit]))
 
 
@@ -351,18 +351,18 @@ class DeliveriesView:
             TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=self.reach),
         )
 
-    def fold(self, found: Found) -> Mapping[str, DeliveryState]:
+    def fold(self, answers: QueryAnswers) -> Mapping[str, DeliveryState]:
         """Map turns to delivery states."""
         sent: dict[int, int] = {}
         ended: dict[int, str] = {}
-        for entry in found[1]:
+        for entry in answers[1]:
             data = entry.payload["data"] if not entry.erased else {}
             if entry.name == RECEIPT and data:
                 sent[data["intent"]] = sent.get(data["intent"], 0) + 1
             elif data:
                 ended[data["intent"]] = data["reason"]
         states = {}
-        for entry in found[0]:
+        for entry in answers[0]:
             data = {} if entry.erased else entry.payload["data"]
             if not data:
                 continue

@@ -13,20 +13,29 @@ from typing import Any
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import IdRanges, IndexProposals, Matcher, NotIndexed, TapeQuery, ZoneSlice, fold_text, matcher
-from bubbot.tape.view import Found
-from bubbot.views.spelling import misspelt
+from bubbot.tape.query import (
+    IdRanges,
+    IndexProposals,
+    Matcher,
+    NotIndexed,
+    TapeQuery,
+    ZoneSlice,
+    build_matcher,
+    fold_text,
+)
+from bubbot.tape.view import QueryAnswers
+from bubbot.views.spelling import find_misspelt
 
 SEARCH_TOOL = "tape.search"
 """The search tool, whose earlier answers are not hits; a provider writes its name with an underscore."""
 
-SEARCHED = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EVENT)
+SEARCHED_KINDS = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EVENT)
 """The kinds that are searched by default."""
 
-BOOKKEEPING = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
+BOOKKEEPING_EVENTS = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
 """Names of events and anchors that record how the bot ran and not what was said; they are never hits."""
 
-SNIPPET = 160
+SNIPPET_CHARS = 160
 _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
 _ECHOES = frozenset({SEARCH_TOOL, "tape.anchors", "session.context", "session.why", "session.help"})
@@ -85,7 +94,7 @@ class SearchView:
     If there are fewer exact hits than `limit`, entries are compared by spelling: the proposals of a search index, the
     entries that it does not cover yet (the newest `typo_newest` of them, or of all without an index), and the newest
     memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents aside; a
-    run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out` has ids that are not hits,
+    run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `excluded_ids` has ids that are not hits,
     such as the question itself.
     """
 
@@ -95,7 +104,7 @@ class SearchView:
     until: datetime | None = None
     limit: int = 20
     typo_newest: int = 2000
-    leave_out: frozenset[int] = frozenset()
+    excluded_ids: frozenset[int] = frozenset()
 
     @property
     def heavy(self) -> bool:
@@ -103,7 +112,7 @@ class SearchView:
         return True
 
     @property
-    def reach(self) -> int:
+    def max_exact_matches(self) -> int:
         """The number of exact matches read of each group of kinds, since some of them may be left out."""
         return self.limit * 4 + 50
 
@@ -113,28 +122,33 @@ class SearchView:
             return ()
         base = self._base(tape)
         return (
-            *(replace(base, kinds=group, said=self.text.strip(), limit=self.reach) for group in self._groups()),
+            *(
+                replace(base, kinds=group, searchable_text=self.text.strip(), limit=self.max_exact_matches)
+                for group in self._groups()
+            ),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
             TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
         )
 
-    def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
+    def next_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
         """Read candidates by spelling if exact matches are too few; then the calls of the results."""
-        parts = self._parts(found)
+        parts = self._parts(answers)
         if parts is None or parts.called is not None:
             return ()
         if parts.compared is None and self._count_certain(parts) < self.limit:
             base = self._base(tape)
-            proposed = replace(base, part=IndexProposals(self.text.strip()), kinds=self._kinds(), limit=self.proposed)
+            proposed = replace(
+                base, part=IndexProposals(self.text.strip()), kinds=self._kinds(), limit=self.max_proposals
+            )
             tail = replace(base, part=NotIndexed())
             return (proposed, *(replace(tail, kinds=group, limit=self._newest(group)) for group in self._groups()))
         results = [entry.id for entry in parts.pool() if entry.kind == Kind.TOOL_RESULT]
         before = [(max(1, place - _CALLS_BEFORE), place - 1) for place in results if place > 1]
         return (TapeQuery(tape, IdRanges(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
 
-    def fold(self, found: Found) -> SearchResult:
+    def fold(self, answers: QueryAnswers) -> SearchResult:
         """Rank exact hits first, then the closest by spelling; return them newest first."""
-        parts = self._parts(found)
+        parts = self._parts(answers)
         if parts is None:
             return SearchResult()
         sieve, pool = self._build_filter(parts)
@@ -156,14 +170,14 @@ class SearchView:
         )
 
     @property
-    def proposed(self) -> int:
+    def max_proposals(self) -> int:
         """The number of the index's proposals to read, newest first."""
         return self.limit * 4 + 220
 
     def _base(self, tape: str) -> TapeQuery:
         return TapeQuery(tape, since=self.since, until=self.until, newest=True)
 
-    def _parts(self, found: Found) -> _QueryResults | None:
+    def _parts(self, found: QueryAnswers) -> _QueryResults | None:
         if not found:
             return None
         groups = len(self._groups())
@@ -174,7 +188,7 @@ class SearchView:
 
     def _build_filter(self, parts: _QueryResults) -> tuple[_MatchFilter, list[TapeEntry]]:
         """Build the filter for the query results, and the entries to put through it, newest first."""
-        matches = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        matches = build_matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
         pool = {entry.id: entry for entry in parts.pool() if self._is_candidate(entry, matches)}
         calls = _ToolCallIndex.of([*(parts.called or ()), *pool.values()])
         sieve = _MatchFilter(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
@@ -190,7 +204,7 @@ class SearchView:
         return fold_text(self.text.strip()).strip()
 
     def _kinds(self) -> tuple[str, ...]:
-        return tuple(self.kinds) or SEARCHED
+        return tuple(self.kinds) or SEARCHED_KINDS
 
     def _groups(self) -> list[tuple[str, ...]]:
         """Split events from the other kinds: bookkeeping among them must not use up the limits of the others."""
@@ -203,17 +217,17 @@ class SearchView:
         return self.typo_newest // _EVENTS_OF_NEWEST if events else self.typo_newest
 
     def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
-        is_content = entry.name not in BOOKKEEPING and not (entry.name == CORRECTION and _hides(entry))
-        return is_content and entry.id not in self.leave_out and matches.passes(entry)
+        is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and _hides(entry))
+        return is_content and entry.id not in self.excluded_ids and matches.matches(entry)
 
-    def _spelling_from(self, compared: Found) -> int:
+    def _spelling_from(self, compared: QueryAnswers) -> int:
         newest = compared[1:]
         cut = (part for part, group in zip(newest, self._groups(), strict=False) if len(part) >= self._newest(group))
         return max((part[-1].id for part in cut if part), default=0)
 
-    def _incomplete(self, exact: Found, hits: Sequence[SearchHit]) -> bool:
+    def _incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
         """Return true if a query was cut before it reached as far back as the hits do."""
-        cut = max((part[-1].id for part in exact if len(part) >= self.reach), default=0)
+        cut = max((part[-1].id for part in exact if len(part) >= self.max_exact_matches), default=0)
         return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
 
 
@@ -224,10 +238,10 @@ class _QueryResults:
     `compared` has the proposals and then the newest by group, `called` the calls of results; None if not queried.
     """
 
-    exact: Found
+    exact: QueryAnswers
     corrections: Sequence[TapeEntry]
     zone: Sequence[TapeEntry]
-    compared: Found | None
+    compared: QueryAnswers | None
     called: Sequence[TapeEntry] | None
 
     def pool(self) -> list[TapeEntry]:
@@ -333,7 +347,7 @@ class _MatchFilter:
 
         Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest.
         """
-        matches = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
+        matches = find_misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
         turns: Counter[str] = Counter()
         ranked: list[tuple[float, int, SearchHit]] = []
         for entry in entries:
@@ -351,7 +365,7 @@ class _MatchFilter:
         if entry.id < self.zone and entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
             self.old_memory += 1
             return []
-        snippet = snippet_of(self._texts[entry.id], piece)
+        snippet = cut_snippet(self._texts[entry.id], piece)
         superseded = self.corrections.superseded.get(entry.id)
         return [SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
 
@@ -388,7 +402,7 @@ def _strings(value: object, skip: frozenset[str]) -> list[str]:
     return []
 
 
-def snippet_of(text: str, piece: str) -> str:
+def cut_snippet(text: str, piece: str) -> str:
     """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line."""
     folded = text.casefold()
     place = max(folded.find(piece), 0)
@@ -399,7 +413,7 @@ def snippet_of(text: str, piece: str) -> str:
                 place = place_in_text
                 break
             grown += len(letter.casefold())
-    start = max(min(place - _LEAD, len(text) - SNIPPET), 0)
-    end = start + SNIPPET
+    start = max(min(place - _LEAD, len(text) - SNIPPET_CHARS), 0)
+    end = start + SNIPPET_CHARS
     line = " ".join(text[start:end].split())
     return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from bubbot.tape.words import is_run, is_spelt, plain, tokens
+from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
 
 LONG_WORD_LETTERS = 8
 """Letters from which on a word may have two mistakes, in the typed or the meant form."""
@@ -25,7 +25,7 @@ class SpellingMatch(NamedTuple):
     mistakes: float
 
 
-def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMatch]:
+def find_misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMatch]:
     """Find the casefolded texts that contain every word of the query, spelling mistakes allowed.
 
     Each comes with its piece that stands for the query's longest word, and the mistakes of all words.
@@ -35,7 +35,7 @@ def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMatch]:
     vocabulary = dict.fromkeys(token for text_words in text_tokens.values() for token in text_words)
     matches = dict.fromkeys(texts, SpellingMatch("", 0)) if words else {}
     for word in words:
-        near = alike(word, vocabulary)
+        near = find_alike(word, vocabulary)
         best = {place: _best(near, text_tokens[place]) for place in matches}
         matches = {
             place: SpellingMatch(first.piece or piece.piece, first.mistakes + piece.mistakes)
@@ -49,38 +49,38 @@ def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMa
     return min((near[token] for token in words if token in near), key=lambda match: match.mistakes, default=None)
 
 
-def alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
+def find_alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
     """Find the tokens that may stand for a word, each with the piece that does."""
     if is_run(word):
         return {token: match for token in vocabulary if is_run(token) and (match := _window(word, token))}
-    bare = plain(word)
+    bare = strip_accents(word)
     if not is_spelt(word):
         return {token: SpellingMatch(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
     near = {token: SpellingMatch(token, 0) for token in vocabulary if word in token}
-    choices = {token: plain(token) for token in vocabulary if _comparable(bare, token)}
-    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=edits_of(len(bare) + 2), limit=None)
+    choices = {token: strip_accents(token) for token in vocabulary if _comparable(bare, token)}
+    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=max_edits(len(bare) + 2), limit=None)
     return {
         token: SpellingMatch(token, _mistakes(bare, form, mistakes))
         for form, mistakes, token in close
-        if mistakes <= edits_of(len(bare), len(form))
+        if mistakes <= max_edits(len(bare), len(form))
     } | near
 
 
-def edits_of(typed: int, meant: int = 0) -> int:
+def max_edits(typed: int, meant: int = 0) -> int:
     """Return the spelling mistakes allowed for words of these lengths: one, or two if one of them is long."""
     return 2 if max(typed, meant) >= LONG_WORD_LETTERS and typed >= _NEARLY_LONG else 1
 
 
 def _same(word: str, bare: str, token: str) -> bool:
     """Return true if a short word, or one with a digit, is there unchanged except for accents."""
-    return token == word or (bare == token if token.isascii() else bare == plain(token))
+    return token == word or (bare == token if token.isascii() else bare == strip_accents(token))
 
 
 def _comparable(bare: str, token: str) -> bool:
     """Compare lengths first. Words of four letters are alike too often: they need the same first letter."""
-    if len(token) < 4 or abs(len(token) - len(bare)) > edits_of(len(bare), len(token)):
+    if len(token) < 4 or abs(len(token) - len(bare)) > max_edits(len(bare), len(token)):
         return False
-    return len(bare) > 4 or plain(token[0]) == bare[0]
+    return len(bare) > 4 or strip_accents(token[0]) == bare[0]
 
 
 def _mistakes(bare: str, form: str, mistakes: float) -> float:

@@ -9,10 +9,10 @@ from typing import Any
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
-from bubbot.tape.view import Found
-from bubbot.views.budget import BUDGET_CHECKPOINT, SETTLED, hold_from
+from bubbot.tape.view import QueryAnswers
+from bubbot.views.budget import BUDGET_CHECKPOINT, SETTLED, reservation_from
 
-BY = ("chat", "user", "job", "model", "day")
+SPENDING_DIMENSIONS = ("chat", "user", "job", "model", "day")
 """The dimensions of spending."""
 
 
@@ -25,7 +25,7 @@ class UsageSum:
         input_tokens: of the requests.
         output_tokens: of the answers.
         cached_tokens: input tokens that the provider had cached.
-        nano: billionths of a US dollar, of the calls that have a price.
+        cost_nanousd: billionths of a US dollar, of the calls that have a price.
         unpriced: calls without a price.
         estimated: calls that were cut off.
         reservations: the entries with which they began.
@@ -35,34 +35,34 @@ class UsageSum:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    nano: int = 0
+    cost_nanousd: int = 0
     unpriced: int = 0
     estimated: int = 0
     reservations: tuple[int, ...] = ()
 
-    def plus(self, data: JsonObject, cited: int) -> UsageSum:
-        """Add one settled call. `cited`: the entry of its fact."""
+    def add_call(self, data: JsonObject, entry_id: int) -> UsageSum:
+        """Add one settled call. `entry_id`: the entry of its fact."""
         nano = data["nano"]
         return UsageSum(
             self.calls + 1,
             self.input_tokens + data["input_tokens"],
             self.output_tokens + data["output_tokens"],
             self.cached_tokens + data["cached_tokens"],
-            self.nano + (nano or 0),
+            self.cost_nanousd + (nano or 0),
             self.unpriced + (nano is None),
             self.estimated + bool(data.get("estimated")),
-            (*self.reservations, data.get("reserved", cited)),
+            (*self.reservations, data.get("reserved", entry_id)),
         )
 
     def as_json(self) -> dict[str, Any]:
         """Build the form for programs."""
         names = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated", "reservations")
-        return {"dollars": self.nano / 10**9} | {name: getattr(self, name) for name in names}
+        return {"dollars": self.cost_nanousd / 10**9} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingReport:
-    """The total, and its parts by the words of `BY`, the most expensive first, days in their order."""
+    """The total, and its parts by the words of `SPENDING_DIMENSIONS`, the most expensive first, days in their order."""
 
     total: UsageSum = UsageSum()
     by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
@@ -81,9 +81,9 @@ class PeriodStartView:
             TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), until=self.first, newest=True, limit=1),
         )
 
-    def fold(self, found: Found) -> int:
+    def fold(self, answers: QueryAnswers) -> int:
         """Return the id; 0 if the tape has no such anchor."""
-        marks = [entry for entry in found[0] if not entry.erased]
+        marks = [entry for entry in answers[0] if not entry.erased]
         return int(marks[0].payload["state"]["after"]) if marks else 0
 
 
@@ -103,11 +103,11 @@ class SpendingView:
         """Read the settled calls."""
         return (TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=(SETTLED,)),)
 
-    def fold(self, found: Found) -> SpendingReport:
+    def fold(self, answers: QueryAnswers) -> SpendingReport:
         """Add up the calls."""
         total = UsageAccumulator()
-        parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in BY}
-        for entry in found[0]:
+        parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in SPENDING_DIMENSIONS}
+        for entry in answers[0]:
             names = _names(entry)
             if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
                 continue
@@ -115,7 +115,7 @@ class SpendingView:
             for by, name in names.items():
                 if name:
                     parts[by].setdefault(name, UsageAccumulator()).add(entry)
-        return SpendingReport(total.done(), {by: _ordered_sums(by, sums) for by, sums in parts.items()})
+        return SpendingReport(total.build_sum(), {by: _ordered_sums(by, sums) for by, sums in parts.items()})
 
 
 @dataclass
@@ -123,29 +123,29 @@ class UsageAccumulator:
     """A sum that grows: a million calls are added in one pass."""
 
     sum: UsageSum = UsageSum()
-    cites: list[int] = field(default_factory=list)
+    entry_ids: list[int] = field(default_factory=list)
 
     def add(self, entry: TapeEntry) -> None:
         """Add one settled call."""
-        added = self.sum.plus(entry.payload["data"], entry.id)
-        self.cites += added.reservations
+        added = self.sum.add_call(entry.payload["data"], entry.id)
+        self.entry_ids += added.reservations
         self.sum = replace(added, reservations=())
 
-    def done(self) -> UsageSum:
+    def build_sum(self) -> UsageSum:
         """Return the sum, with its entries."""
-        return replace(self.sum, reservations=tuple(self.cites))
+        return replace(self.sum, reservations=tuple(self.entry_ids))
 
 
 def _names(entry: TapeEntry) -> dict[str, str] | None:
     if entry.erased:
         return None
-    hold = hold_from(entry.payload["data"], entry.id)
-    payer = hold.payer
+    hold = reservation_from(entry.payload["data"], entry.id)
+    payer = hold.subject
     return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
 
 
 def _ordered_sums(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
-    totals = {name: accumulator.done() for name, accumulator in sums.items()}
+    totals = {name: accumulator.build_sum() for name, accumulator in sums.items()}
     if by == "day":
         return dict(sorted(totals.items()))
-    return dict(sorted(totals.items(), key=lambda item: (-item[1].nano, -item[1].input_tokens, item[0])))
+    return dict(sorted(totals.items(), key=lambda item: (-item[1].cost_nanousd, -item[1].input_tokens, item[0])))

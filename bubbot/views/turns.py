@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class LastTurnView:
             TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(SESSION_START,), newest=True, limit=1),
         )
 
-    def fold(self, found: Found) -> LastTurn | None:
+    def fold(self, answers: QueryAnswers) -> LastTurn | None:
         """Return the turn; None if the entries do not belong to one."""
-        end, start, opening = (part[0] if part else None for part in found)
+        end, start, opening = (part[0] if part else None for part in answers)
         if end is None or start is None or end.erased or end.meta.get("turn") != start.meta.get("turn"):
             return None
         turn = end.meta.get("turn")

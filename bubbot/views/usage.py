@@ -9,7 +9,7 @@ from typing import Any
 from bubbot.ports.model import Usage
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +51,22 @@ class InfoView:
             TapeQuery(tape, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=1),
         )
 
-    def fold(self, found: Found) -> TapeInfo:
+    def fold(self, answers: QueryAnswers) -> TapeInfo:
         """Return the numbers; all empty for an empty tape."""
-        first, newest, opening, step = (part[0] if part else None for part in found)
+        first, newest, opening, step = (part[0] if part else None for part in answers)
         if first is None or newest is None:
             return TapeInfo()
         return TapeInfo(
             entries=newest.id,
             last_anchor=(opening.name or "", opening.id) if opening else None,
             entries_since_anchor=newest.id - (opening.id if opening else 0),
-            last_usage=step_usage(step) if step else None,
+            last_usage=parse_step_usage(step) if step else None,
             first_date=first.date or None,
             last_date=newest.date or None,
         )
 
 
-def step_usage(step: TapeEntry) -> Usage | None:
+def parse_step_usage(step: TapeEntry) -> Usage | None:
     """Return the usage in a `loop.step` event; None if it has none."""
     data = step.payload.get("data")
     usage = data.get("usage") if isinstance(data, Mapping) else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 
-RECENT_TURNS = 20
+MAX_TURNS_SEARCHED = 20
 """The newest turns that are searched for one with a model call."""
 
 
@@ -51,14 +51,14 @@ class TurnSpansView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest starts and ends, through the name index."""
         names = ("turn/start", "turn/end", "turn/interrupted")
-        limit = None if self.turn else 2 * RECENT_TURNS + 1
+        limit = None if self.turn else 2 * MAX_TURNS_SEARCHED + 1
         return (TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=limit),)
 
-    def fold(self, found: Found) -> tuple[tuple[int, int], ...]:
+    def fold(self, answers: QueryAnswers) -> tuple[tuple[int, int], ...]:
         """Pair each end with the start just before it."""
         spans = []
         end: TapeEntry | None = None
-        for entry in found[0]:
+        for entry in answers[0]:
             if entry.name == "turn/start":
                 if end is not None and str(entry.meta.get("turn", "")).startswith(self.turn):
                     spans.append((entry.id, end.id))
@@ -70,21 +70,21 @@ class TurnSpansView:
 
 @dataclass(frozen=True, slots=True)
 class WhyView:
-    """One turn explained from its own entries; None if it called no model, unless `bare`."""
+    """One turn explained from its own entries; None if it called no model, unless `without_model`."""
 
     span: tuple[int, int]
-    bare: bool = False
+    without_model: bool = False
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the entries of the turn."""
         return (TapeQuery(tape, IdRanges((self.span,))),)
 
-    def fold(self, found: Found) -> Explanation | None:
+    def fold(self, answers: QueryAnswers) -> Explanation | None:
         """Build the explanation."""
-        entries = found[0]
+        entries = answers[0]
         steps = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == "loop.step")
-        if not steps and not self.bare:
+        if not steps and not self.without_model:
             return None
         answer = [
             entry.id for entry in entries if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant"

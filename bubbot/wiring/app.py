@@ -29,7 +29,7 @@ from bubbot.ports.turn import TurnResult
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.preview import show_nothing
+from bubbot.runtime.preview import ignore_preview
 from bubbot.runtime.recovery import RecoveryResult, recover
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.schedule.changes import SCHEDULE_TAPE
@@ -38,16 +38,16 @@ from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tools.session import typed_commands
+from bubbot.tools.session import list_commands
 from bubbot.views.outbox import OutboxMessage
-from bubbot.wiring.budget import BudgetServices, open_purse
+from bubbot.wiring.budget import BudgetServices, open_budget
 from bubbot.wiring.channel_factory import ChannelFactory, Deps
 from bubbot.wiring.channels import STDIN
 from bubbot.wiring.health import HealthCollector, HealthSources
 from bubbot.wiring.models import ModelSet, choose_models, turns_at_once
-from bubbot.wiring.schedule import Scheduler, timekeeping
-from bubbot.wiring.search import indexing
-from bubbot.wiring.turns import TurnServices, make_turns
+from bubbot.wiring.schedule import Scheduler, make_scheduler
+from bubbot.wiring.search import open_indexing
+from bubbot.wiring.turns import TurnServices, build_session_deps
 
 log = logging.getLogger(__name__)
 
@@ -78,48 +78,48 @@ class Bot:
 
     Attributes:
         store: the store, wrapped.
-        opened: the store itself, without wrappers.
-        sets: its models; the last set is in use.
+        sqlite_store: the store itself, without wrappers.
+        model_sets: its models; the last set is in use.
         runtime: runs the turns.
-        lines: its channels, by name.
+        channel_runtimes: its channels, by name.
         workspace: the label of its home in the store.
         commands: those that people may type.
         group: owns every long-lived task.
-        maker: builds further channels.
-        shared: what turns use.
-        purse: its budgets.
-        wrap: the wrappers of its ports.
-        watch: collects its health.
+        channel_factory: builds further channels.
+        turn_services: what turns use.
+        budget_services: its budgets.
+        wrappers: the wrappers of its ports.
+        health_collector: collects its health.
     """
 
     store: TapeStore
-    opened: SqliteStore
-    sets: list[ModelSet]
+    sqlite_store: SqliteStore
+    model_sets: list[ModelSet]
     runtime: AppRuntime
-    lines: dict[str, ChannelRuntime]
+    channel_runtimes: dict[str, ChannelRuntime]
     workspace: str
     commands: list[CommandInfo]
     group: asyncio.TaskGroup
-    maker: ChannelFactory
-    shared: TurnServices
-    purse: BudgetServices
-    wrap: PortWrappers
-    watch: HealthCollector
+    channel_factory: ChannelFactory
+    turn_services: TurnServices
+    budget_services: BudgetServices
+    wrappers: PortWrappers
+    health_collector: HealthCollector
 
     @property
     def models(self) -> SessionModels:
         """The models of each session."""
-        return self.sets[-1].sessions
+        return self.model_sets[-1].sessions
 
     @property
-    def time(self) -> Scheduler:
+    def scheduler(self) -> Scheduler:
         """The scheduler."""
-        return self.shared.time
+        return self.turn_services.scheduler
 
     @property
-    def line(self) -> ChannelRuntime:
+    def channel_runtime(self) -> ChannelRuntime:
         """The only channel, of a bot in a terminal or a pipe."""
-        (line,) = self.lines.values()
+        (line,) = self.channel_runtimes.values()
         return line
 
     @property
@@ -130,27 +130,27 @@ class Bot:
     @property
     def channel(self) -> Channel:
         """The adapter of the only channel."""
-        return self.line.channel
+        return self.channel_runtime.channel
 
     @property
     def gate(self) -> InboundGate:
         """The gate of the only channel."""
-        return self.line.gate
+        return self.channel_runtime.gate
 
     @property
     def deliverer(self) -> Deliverer:
         """The deliverer of the only channel."""
-        return self.line.deliverer
+        return self.channel_runtime.deliverer
 
     @property
-    def held(self) -> list[OutboxMessage]:
+    def held_messages(self) -> list[OutboxMessage]:
         """Merged messages that are not delivered yet; empty unless `open_app` got `hold`."""
-        return self.line.held if self.line.held is not None else []
+        return self.channel_runtime.held_messages if self.channel_runtime.held_messages is not None else []
 
-    async def warm(self, session: str) -> None:
+    async def warm_model(self, session: str) -> None:
         """Start loading the session's model in the background, if loading takes long."""
         with suppress(ModelError):  # a turn that asks the model reports the error
-            model = await self.models.on(self.tape(session))
+            model = await self.models.model_for_tape(self.tape(session))
             if isinstance(model, LazyModel):
                 model.warm()
 
@@ -166,19 +166,19 @@ class Bot:
         recovered = await self._recover()
         if deliver:
             await self.deliverer.resume(session)
-        return self.line.take_up(recovered, session)
+        return self.channel_runtime.resume(recovered, session)
 
     async def recover_all(self) -> int:
         """Resume everything an earlier process left open on these channels; return the number of messages."""
         recovered = await self._recover()
-        for channel_runtime in self.lines.values():
+        for channel_runtime in self.channel_runtimes.values():
             await channel_runtime.deliverer.resume(queued=True)
-        return sum(len(channel_runtime.take_up(recovered)) for channel_runtime in self.lines.values())
+        return sum(len(channel_runtime.resume(recovered)) for channel_runtime in self.channel_runtimes.values())
 
     async def _recover(self) -> RecoveryResult:
-        inboxes = [channel_runtime.inbox for channel_runtime in self.lines.values()]
+        inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
         recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
-        await self.time.book.load()  # recovery has merged what an interrupted turn staged
+        await self.scheduler.store.load()  # recovery has merged what an interrupted turn staged
         return recovered
 
     async def ask(self, inbound: Inbound) -> TurnResult:
@@ -200,7 +200,7 @@ async def open_app(
     *,
     channel_settings: Mapping[str, Any] | None = None,
     hold: bool = False,
-    wrap: PortWrappers | None = None,
+    wrappers: PortWrappers | None = None,
 ) -> AsyncIterator[Bot]:
     """Open a bot that talks on standard input and output, holding the home's lock until the block ends.
 
@@ -209,7 +209,7 @@ async def open_app(
         home: its home.
         channel_settings: override the adapter's settings.
         hold: keep answers in `Bot.held` instead of delivering them.
-        wrap: wrappers of its ports.
+        wrappers: wrappers of its ports.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -219,9 +219,9 @@ async def open_app(
 
     async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
-        return [await maker.line(maker.channel(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
+        return [await maker.build_runtime(maker.build_adapter(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
 
-    async with open_bot(settings, home, build_channels, wrap or PortWrappers()) as app:
+    async with open_bot(settings, home, build_channels, wrappers or PortWrappers()) as app:
         yield app
 
 
@@ -229,8 +229,8 @@ async def open_app(
 async def open_bot(
     settings: Settings,
     home: Home,
-    lines: Callable[[ChannelFactory], Awaitable[list[ChannelRuntime]]],
-    wrap: PortWrappers,
+    build_channels: Callable[[ChannelFactory], Awaitable[list[ChannelRuntime]]],
+    wrappers: PortWrappers,
     address: str = "",
     *,
     room_retry: float | None = None,
@@ -240,8 +240,8 @@ async def open_bot(
     Args:
         settings: the settings of the bot.
         home: its home.
-        lines: builds the channels.
-        wrap: wrappers of its ports.
+        build_channels: builds the channels.
+        wrappers: wrappers of its ports.
         address: where other processes of this home reach it; empty: nowhere.
         room_retry: see `open_store`.
     """
@@ -251,45 +251,47 @@ async def open_bot(
         sqlite_store = await _open_store(home, room_retry)
         stack.push_async_callback(sqlite_store.aclose)
         workspace = await sqlite_store.workspace(str(home.path.resolve()))
-        store = wrap.store(sqlite_store)
-        models = [choose_models(settings, home, wrap.model)]
+        store = wrappers.store(sqlite_store)
+        models = [choose_models(settings, home, wrappers.model)]
         stack.push_async_callback(_close, models)
         budget_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
-        await stack.enter_async_context(indexing(sqlite_store, settings.search, group))
+        await stack.enter_async_context(open_indexing(sqlite_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        restored = await Quarantine(_service(store, HOME_TAPE)).standing()
+        restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
         maker = ChannelFactory(
             store,
             home,
-            wrap.channel,
+            wrappers.channel,
             group,
             workspace,
             lambda: tuple(commands),
             clock_and_ids,
             restored,
-            sqlite_store.has_room,
+            sqlite_store.wait_for_room,
         )
-        channel_runtimes = {channel_runtime.channel.name: channel_runtime for channel_runtime in await lines(maker)}
-        purse = await open_purse(settings, maker.service, clock_and_ids, channel_runtimes, texts)
-        budget_stack.push_async_callback(purse.budget.written)
-        scheduler = timekeeping(maker.service(SCHEDULE_TAPE), channel_runtimes, settings, texts, clock_and_ids)
+        channel_runtimes = {
+            channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
+        }
+        purse = await open_budget(settings, maker.open_tape, clock_and_ids, channel_runtimes, texts)
+        budget_stack.push_async_callback(purse.budget.wait_written)
+        scheduler = make_scheduler(maker.open_tape(SCHEDULE_TAPE), channel_runtimes, settings, texts, clock_and_ids)
 
         async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
-            return await watch.told(role, direct=direct, own=own)
+            return await watch.report(role, direct=direct, own=own)
 
-        activity, limiter = ActivityTracker(show_nothing, time.monotonic), TurnLimiter(turns_at_once(settings))
+        activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
         shared = TurnServices(
-            home, channel_runtimes, texts, scheduler, limiter, clock_and_ids, activity, report, wrap.tools
+            home, channel_runtimes, texts, scheduler, limiter, clock_and_ids, activity, report, wrappers.tools
         )
-        deps, toolbox = make_turns(settings, shared, models[0], purse)
+        deps, toolbox = build_session_deps(settings, shared, models[0], purse)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
-        commands += typed_commands(toolbox, texts)
-        sources = HealthSources(channel_runtimes, runtime, activity, scheduler.book, purse.budget)
+        commands += list_commands(toolbox, texts)
+        sources = HealthSources(channel_runtimes, runtime, activity, scheduler.store, purse.budget)
         watch = HealthCollector(sqlite_store, home, sources, settings, texts, now=now, restored=restored)
         yield Bot(
             store,
@@ -303,7 +305,7 @@ async def open_bot(
             maker,
             shared,
             purse,
-            wrap,
+            wrappers,
             watch,
         )
 
@@ -331,7 +333,7 @@ def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService
 
 def _texts(settings: Settings) -> Texts:
     texts = Texts(settings.bot.language)
-    if not texts.translated:
+    if not texts.is_translated:
         log.warning("no translation for %r, using English", texts.language, extra={"action": "texts.missing"})
     return texts
 

@@ -25,9 +25,9 @@ from bubbot.views.budget import BUDGET_TAPE
 from bubbot.wiring.channel_factory import Deps
 
 FREE = ModelPrice(0.0, 0.0)
-ANSWER_TOKENS = 4096
+DEFAULT_ANSWER_TOKENS = 4096
 """Tokens to reserve for an answer if nothing limits it."""
-LOUD = frozenset({"stdin"})
+ALWAYS_NOTIFY = frozenset({"stdin"})
 """Channels on which every rejected message is answered: whoever runs a command waits for its output."""
 
 
@@ -37,64 +37,64 @@ class BudgetServices:
 
     Attributes:
         budget: reserves and settles the cost of calls.
-        ledger: what `,usage` reads.
-        pace: limits the rate of messages.
-        books: the budget tape.
-        given: clock and ids.
+        usage_reporter: what `,usage` reads.
+        rate_gate: limits the rate of messages.
+        tape: the budget tape.
+        deps: clock and ids.
     """
 
     budget: Budget
-    ledger: UsageReporter
-    pace: RateGate
-    books: TapeHandle
-    given: Deps
+    usage_reporter: UsageReporter
+    rate_gate: RateGate
+    tape: TapeHandle
+    deps: Deps
 
 
-async def open_purse(
+async def open_budget(
     settings: Settings,
     tape: Callable[[str], TapeService],
-    given: Deps,
-    lines: Mapping[str, ChannelRuntime],
+    deps: Deps,
+    channel_runtimes: Mapping[str, ChannelRuntime],
     texts: Texts,
 ) -> BudgetServices:
     """Read the budget tape and settle calls that an earlier process left open. Raise `ConfigError` for bad settings."""
-    zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(lines, BUDGET_TAPE)
-    plan, books = plan_of(settings), tape(BUDGET_TAPE)
-    budget = Budget(books, plan, now=given.now, new_id=given.new_id, zone=zone, texts=texts, tell=tell)
+    zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(channel_runtimes, BUDGET_TAPE)
+    plan, books = budget_limits(settings), tape(BUDGET_TAPE)
+    budget = Budget(books, plan, now=deps.now, new_id=deps.new_id, zone=zone, texts=texts, notify_owner=tell)
     await budget.load()
 
     async def say(channel: str, outbound: Outbound) -> None:
-        await lines[channel].deliverer.tell(outbound)
+        await channel_runtimes[channel].deliverer.notify(outbound)
 
-    pace = RateGate(await _load_rates(settings, books, given), texts, say)
-    return BudgetServices(budget, ledger_of(settings, books, given, plan), pace, books, given)
+    pace = RateGate(await _load_rates(settings, books, deps), texts, say)
+    return BudgetServices(budget, make_usage_reporter(settings, books, deps, plan), pace, books, deps)
 
 
-def renewed(purse: BudgetServices, settings: Settings, rates: RateLimiter | None) -> BudgetServices:
+def renew_budget(services: BudgetServices, settings: Settings, rates: RateLimiter | None) -> BudgetServices:
     """Return the same budgets under other settings; calls under way stay reserved. Raise `ConfigError` for bad ones."""
-    purse.budget.plan = plan = plan_of(settings)
-    purse.pace.rates = rates
-    return replace(purse, ledger=ledger_of(settings, purse.books, purse.given, plan))
+    services.budget.limits = plan = budget_limits(settings)
+    services.rate_gate.rates = rates
+    return replace(services, usage_reporter=make_usage_reporter(settings, services.tape, services.deps, plan))
 
 
-async def rates_of(settings: Settings, purse: BudgetServices) -> RateLimiter:
+async def load_rate_limits(settings: Settings, services: BudgetServices) -> RateLimiter:
     """Return the rate limits of people and chats by these settings, with their messages so far."""
-    return await _load_rates(settings, purse.books, purse.given)
+    return await _load_rates(settings, services.tape, services.deps)
 
 
 async def _load_rates(settings: Settings, tape: TapeHandle, deps: Deps) -> RateLimiter:
-    rates = RateLimiter(_rates(settings.budget), deps.now, ZoneInfo(settings.bot.timezone), LOUD)
+    rates = RateLimiter(_rates(settings.budget), deps.now, ZoneInfo(settings.bot.timezone), ALWAYS_NOTIFY)
     await rates.load(tape)
     return rates
 
 
-def ledger_of(settings: Settings, tape: TapeHandle, given: Deps, plan: BudgetLimits) -> UsageReporter:
+def make_usage_reporter(settings: Settings, tape: TapeHandle, deps: Deps, limits: BudgetLimits) -> UsageReporter:
     """Return the reporter that reads the budget tape for people."""
     budget = settings.budget
-    return UsageReporter(tape, given.now, ZoneInfo(settings.bot.timezone), plan, budget.currency, budget.dollar or 1.0)
+    return UsageReporter(tape, deps.now, ZoneInfo(settings.bot.timezone), limits, budget.currency, budget.dollar or 1.0)
 
 
-def plan_of(settings: Settings) -> BudgetLimits:
+def budget_limits(settings: Settings) -> BudgetLimits:
     """Return the budget limits, with amounts in US dollars. Raise `ConfigError` for bad settings."""
     budget = settings.budget
     if budget.currency != "USD" and budget.dollar is None:
@@ -120,7 +120,7 @@ def plan_of(settings: Settings) -> BudgetLimits:
 
     def list_price(name: str) -> ModelPrice | None:
         if name not in prices:  # reads a file
-            prices[name] = sizes.price(name, own_address=_has_own_address(settings, name))
+            prices[name] = sizes.find_price(name, own_address=_has_own_address(settings, name))
         return prices[name]
 
     def models_asked(name: str) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def plan_of(settings: Settings) -> BudgetLimits:
         list_price,
         _reserved_tokens(settings),
         budget.warn_at,
-        LOUD,
+        ALWAYS_NOTIFY,
         models_asked,
     )
 
@@ -183,7 +183,7 @@ def _reserved_tokens(settings: Settings) -> Callable[[str], int]:
         if configured:
             return configured
         if name not in cache:
-            cache[name] = min(sizes.longest_answer(name) or ANSWER_TOKENS, ANSWER_TOKENS)
+            cache[name] = min(sizes.find_output_limit(name) or DEFAULT_ANSWER_TOKENS, DEFAULT_ANSWER_TOKENS)
         return cache[name]
 
     return answer_tokens

@@ -9,9 +9,9 @@ from typing import Any
 
 from bubbot import plugins
 from bubbot.errors import ConfigError
-from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_line
-from bubbot.gateway.files import outgoing
-from bubbot.gateway.outbound import always_room
+from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
+from bubbot.gateway.files import outgoing_blob_reader
+from bubbot.gateway.outbound import no_wait_for_room
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.outbox import Outbox, outbox_tape
@@ -43,9 +43,9 @@ class ChannelFactory:
         group: runs their background tasks.
         workspace: the label of the home in the store.
         commands: returns the commands that people may type.
-        given: clock and ids.
-        restored: the backup the home was restored from, while it is in quarantine; else None.
-        has_room: waits while the disk is full.
+        deps: clock and ids.
+        restore_fact: the backup the home was restored from, while it is in quarantine; else None.
+        wait_for_room: waits while the disk is full.
     """
 
     store: TapeStore
@@ -54,15 +54,15 @@ class ChannelFactory:
     group: asyncio.TaskGroup
     workspace: str
     commands: Callable[[], Sequence[CommandInfo]]
-    given: Deps
-    restored: RestoreFact | None = None
-    has_room: Callable[[], Awaitable[None]] = always_room
+    deps: Deps
+    restore_fact: RestoreFact | None = None
+    wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
 
-    def service(self, tape: str) -> TapeService:
+    def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
-        return TapeService(self.store, tape, now=self.given.now, new_id=self.given.new_id, session="")
+        return TapeService(self.store, tape, now=self.deps.now, new_id=self.deps.new_id, session="")
 
-    def channel(
+    def build_adapter(
         self,
         name: str,
         table: Mapping[str, Any],
@@ -79,18 +79,18 @@ class ChannelFactory:
             overhears: see `ChannelOptions`.
         """
         settings = {key: value for key, value in table.items() if key not in ChannelSettings.model_fields}
-        inbox = Inbox(self.service(inbox_tape(name)), self.given.new_id)
+        inbox = Inbox(self.open_tape(inbox_tape(name)), self.deps.new_id)
 
         async def cursor() -> BackfillCursor:
-            return replace(await inbox.newest(), people=people())
+            return replace(await inbox.read_cursor(), allowed_ids=people())
 
         options = ChannelOptions(
             name,
             self.home.path,
-            lambda: timestamp(self.given.now()),
-            self.given.new_id,
+            lambda: timestamp(self.deps.now()),
+            self.deps.new_id,
             settings,
-            self.blob(name),
+            self.blob_reader(name),
             cursor,
             self.commands,
             overhears,
@@ -102,23 +102,23 @@ class ChannelFactory:
         channel: Channel = make(options)
         return channel
 
-    def blob(self, name: str) -> Callable[[str], Awaitable[bytes]]:
+    def blob_reader(self, name: str) -> Callable[[str], Awaitable[bytes]]:
         """Return a function that reads the files which this channel is to send."""
-        outbox = Outbox(self.service(outbox_tape(name)))
-        return outgoing(self.store, outbox, lambda session: session_tape(self.workspace, session))
+        outbox = Outbox(self.open_tape(outbox_tape(name)))
+        return outgoing_blob_reader(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
-    async def line(self, channel: Channel, rules: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
+    async def build_runtime(self, channel: Channel, policy: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
         """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
-        inbox = Inbox(self.service(inbox_tape(wrapped.name)), self.given.new_id)
-        outbox = Outbox(self.service(outbox_tape(wrapped.name)))
-        return await make_line(
+        inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id)
+        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)))
+        return await make_channel_runtime(
             wrapped,
             inbox,
             outbox,
-            rules,
-            now=self.given.now,
-            spawn=self.group.create_task,
+            policy,
+            now=self.deps.now,
+            create_task=self.group.create_task,
             hold=hold,
-            has_room=self.has_room,
+            wait_for_room=self.wait_for_room,
         )

@@ -15,15 +15,21 @@ from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.limits import PersonLimits
 from bubbot.gateway.outbound import RetryPolicy
 from bubbot.runtime.queue import QueuePolicy
-from bubbot.settings.channels import TOKENED, UNHURRIED, ChannelSettings, GuildSettings, channel_settings
+from bubbot.settings.channels import (
+    KINDS_REQUIRING_TOKEN,
+    LINE_BUFFERED_KINDS,
+    ChannelSettings,
+    GuildSettings,
+    split_channel_settings,
+)
 from bubbot.settings.loader import Settings
 
 log = logging.getLogger(__name__)
 
 STDIN = "stdin"
-WAITS = (1.0, 2.0, 4.0, 8.0, 12.0)
+RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0, 12.0)
 """Seconds between tries of a delivery; the last one repeats: it is the longest wait after an outage ends."""
-Table = tuple[ChannelSettings, Mapping[str, Any]]
+ChannelTable = tuple[ChannelSettings, Mapping[str, Any]]
 """The settings that every channel has, and those that only its adapter knows."""
 
 
@@ -34,13 +40,13 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
     tokens: dict[object, str] = {}
     for name, table in settings.channels.items():
         try:
-            common, adapter_settings = channel_settings(name, table)
+            common, adapter_settings = split_channel_settings(name, table)
         except ConfigError as error:
             problems.append(str(error))
             continue
-        if common.kind in UNHURRIED or name == STDIN:
+        if common.kind in LINE_BUFFERED_KINDS or name == STDIN:
             continue  # the terminal is connected through the control socket, whatever its adapter
-        if common.kind in TOKENED and not adapter_settings.get("token"):
+        if common.kind in KINDS_REQUIRING_TOKEN and not adapter_settings.get("token"):
             log.warning(
                 "[channels.%s] has no token and is not started; `bubbot init` asks for one",
                 name,
@@ -57,15 +63,15 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
     return tables
 
 
-def admission_of(common: ChannelSettings, settings: Settings) -> AdmissionSettings:
+def admission_settings(common: ChannelSettings, settings: Settings) -> AdmissionSettings:
     return AdmissionSettings(
         owners=frozenset(common.owners),
         admins=frozenset(common.admins),
         members=frozenset(common.members),
         groups=frozenset(common.groups),
-        always=frozenset(common.always),
-        listen=frozenset(common.listen),
-        called=tuple(common.called) or (settings.bot.name,),
+        respond_to_all=frozenset(common.always),
+        record_only=frozenset(common.listen),
+        trigger_names=tuple(common.called) or (settings.bot.name,),
         pairing=common.pairing,
         bots=frozenset(common.bots),
         spaces={space: _space(guild) for space, guild in common.guilds.items()},
@@ -79,22 +85,22 @@ def _space(guild: GuildSettings) -> SpaceRules:
         members=frozenset(guild.members),
         roles=frozenset(guild.roles),
         admin_roles=frozenset(guild.admin_roles),
-        always=frozenset(guild.always),
-        listen=frozenset(guild.listen),
+        respond_to_all=frozenset(guild.always),
+        record_only=frozenset(guild.listen),
         ignored=frozenset(guild.ignored),
-        called=tuple(guild.called),
+        trigger_names=tuple(guild.called),
     )
 
 
-def rules_of(common: ChannelSettings, settings: Settings, access: AccessService) -> ChannelPolicy:
+def channel_policy(common: ChannelSettings, settings: Settings, access: AccessService) -> ChannelPolicy:
     return ChannelPolicy(
-        waiting=QueuePolicy(common.debounce, common.busy, common.stale_after or None),
-        patience=RetryPolicy(WAITS, goes_on=True, sleep=asyncio.sleep),
-        admission=AdmissionPolicy(admission_of(common, settings), access.role, time.monotonic),
+        queue_policy=QueuePolicy(common.debounce, common.busy, common.stale_after or None),
+        retry_policy=RetryPolicy(RETRY_DELAYS_SECONDS, repeat_last=True, sleep=asyncio.sleep),
+        admission=AdmissionPolicy(admission_settings(common, settings), access.role, time.monotonic),
         access=access,
-        room=None,
-        per_chat=common.per_chat,
+        queue_limit=None,
+        max_turns_per_chat=common.per_chat,
         live=common.live,
-        queued=True,
-        limits=PersonLimits(common.messages_per_minute, common.messages_per_hour, common.bytes_per_day),
+        deliver_in_background=True,
+        person_limits=PersonLimits(common.messages_per_minute, common.messages_per_hour, common.bytes_per_day),
     )

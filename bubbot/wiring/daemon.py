@@ -26,7 +26,7 @@ from bubbot.tape.entry import timestamp
 from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring.app import Bot, PortWrappers, now, open_bot
 from bubbot.wiring.channel_factory import ChannelFactory
-from bubbot.wiring.channels import STDIN, admission_of, channel_tables, rules_of
+from bubbot.wiring.channels import STDIN, admission_settings, channel_policy, channel_tables
 
 log = logging.getLogger(__name__)
 
@@ -36,47 +36,47 @@ class Daemon:
     """A running bot of many channels.
 
     Attributes:
-        app: the bot.
+        bot: the bot.
         access: the people of its channels.
         manager: runs the channels.
         remote: the channel of the terminals, which connect to the control socket.
         quarantine: the backup the home was restored from, while it is in quarantine.
-        called: true if the HTTP server for webhooks is open.
-        reloaded: called after each reload, which may have replaced channels.
+        has_webhook_server: true if the HTTP server for webhooks is open.
+        on_reload: called after each reload, which may have replaced channels.
     """
 
-    app: Bot
+    bot: Bot
     access: AccessService
     manager: ChannelManager
     remote: RemoteChannel
     quarantine: RestoreFact | None = None
-    called: bool = False
-    reloaded: list[Callable[[], None]] = field(default_factory=list)
+    has_webhook_server: bool = False
+    on_reload: list[Callable[[], None]] = field(default_factory=list)
 
-    def webhooks(self) -> dict[str, SupportsWebhook]:
+    def webhook_channels(self) -> dict[str, SupportsWebhook]:
         """Return the channels that their platforms call."""
         return {
             name: channel_runtime.channel
-            for name, channel_runtime in self.app.lines.items()
+            for name, channel_runtime in self.bot.channel_runtimes.items()
             if isinstance(channel_runtime.channel, SupportsWebhook)
         }
 
-    def keep_time(self) -> asyncio.Task[None]:
+    def start_schedules(self) -> asyncio.Task[None]:
         """Start firing jobs; cancel the task before the channels end. In quarantine nothing fires."""
         if self.quarantine is not None:
-            return self.app.group.create_task(_fire_nothing())
-        keeper, backoff = self.app.time.keeper(), Backoff(random.random)
-        return self.app.group.create_task(supervise("schedules", keeper.run, backoff))
+            return self.bot.group.create_task(_fire_nothing())
+        keeper, backoff = self.bot.scheduler.make_timer(), Backoff(random.random)
+        return self.bot.group.create_task(supervise("schedules", keeper.run, backoff))
 
-    def tell_daily(self, zone: str) -> asyncio.Task[None]:
+    def start_daily_digest(self, zone: str) -> asyncio.Task[None]:
         """Start logging the deployment head, now and each midnight; cancel the task at the end."""
-        digest = DailyDigest(self.app.watch.standing_of_tapes, ZoneInfo(zone), now)
-        return self.app.group.create_task(supervise("daily tape digest", digest.run, Backoff(random.random)))
+        digest = DailyDigest(self.bot.health_collector.deployment_head, ZoneInfo(zone), now)
+        return self.bot.group.create_task(supervise("daily tape digest", digest.run, Backoff(random.random)))
 
 
 @asynccontextmanager
 async def open_daemon(
-    settings: Settings, home: Home, *, address: str = "", wrap: PortWrappers | None = None
+    settings: Settings, home: Home, *, address: str = "", wrappers: PortWrappers | None = None
 ) -> AsyncIterator[Daemon]:
     """Open a bot with every configured channel, holding the home's lock until the block ends. Nothing is received yet.
 
@@ -84,7 +84,7 @@ async def open_daemon(
         settings: the settings of the bot.
         home: its home.
         address: its control socket; empty: none.
-        wrap: wrappers of its ports.
+        wrappers: wrappers of its ports.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -96,40 +96,40 @@ async def open_daemon(
     remote = RemoteChannel(STDIN)
 
     async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
-        if maker.restored is not None:
-            _warn_of_quarantine(maker.restored)
-        tables = {} if maker.restored else configured
-        people = {name: admission_of(common, settings).listed for name, (common, _) in configured.items()}
-        access = AccessService(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=people)
+        if maker.restore_fact is not None:
+            _warn_of_quarantine(maker.restore_fact)
+        tables = {} if maker.restore_fact else configured
+        people = {name: admission_settings(common, settings).listed_people for name, (common, _) in configured.items()}
+        access = AccessService(maker.open_tape(ACCESS_TAPE), now=now, random=os.urandom, configured=people)
         await access.load()
         access_services.append(access)
-        rules = {name: rules_of(common, settings, access) for name, (common, _) in tables.items()}
+        rules = {name: channel_policy(common, settings, access) for name, (common, _) in tables.items()}
         runtimes = [
-            await maker.line(
-                maker.channel(
+            await maker.build_runtime(
+                maker.build_adapter(
                     name,
                     {**adapter_settings, "kind": common.kind},
-                    partial(access.people, name),
+                    partial(access.list_people, name),
                     overhears=common.overhears,
                 ),
                 rules[name],
             )
             for name, (common, adapter_settings) in tables.items()
         ]
-        remote.blob = maker.blob(STDIN)
-        return [*runtimes, await maker.line(remote, ChannelPolicy(queued=True))]
+        remote.read_blob = maker.blob_reader(STDIN)
+        return [*runtimes, await maker.build_runtime(remote, ChannelPolicy(deliver_in_background=True))]
 
     async with open_bot(
-        settings, home, build_channels, wrap or PortWrappers(), address, room_retry=ROOM_RETRY_SECONDS
+        settings, home, build_channels, wrappers or PortWrappers(), address, room_retry=ROOM_RETRY_SECONDS
     ) as app:
-        for name in () if app.maker.restored else configured:
-            await app.lines[name].inbox.begin(timestamp(now()))
-        manager = ChannelManager(app.lines, app.runtime, Backoff(random.random))
-        app.watch.standing = lambda: (
-            {name: manager.states.get(name, "") for name in app.lines if name != remote.name},
+        for name in () if app.channel_factory.restore_fact else configured:
+            await app.channel_runtimes[name].inbox.record_begin(timestamp(now()))
+        manager = ChannelManager(app.channel_runtimes, app.runtime, Backoff(random.random))
+        app.health_collector.channel_states = lambda: (
+            {name: manager.states.get(name, "") for name in app.channel_runtimes if name != remote.name},
             manager.refusals,
         )
-        yield Daemon(app, access_services[0], manager, remote, app.maker.restored)
+        yield Daemon(app, access_services[0], manager, remote, app.channel_factory.restore_fact)
 
 
 def _warn_of_quarantine(restored: RestoreFact) -> None:

@@ -23,19 +23,19 @@ from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import (
     BackupStatus,
     ChannelState,
+    ChannelStatus,
     DatabaseStatus,
     HealthSnapshot,
     ModelOutage,
     PendingDeliveries,
-    State,
+    budget_usage,
     failing_models,
     next_firings,
-    owed_by,
-    used_of,
+    pending_deliveries,
 )
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.log import redact, remarks
+from bubbot.log import recent_warnings, redact
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.quarantine import HOME_TAPE, Quarantine
@@ -43,7 +43,7 @@ from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.store import ScheduleStore
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.backups import backups
+from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock, TapeHandle
@@ -52,11 +52,11 @@ from bubbot.texts import Texts
 from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.views.quarantine import RestoreFact
 from bubbot.views.schedule import ScheduleCheckpointView, ScheduleState, ScheduleView
-from bubbot.wiring.budget import plan_of
+from bubbot.wiring.budget import budget_limits
 
 log = logging.getLogger(__name__)
 
-States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
+ChannelStates: TypeAlias = Callable[[], tuple[Mapping[str, ChannelStatus], Mapping[str, str]]]
 """Return the state of each configured channel, empty before it was started, and the reason of each refused one."""
 
 
@@ -64,10 +64,10 @@ States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
 class HealthSources:
     """The parts of a running bot that report something."""
 
-    lines: Mapping[str, ChannelRuntime]
+    channel_runtimes: Mapping[str, ChannelRuntime]
     runtime: AppRuntime
     activity: ActivityTracker
-    book: ScheduleStore
+    schedule_store: ScheduleStore
     budget: Budget
 
 
@@ -78,8 +78,8 @@ class HealthCollector:
         store: the database.
         quarantine: the backup the home was restored from, if it has no channels for that reason. A release counts from
             the next start on.
-        over: the parts of the bot.
-        standing: returns the states of the configured channels; None for a bot of one channel, whose user sees it.
+        sources: the parts of the bot.
+        channel_states: returns the states of the configured channels; None for a bot of one channel, whose user sees it.
         settings: the current settings.
     """
 
@@ -87,7 +87,7 @@ class HealthCollector:
         self,
         store: SqliteStore,
         home: Home,
-        over: HealthSources,
+        sources: HealthSources,
         settings: Settings,
         texts: Texts,
         *,
@@ -96,8 +96,8 @@ class HealthCollector:
     ) -> None:
         self.store = store
         self.quarantine = _backup_status(restored)
-        self.over = over
-        self.standing: States | None = None
+        self.sources = sources
+        self.channel_states: ChannelStates | None = None
         self._home = home
         self.settings = settings
         self._texts = texts
@@ -107,61 +107,64 @@ class HealthCollector:
     @property
     def runtime(self) -> AppRuntime:
         """Runs the turns."""
-        return self.over.runtime
+        return self.sources.runtime
 
     def channels(self) -> tuple[ChannelState, ...]:
         """Return the states of the configured channels, without I/O."""
-        if self.standing is None:
+        if self.channel_states is None:
             return ()
-        states, refusals = self.standing()
+        states, refusals = self.channel_states()
         channel_states = []
         for name, state in states.items():
-            channel_runtime = self.over.lines[name]
+            channel_runtime = self.sources.channel_runtimes[name]
             health = _health(channel_runtime.channel, state)
             note = redact(refusals.get(name) or health.note)
-            channel_states.append(ChannelState(name, state, health.ready, health.heard, note))
+            channel_states.append(ChannelState(name, state, health.is_ready, health.last_seen_at, note))
         return tuple(channel_states)
 
-    def failing(self) -> tuple[ModelOutage, ...]:
+    def failing_models(self) -> tuple[ModelOutage, ...]:
         """Return the models that have not answered since a call failed, without I/O."""
-        return failing_models(self.over.budget.failing(), used_models(self.settings), timestamp(self._now()))
+        return failing_models(
+            self.sources.budget.failing_models(), configured_models(self.settings), timestamp(self._now())
+        )
 
-    def full(self) -> bool:
+    def is_disk_full(self) -> bool:
         """Return true if writing waits for room on the disk."""
         return self.store.is_full
 
     async def snapshot(self) -> HealthSnapshot:
         """Return the current health. Raise a `StoreError` if the database cannot be read."""
-        log_summary, sources, budget = remarks(), self.over, self.over.budget
+        log_summary, sources, budget = recent_warnings(), self.sources, self.sources.budget
         pending = [
-            owed_by(name, await channel_runtime.outbox.open()) for name, channel_runtime in list(sources.lines.items())
+            pending_deliveries(name, await channel_runtime.outbox.pending())
+            for name, channel_runtime in list(sources.channel_runtimes.items())
         ]
         database = await _database(self._home, self.store)
         return replace(
-            nobody_runs(self.settings, self._home, self._now),
+            empty_snapshot(self.settings, self._home, self._now),
             pid=os.getpid(),
             began=self._began,
             channels=self.channels(),
-            load=sources.runtime.load(),
+            load=sources.runtime.measure_load(),
             owed=tuple(pending),
-            firings=next_firings(sources.book.state, self._now),
-            budget=used_of(budget.totals(), budget.plan, budget.today(), dollar_of(self.settings)),
+            firings=next_firings(sources.schedule_store.state, self._now),
+            budget=budget_usage(budget.totals(), budget.limits, budget.today(), usd_rate(self.settings)),
             database=database,
             backup=await asyncio.to_thread(newest_backup, self._home),
             warnings=log_summary.warnings,
             errors=log_summary.errors,
             newest=log_summary.newest,
             quarantine=self.quarantine,
-            failing=self.failing(),
-            full=self.full(),
+            failing=self.failing_models(),
+            full=self.is_disk_full(),
         )
 
-    async def standing_of_tapes(self) -> DeploymentHead:
+    async def deployment_head(self) -> DeploymentHead:
         """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
         database, head = await _database(self._home, self.store), await self.store.deployment_head()
         return DeploymentHead(head, database.entries, database.size)
 
-    async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+    async def report(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
         """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
         if not role.at_least(Role.ADMIN):
             return ()
@@ -173,44 +176,44 @@ class HealthCollector:
         return HealthFormatter(self._texts, replace(snapshot, load=load)).in_chat(role, direct=direct)
 
 
-def _health(channel: Channel, state: State) -> ChannelHealth:
+def _health(channel: Channel, state: ChannelStatus) -> ChannelHealth:
     """Return the health of a channel's connection; one that does not report is ready while it runs."""
     if not isinstance(channel, ReportsHealth):
-        return ChannelHealth(ready=state == "running")
+        return ChannelHealth(is_ready=state == "running")
     try:
         return channel.health()
     except Exception as error:  # the adapter is someone else's code; its defect must not hide the rest
         log.exception("channel health check failed", extra={"action": "health.defect", "channel": channel.name})
-        return ChannelHealth(ready=False, note=type(error).__name__)
+        return ChannelHealth(is_ready=False, note=type(error).__name__)
 
 
-def nobody_runs(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
+def empty_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
     """Return the snapshot of a home without a bot and without a database."""
     zone, currency = settings.bot.timezone, settings.budget.currency
     return HealthSnapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
 
 
-async def left_behind(
-    store: SqliteStore, service: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
+async def offline_snapshot(
+    store: SqliteStore, open_tape: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
 ) -> HealthSnapshot:
     """Return the snapshot of a home whose bot does not run, from the database alone."""
     names = [tape.name for tape in await store.tapes()]
     waiting, pending = 0, list[PendingDeliveries]()
     for channel in _channels(names, inbox_tape("")):
-        waiting += len(await Inbox(service(inbox_tape(channel)), lambda: "").open())
+        waiting += len(await Inbox(open_tape(inbox_tape(channel)), lambda: "").open_inbounds())
     for channel in _channels(names, outbox_tape("")):
-        pending.append(owed_by(channel, await Outbox(service(outbox_tape(channel))).open()))
-    budget = await _budget_state(service(BUDGET_TAPE))
-    limits, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
+        pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
+    budget = await _budget_state(open_tape(BUDGET_TAPE))
+    limits, today = budget_limits(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
     return replace(
-        nobody_runs(settings, home, now),
+        empty_snapshot(settings, home, now),
         load=RuntimeLoad(waiting=waiting),
         owed=tuple(pending),
-        firings=next_firings(await _schedule_state(service(SCHEDULE_TAPE)), now),
-        budget=used_of(budget.spent, limits, today, dollar_of(settings)),
+        firings=next_firings(await _schedule_state(open_tape(SCHEDULE_TAPE)), now),
+        budget=budget_usage(budget.spent, limits, today, usd_rate(settings)),
         database=await _database(home, store),
-        quarantine=_backup_status(await Quarantine(service(HOME_TAPE)).standing()),
-        failing=failing_models(budget.failing, used_models(settings), timestamp(now())),
+        quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
+        failing=failing_models(budget.failing, configured_models(settings), timestamp(now())),
     )
 
 
@@ -222,12 +225,12 @@ def newest_backup(home: Home) -> BackupStatus | None:
     """Return the newest complete backup in the default folder; None if there is none."""
     complete = []
     with suppress(OSError):  # the folder is not readable, or is being removed
-        complete = backups(home.path)
+        complete = list_backups(home.path)
     return BackupStatus(complete[-1].path.name, timestamp(complete[-1].created)) if complete else None
 
 
 async def _database(home: Home, store: SqliteStore) -> DatabaseStatus:
-    entries = await store.entries()
+    entries = await store.count_entries()
     size, wal, free = await asyncio.to_thread(_sizes, home)
     return DatabaseStatus(entries, size, wal, free)
 
@@ -261,11 +264,11 @@ async def _budget_state(tape: TapeHandle) -> BudgetState:
     return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
 
 
-def used_models(settings: Settings) -> frozenset[str]:
+def configured_models(settings: Settings) -> frozenset[str]:
     """Return the names of the models that the settings name for answers."""
     return frozenset((settings.model.name, *settings.model.fallback, *settings.budget.cheaper))
 
 
-def dollar_of(settings: Settings) -> float:
+def usd_rate(settings: Settings) -> float:
     """Return the price of a US dollar in the currency of `[budget]`."""
     return settings.budget.dollar or 1.0

@@ -19,22 +19,22 @@ from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
 from bubbot.ports.model import Model, ModelOptions
 from bubbot.runtime.intake import AttachmentIntake, AttachmentLimits
 from bubbot.runtime.models import SessionModels
-from bubbot.settings.environment import variables
+from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
 
 LITELLM = "litellm"
 """The model plugin for every `provider/model` that has no plugin."""
-TURNS_AT_ONCE = 64
+MAX_CONCURRENT_TURNS = 64
 """Turns of different sessions at once: each mostly waits for a provider, and holds little but its chat's window."""
-LOCAL_TURNS_AT_ONCE = 8
+MAX_CONCURRENT_LOCAL_TURNS = 8
 """The same for a model on this machine, which answers one turn after another: a turn that waits longer than a model
 call may take would fail."""
 
 
 def model_names() -> list[str]:
     """Return the names of the available models; for a provider, their form."""
-    forms = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
+    forms = {name: name for name in plugins.list_names("bubbot.models") if name != "local" or local.is_available()}
     return list((forms | {LITELLM: "provider/model"}).values())
 
 
@@ -67,15 +67,17 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
     """
     name = name or settings.model.name
     if not name:
-        if not local.available():
+        if not local.is_available():
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
-    provider, plugin_names = name.partition("/")[0], plugins.names("bubbot.models")
+    provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
     if provider in plugin_names and provider != LITELLM:
         plugin_options = ModelOptions(name, home.path, _model_values(settings, provider))
         model: Model = plugins.load("bubbot.models", provider)(plugin_options)
         return model
-    names.check(name, "[model] name" if name == settings.model.name else "the name", {*plugin_names} - {LITELLM})
+    names.check_model_name(
+        name, "[model] name" if name == settings.model.name else "the name", {*plugin_names} - {LITELLM}
+    )
     names.check_fallbacks(settings.model.fallback)
     is_configured = provider == settings.model.provider
     if is_configured and (unread_key := settings.missing_secret("model", "api_key")):
@@ -84,12 +86,12 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         _check_address(settings, provider)
     # A fallback may be of the configured provider although the model is not: tell litellm's adapter whose key it is.
     values = {**_model_values(settings, settings.model.provider), keys.KEY_PROVIDER: settings.model.provider}
-    if missing_keys := keyless_models(settings, variables(), name):
+    if missing_keys := keyless_models(settings, read_variables(), name):
         if len(missing_keys) == len({name, *settings.model.fallback}):
             return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
         values["keyless"] = tuple(missing_keys)
     own_address = is_configured and bool(settings.model.api_base)
-    traits = sizes.traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
+    traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
     options = ModelOptions(name, home.path, values)
     return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
 
@@ -113,10 +115,10 @@ def keyless_models(settings: Settings, environment: Mapping[str, str], name: str
 
     Each with the variables that could hold its key. Models of plugins need none, as far as we know.
     """
-    first, plugin_names = name or settings.model.name, {*plugins.names("bubbot.models")} - {LITELLM}
+    first, plugin_names = name or settings.model.name, {*plugins.list_names("bubbot.models")} - {LITELLM}
     candidates = [each for each in (first, *settings.model.fallback) if each.partition("/")[0] not in plugin_names]
     is_set = settings.model.api_key is not None or settings.model.api_base is not None
-    return keys.keyless(
+    return keys.find_keyless_models(
         dict.fromkeys(candidates), provider=settings.model.provider, is_set=is_set, variables=environment
     )
 
@@ -124,7 +126,7 @@ def keyless_models(settings: Settings, environment: Mapping[str, str], name: str
 def turns_at_once(settings: Settings) -> int:
     """Return how many turns of different sessions run at once: the setting, else a value for the configured model."""
     is_local = settings.model.name.partition("/")[0] in ("", "local")
-    return settings.bot.turns_at_once or (LOCAL_TURNS_AT_ONCE if is_local else TURNS_AT_ONCE)
+    return settings.bot.turns_at_once or (MAX_CONCURRENT_LOCAL_TURNS if is_local else MAX_CONCURRENT_TURNS)
 
 
 def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
@@ -138,16 +140,16 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
     name = settings.attachments.transcription
     if not name:
         return None
-    provider, plugin_names = name.partition("/")[0], plugins.names("bubbot.models")
+    provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
     values = _model_values(settings, provider)
     plugin = provider if provider in plugin_names and provider != LITELLM else LITELLM
     if plugin == LITELLM:
-        names.check(name, "[attachments] transcription")
+        names.check_model_name(name, "[attachments] transcription")
     options = ModelOptions(name, home.path, values)
-    return LazyModel(name, sizes.traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
+    return LazyModel(name, sizes.find_traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
 
 
-def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> AttachmentIntake:
+def make_intake(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> AttachmentIntake:
     """Build the intake of attachments, within the limits of the settings."""
     limits = AttachmentLimits(settings.attachments.max_bytes, settings.attachments.max_inline)
     return AttachmentIntake(

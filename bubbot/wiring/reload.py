@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bubbot import log as logs
-from bubbot.concurrency import whole
+from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -23,18 +23,18 @@ from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, Verifi
 from bubbot.ports.tool import Toolbox
 from bubbot.rates import RateLimiter
 from bubbot.runtime.recovery import recover
-from bubbot.settings.diff import changes, effective, public
+from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event, timestamp
-from bubbot.tools.session import typed_commands
+from bubbot.tools.session import list_commands
 from bubbot.views.config import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.wiring.app import now
-from bubbot.wiring.budget import plan_of, rates_of, renewed
-from bubbot.wiring.channels import Table, admission_of, channel_tables, rules_of
+from bubbot.wiring.budget import budget_limits, load_rate_limits, renew_budget
+from bubbot.wiring.channels import ChannelTable, admission_settings, channel_policy, channel_tables
 from bubbot.wiring.daemon import Daemon
 from bubbot.wiring.models import ModelSet, choose_models
-from bubbot.wiring.schedule import limits_of
-from bubbot.wiring.turns import make_turns
+from bubbot.wiring.schedule import schedule_limits
+from bubbot.wiring.turns import build_session_deps
 
 log = logging.getLogger(__name__)
 
@@ -71,15 +71,15 @@ class ReloadPlan:
         models: None: the models stay.
         ended: channels to end.
         rates: the rate limits.
-        fresh: channels to start, or to restart.
+        started: channels to start, or to restart.
     """
 
     settings: Settings
-    tables: Mapping[str, Table]
+    tables: Mapping[str, ChannelTable]
     models: ModelSet | None
     ended: Sequence[str]
     rates: RateLimiter | None
-    fresh: dict[str, ChannelRuntime] = field(default_factory=dict)
+    started: dict[str, ChannelRuntime] = field(default_factory=dict)
 
 
 class Reloader:
@@ -90,21 +90,21 @@ class Reloader:
         daemon: Daemon,
         current: Settings,
         load: Callable[[], Settings],
-        grace: ShutdownTimeouts = ShutdownTimeouts(),  # noqa: B008 - frozen
+        timeouts: ShutdownTimeouts = ShutdownTimeouts(),  # noqa: B008 - frozen
     ) -> None:
         self.current = current
         self._daemon = daemon
         self._load = load
-        self._grace = grace
+        self._grace = timeouts
         self._tables = dict(self._channels(current))
-        self._tape = daemon.app.maker.service(CONFIG_TAPE)
+        self._tape = daemon.bot.channel_factory.open_tape(CONFIG_TAPE)
         self._lock = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._is_ending = False
 
-    async def begin(self) -> None:
+    async def record_changes(self) -> None:
         """Record what has changed since the bot ran last."""
-        before, after = await self._tape.read(ConfigView()), public(self.current)
+        before, after = await self._tape.read(ConfigView()), redacted_values(self.current)
         changed = {
             key: after.get(key) for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)
         }
@@ -129,66 +129,68 @@ class Reloader:
                 log.error("settings rejected: %s", summary, extra={"action": "config.refused"})  # noqa: TRY400
                 raise
 
-    async def end(self, patience: float) -> None:
-        """Refuse further reloads; give one that is under way `patience` seconds."""
+    async def stop(self, timeout: float) -> None:
+        """Refuse further reloads; give one that is under way `timeout` seconds."""
         self._is_ending = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience), self._lock:
+            async with asyncio.timeout(timeout), self._lock:
                 pass
 
     async def _reload(self, how: str) -> ReloadResult:
         new_settings = self._load()
-        logs.renew(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
-        diff = changes(self.current, new_settings)
+        logs.reconfigure(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
+        diff = compare(self.current, new_settings)
         if not diff:
             log.info("settings unchanged", extra={"action": "config.unchanged"})
             return ReloadResult()
-        plan = await self._plan(effective(self.current, new_settings))
-        old, new = public(self.current), public(plan.settings)
+        plan = await self._plan(apply_reloadable(self.current, new_settings))
+        old, new = redacted_values(self.current), redacted_values(plan.settings)
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
-        changed |= {key: "[secret]" for key in diff.now if key not in changed}
+        changed |= {key: "[secret]" for key in diff.reloadable if key not in changed}
         with self._daemon.manager.replacing():
-            await whole(  # half a reload would leave channels that nobody runs or closes
-                self._apply_and_record(plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.later)}))
+            await run_uninterrupted(  # half a reload would leave channels that nobody runs or closes
+                self._apply_and_record(
+                    plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.restart_required)})
+                )
             )
-        names = ", ".join(diff.now)
+        names = ", ".join(diff.reloadable)
         log.info(
             "settings applied: %s",
             names or "none",
-            extra={"action": "config.loaded", "later": ", ".join(diff.later)},
+            extra={"action": "config.loaded", "later": ", ".join(diff.restart_required)},
         )
-        return ReloadResult(diff.now, diff.later, tuple(plan.fresh), tuple(plan.ended))
+        return ReloadResult(diff.reloadable, diff.restart_required, tuple(plan.started), tuple(plan.ended))
 
     async def _plan(self, settings: Settings) -> ReloadPlan:
         """Build the plan. Raise `ConfigError` for the first error, with nothing left open."""
-        app, tables = self._daemon.app, self._channels(settings)
-        plan_of(settings)
+        app, tables = self._daemon.bot, self._channels(settings)
+        budget_limits(settings)
         settings.bot.read_persona()
         models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
-        models = choose_models(settings, app.shared.home, app.wrap.model) if models_changed else None
+        models = choose_models(settings, app.turn_services.home, app.wrappers.model) if models_changed else None
         ended = [name for name in self._tables if name not in tables]
-        plan = ReloadPlan(settings, tables, models, ended, app.purse.pace.rates)
+        plan = ReloadPlan(settings, tables, models, ended, app.budget_services.rate_gate.rates)
         try:
             for name in (name for name in tables if self._needs_restart(name, tables[name])):
-                plan.fresh[name] = await self._build_channel(name, tables[name], settings)
+                plan.started[name] = await self._build_channel(name, tables[name], settings)
             self._check_webhooks(plan)
-            answers = await asyncio.gather(*(self._verify(name, tables[name]) for name in plan.fresh))
+            answers = await asyncio.gather(*(self._verify(name, tables[name]) for name in plan.started))
             if problems := [answer for answer in answers if answer]:
                 raise ConfigError("\n".join(problems))
-            plan.rates = await rates_of(settings, app.purse)
+            plan.rates = await load_rate_limits(settings, app.budget_services)
         except BaseException:
-            for channel_runtime in plan.fresh.values():
+            for channel_runtime in plan.started.values():
                 await channel_runtime.aclose()
             if models is not None:
                 await models.aclose()
             raise
         return plan
 
-    def _channels(self, settings: Settings) -> Mapping[str, Table]:
+    def _channels(self, settings: Settings) -> Mapping[str, ChannelTable]:
         tables = channel_tables(settings)
         return tables if self._daemon.quarantine is None else {}
 
-    def _needs_restart(self, name: str, table: Table) -> bool:
+    def _needs_restart(self, name: str, table: ChannelTable) -> bool:
         """Return true if the adapter, or how it shows answers, changed, or if the channel does not run."""
         if name not in self._tables or self._daemon.manager.states.get(name) != "running":
             return True
@@ -199,33 +201,33 @@ class Reloader:
 
     def _check_webhooks(self, plan: ReloadPlan) -> None:
         """Check that webhooks find the HTTP server open, which only a start opens, and that each has its own path."""
-        running = {name: channel for name, channel in self._daemon.webhooks().items() if name in plan.tables}
+        running = {name: channel for name, channel in self._daemon.webhook_channels().items() if name in plan.tables}
         fresh = {
             name: channel_runtime.channel
-            for name, channel_runtime in plan.fresh.items()
+            for name, channel_runtime in plan.started.items()
             if isinstance(channel_runtime.channel, SupportsWebhook)
         }
-        if fresh and not self._daemon.called:
+        if fresh and not self._daemon.has_webhook_server:
             raise ConfigError(
                 f"[channels.{next(iter(fresh))}] is called over HTTP: restart the bot, which opens [http] then."
             )
         check_paths({**running, **fresh})
 
-    async def _build_channel(self, name: str, table: Table, settings: Settings) -> ChannelRuntime:
-        maker, access = self._daemon.app.maker, self._daemon.access
+    async def _build_channel(self, name: str, table: ChannelTable, settings: Settings) -> ChannelRuntime:
+        maker, access = self._daemon.bot.channel_factory, self._daemon.access
         channel = self._build_adapter(name, table)
         try:
-            return await maker.line(channel, rules_of(table[0], settings, access))
+            return await maker.build_runtime(channel, channel_policy(table[0], settings, access))
         except BaseException:
             if isinstance(channel, SupportsClose):
                 await channel.aclose()
             raise
 
-    def _build_adapter(self, name: str, table: Table) -> Channel:
+    def _build_adapter(self, name: str, table: ChannelTable) -> Channel:
         common, adapter_settings = table
-        people = partial(self._daemon.access.people, name)
+        people = partial(self._daemon.access.list_people, name)
         try:
-            return self._daemon.app.maker.channel(
+            return self._daemon.bot.channel_factory.build_adapter(
                 name, {**adapter_settings, "kind": common.kind}, people, overhears=common.overhears
             )
         except ConfigError:
@@ -233,7 +235,7 @@ class Reloader:
         except Exception as error:  # the adapter is someone else's code; its defect must not end the running bot
             raise _defect(name, error) from error
 
-    async def _verify(self, name: str, table: Table) -> str:
+    async def _verify(self, name: str, table: ChannelTable) -> str:
         """Return a sentence about what is wrong if the platform rejects the new settings, else an empty text.
 
         A separate adapter asks: one that has verified its credentials is not run.
@@ -242,7 +244,7 @@ class Reloader:
         try:
             if isinstance(channel, VerifiesCredentials):
                 async with asyncio.timeout(VERIFY_TIMEOUT_SECONDS):
-                    await channel.introduce()
+                    await channel.verify_token()
         except ChannelRefused as error:
             return f"[channels.{name}]: {error}"
         except (ChannelError, TimeoutError) as error:
@@ -267,54 +269,59 @@ class Reloader:
 
     async def _replace_channels(self, plan: ReloadPlan) -> None:
         """End the channels that have to end, and replace others by new ones, which do not run yet."""
-        app, manager = self._daemon.app, self._daemon.manager
+        app, manager = self._daemon.bot, self._daemon.manager
         for name in plan.ended:
-            await manager.stop_one(name, self._grace.deliveries)
-            await app.runtime.leave(name, self._grace.turns)
-            del app.lines[name]
-            app.time.links.pop(name, None)
-        for name, channel_runtime in plan.fresh.items():
-            if name in app.lines:
-                await manager.stop_one(name, self._grace.deliveries)
-            app.lines[name] = channel_runtime
+            await manager.stop_channel(name, self._grace.deliveries)
+            await app.runtime.stop_channel(name, self._grace.turns)
+            del app.channel_runtimes[name]
+            app.scheduler.links.pop(name, None)
+        for name, channel_runtime in plan.started.items():
+            if name in app.channel_runtimes:
+                await manager.stop_channel(name, self._grace.deliveries)
+            app.channel_runtimes[name] = channel_runtime
 
     async def _apply(self, plan: ReloadPlan) -> None:
-        app, settings = self._daemon.app, plan.settings
-        logs.renew(settings.log.level, settings.secrets())
-        added = {name for name in plan.fresh if name not in app.lines}
+        app, settings = self._daemon.bot, plan.settings
+        logs.reconfigure(settings.log.level, settings.secrets())
+        added = {name for name in plan.started if name not in app.channel_runtimes}
         await self._replace_channels(plan)
         self._daemon.access.configured = {
-            name: admission_of(common, settings).listed for name, (common, _) in plan.tables.items()
+            name: admission_settings(common, settings).listed_people for name, (common, _) in plan.tables.items()
         }
-        for name in plan.tables.keys() - plan.fresh.keys():
+        for name in plan.tables.keys() - plan.started.keys():
             if plan.tables[name][0] != self._tables[name][0] or settings.bot.name != self.current.bot.name:
-                app.lines[name].renew(rules_of(plan.tables[name][0], settings, self._daemon.access))
-        app.time.book.limits = limits_of(settings)
-        app.purse = renewed(app.purse, settings, plan.rates)
-        old_models = app.sets[-1]
+                app.channel_runtimes[name].apply_policy(
+                    channel_policy(plan.tables[name][0], settings, self._daemon.access)
+                )
+        app.scheduler.store.limits = schedule_limits(settings)
+        app.budget_services = renew_budget(app.budget_services, settings, plan.rates)
+        old_models = app.model_sets[-1]
         if plan.models is not None:
-            app.sets.append(plan.models)
+            app.model_sets.append(plan.models)
         toolbox = await self._renew_sessions(settings)
-        app.watch.settings = settings
-        app.commands[:] = typed_commands(toolbox, app.shared.texts)
+        app.health_collector.settings = settings
+        app.commands[:] = list_commands(toolbox, app.turn_services.texts)
         self.current, self._tables = settings, dict(plan.tables)
-        for name in plan.fresh:
+        for name in plan.started:
             await self._start_channel(name, added=name in added)
-        for on_reloaded in self._daemon.reloaded:
+        for on_reloaded in self._daemon.on_reload:
             on_reloaded()
         if plan.models is not None:
             self._close_later(old_models)
 
     async def _renew_sessions(self, settings: Settings) -> Toolbox:
         """Give every session the new settings from its next turn on."""
-        app = self._daemon.app
-        for channel_runtime in app.lines.values():
-            app.time.join(channel_runtime)
-        deps, toolbox = make_turns(settings, app.shared, app.sets[-1], app.purse)
-        app.runtime.renew({name: channel_runtime.link for name, channel_runtime in app.lines.items()}, deps)
-        for channel_runtime in app.lines.values():
+        app = self._daemon.bot
+        for channel_runtime in app.channel_runtimes.values():
+            app.scheduler.join(channel_runtime)
+        deps, toolbox = build_session_deps(settings, app.turn_services, app.model_sets[-1], app.budget_services)
+        app.runtime.reload({name: channel_runtime.link for name, channel_runtime in app.channel_runtimes.items()}, deps)
+        for channel_runtime in app.channel_runtimes.values():
             channel_runtime.open_gate(
-                app.runtime, app.shared.texts, activity=app.shared.activity, report=app.shared.report
+                app.runtime,
+                app.turn_services.texts,
+                activity=app.turn_services.activity,
+                report=app.turn_services.report,
             )
         return toolbox
 
@@ -324,26 +331,26 @@ class Reloader:
             await self._resume_channel(name, added=added)
         except StoreError as error:  # the channel runs all the same; pending messages wait for the next start
             log.error("pending messages of channel %s not resumed: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
-        self._daemon.manager.start_one(name, self._daemon.app.group.create_task)
+        self._daemon.manager.start_channel(name, self._daemon.bot.group.create_task)
 
     async def _resume_channel(self, name: str, *, added: bool) -> None:
-        app, channel_runtime = self._daemon.app, self._daemon.app.lines[name]
+        app, channel_runtime = self._daemon.bot, self._daemon.bot.channel_runtimes[name]
         if added:
-            await channel_runtime.inbox.begin(timestamp(now()))
-            recovered = await recover(app.store, [channel_runtime.inbox], app.maker.service)
-            await app.time.book.load()
-            channel_runtime.take_up(recovered)
+            await channel_runtime.inbox.record_begin(timestamp(now()))
+            recovered = await recover(app.store, [channel_runtime.inbox], app.channel_factory.open_tape)
+            await app.scheduler.store.load()
+            channel_runtime.resume(recovered)
         await channel_runtime.deliverer.resume(queued=True)
 
     def _close_later(self, models: ModelSet) -> None:
         """Close models when the turns that began with them have ended."""
 
         async def close() -> None:
-            await self._daemon.app.runtime.turns_ended()
-            self._daemon.app.sets.remove(models)
+            await self._daemon.bot.runtime.wait_turns_ended()
+            self._daemon.bot.model_sets.remove(models)
             await models.aclose()
 
-        task = self._daemon.app.group.create_task(close())
+        task = self._daemon.bot.group.create_task(close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

@@ -14,15 +14,15 @@ from bubbot.stores.sqlite.store import SqliteStore
 
 
 @asynccontextmanager
-async def indexing(store: SqliteStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+async def open_indexing(store: SqliteStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
     """Fill the index until the block ends. Errors are logged and the work is tried again; they affect nothing else."""
     if not settings.index:
         await store.forget_index()
         yield
         return
     indexer = Indexer(store)
-    store.keeper = indexer
-    task = group.create_task(supervise("search index", indexer.run, Backoff(random.random, longest=600.0)))
+    store.indexer = indexer
+    task = group.create_task(supervise("search index", indexer.run, Backoff(random.random, max_seconds=600.0)))
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.channel import kept_aside
+from bubbot.ports.channel import session_folder
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
@@ -26,7 +26,7 @@ from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.preview import Show
+from bubbot.runtime.preview import PreviewCallback
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.report import HealthReport
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
@@ -42,11 +42,11 @@ from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
 from bubbot.tools.usage import usage_tool
-from bubbot.views.attachments import IMAGES_SHOWN
+from bubbot.views.attachments import MAX_IMAGES
 from bubbot.views.outbox import OutboxMessage
 from bubbot.wiring.budget import BudgetServices
 from bubbot.wiring.channel_factory import Deps
-from bubbot.wiring.models import ModelSet, intake_of
+from bubbot.wiring.models import ModelSet, make_intake
 from bubbot.wiring.schedule import Scheduler
 
 
@@ -56,33 +56,33 @@ class TurnServices:
 
     Attributes:
         home: the home of the bot.
-        lines: the current channels, by name.
+        channel_runtimes: the current channels, by name.
         texts: the bot's own sentences.
-        time: the scheduler.
-        places: limits the turns at once.
-        given: clock and ids.
+        scheduler: the scheduler.
+        turn_limiter: limits the turns at once.
+        deps: clock and ids.
         activity: tracks what turns do.
         report: reports the health of the bot.
         tools: tools to add to ours.
     """
 
     home: Home
-    lines: Mapping[str, ChannelRuntime]
+    channel_runtimes: Mapping[str, ChannelRuntime]
     texts: Texts
-    time: Scheduler
-    places: TurnLimiter
-    given: Deps
+    scheduler: Scheduler
+    turn_limiter: TurnLimiter
+    deps: Deps
     activity: ActivityTracker
     report: HealthReport
     tools: Sequence[Tool] = ()
 
 
-def make_turns(
-    settings: Settings, shared: TurnServices, models: ModelSet, purse: BudgetServices
+def build_session_deps(
+    settings: Settings, services: TurnServices, models: ModelSet, budget: BudgetServices
 ) -> tuple[SessionDeps, Toolbox]:
     """Build the dependencies of every session from these settings. Raise `ConfigError` for bad ones."""
-    channel_runtimes, texts = shared.lines, shared.texts
-    activity = shared.activity
+    channel_runtimes, texts = services.channel_runtimes, services.texts
+    activity = services.activity
     activity.show = PreviewSink(
         {
             name: channel_runtime.previews
@@ -90,7 +90,7 @@ def make_turns(
             if channel_runtime.previews is not None
         }
     )
-    toolbox, loop = _loop(settings, shared, models.sessions, purse, show=activity)
+    toolbox, loop = _loop(settings, services, models.sessions, budget, show=activity)
 
     async def deliver(channel: str, message: OutboxMessage) -> None:
         # A reload may have removed the channel in the middle of the turn; the message is durable.
@@ -99,39 +99,39 @@ def make_turns(
 
     deps = SessionDeps(
         loop=loop,
-        now=shared.given.now,
-        new_id=shared.given.new_id,
+        now=services.deps.now,
+        new_id=services.deps.new_id,
         zone=ZoneInfo(settings.bot.timezone),
         retention_days=settings.memory.retention_days,
-        places=shared.places,
+        turn_limiter=services.turn_limiter,
         deliver=deliver,
-        show=activity,
+        on_preview=activity,
         texts=texts,
-        firings=shared.time.firings,
-        intake=intake_of(settings, models.transcriber, texts, purse.budget),
-        pace=purse.pace,
+        firings=services.scheduler.firings,
+        intake=make_intake(settings, models.transcriber, texts, budget.budget),
+        rate_gate=budget.rate_gate,
     )
     return deps, toolbox
 
 
 def _loop(
-    settings: Settings, shared: TurnServices, models: SessionModels, purse: BudgetServices, *, show: Show
+    settings: Settings, shared: TurnServices, models: SessionModels, purse: BudgetServices, *, show: PreviewCallback
 ) -> tuple[Toolbox, AgentLoop]:
     """Build the agent loop and its toolbox; `help` and `context` read what is built here."""
     traces = [
         tape
-        for channel_runtime in shared.lines.values()
+        for channel_runtime in shared.channel_runtimes.values()
         for tape in (channel_runtime.inbox.name, channel_runtime.outbox.name)
     ] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = RequestComposer(
-        BudgetFallbackModel(models.of, models.named, purse.budget, settings.budget.cheaper).of,
+        BudgetFallbackModel(models.model_for_turn, models.get_model, purse.budget, settings.budget.cheaper).find_model,
         ContextPolicy(
             settings.context.selector,
             prompt,
             settings.memory.retention_days,
             settings.memory.recent_days,
-            images=IMAGES_SHOWN if settings.attachments.images else 0,
+            images=MAX_IMAGES if settings.attachments.images else 0,
         ),
         lambda role: toolbox.specs(role),  # noqa: PLW0108 - the toolbox is made below
     )
@@ -146,9 +146,9 @@ def _loop(
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),
-            usage_tool(purse.ledger),
+            usage_tool(purse.usage_reporter),
             *file_tools(settings.attachments.max_bytes),
-            *schedule_tools(shared.time.book),
+            *schedule_tools(shared.scheduler.store),
             *shared.tools,
         ]
     )
@@ -159,7 +159,7 @@ def _loop(
 
     async def has_model(turn: Turn) -> bool:
         try:
-            return not isinstance(await models.of(turn), UnconfiguredModel)
+            return not isinstance(await models.model_for_turn(turn), UnconfiguredModel)
         except ModelError:
             return False
 
@@ -171,7 +171,7 @@ def _export(shared: TurnServices, session: str, text: str) -> str:
     folder = shared.home.path / "exports"
     folder.mkdir(mode=0o700, exist_ok=True)
     safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in session)[:80]
-    path = folder / f"memory-{safe}-{shared.given.now():%Y%m%dT%H%M%S%f}.md"
+    path = folder / f"memory-{safe}-{shared.deps.now():%Y%m%dT%H%M%S%f}.md"
     path.write_text(text, encoding="utf-8")
     return str(path)
 
@@ -179,4 +179,4 @@ def _export(shared: TurnServices, session: str, text: str) -> str:
 def _remove_files(home: Home, session: str) -> None:
     """Remove the files that channels keep of a session."""
     with suppress(FileNotFoundError):
-        shutil.rmtree(kept_aside(home.path, session))
+        shutil.rmtree(session_folder(home.path, session))

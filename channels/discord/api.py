@@ -20,7 +20,7 @@ import aiohttp
 from discord import DiscordException, File, HTTPException, RateLimited
 from discord.http import HTTPClient, Ratelimit, Route
 
-from channels.discord.errors import DiscordApiError, DiscordUnavailable, problem
+from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response
 from channels.discord.settings import DiscordSettings
 
 _LIBRARY_LOGGERS = ("discord.http", "discord.client", "discord.gateway", "discord.state", "discord.webhook.async_")
@@ -34,23 +34,23 @@ _MAJOR = {"channels": "channel_id", "guilds": "guild_id", "webhooks": "webhook_i
 class DiscordApiTiming:
     """Timeouts in seconds, the clock and the random source. Tests shorten them."""
 
-    call: float = 30.0
-    introduction: float = 4.0
+    call_timeout: float = 30.0
+    verify_timeout: float = 4.0
     """Short, because somebody waits at a terminal."""
-    upload: float = 110.0
-    download: float = 180.0
-    longest_wait: float = 5.0
+    upload_timeout: float = 110.0
+    download_timeout: float = 180.0
+    max_rate_limit_wait: float = 5.0
     """How long rate limits may delay a call. A call that would wait longer fails and names the wait."""
-    refused: float = 60.0
+    token_refused_pause: float = 60.0
     """Pause after Discord refused the token: too many such requests ban the whole IP address."""
-    closing: float = 5.0
-    answer_first: float = 1.5
+    close_timeout: float = 5.0
+    defer_after: float = 1.5
     """How long an interaction waits for its answer before it is deferred; Discord allows 3."""
-    callback: float = 2.5
-    interaction: float = 14.5 * 60
+    callback_timeout: float = 2.5
+    interaction_lifetime: float = 14.5 * 60
     """How long an interaction's token is used; Discord says 15 minutes."""
     monotonic: Callable[[], float] = time.monotonic
-    chance: Callable[[], float] = random.random
+    random_fraction: Callable[[], float] = random.random
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,44 +80,44 @@ class DiscordApi:
         for name in _LIBRARY_LOGGERS:
             logging.getLogger(name).addFilter(self._redaction)
 
-    def fresh_key(self) -> str:
+    def new_nonce(self) -> str:
         """Return a random nonce for a part without a key: the library repeats requests whose outcome is unknown."""
-        return f"{int(self._timing.chance() * 10**18):019d}"
+        return f"{int(self._timing.random_fraction() * 10**18):019d}"
 
-    async def http(self) -> HTTPClient:
+    async def open_http(self) -> HTTPClient:
         """Return the library's client with an open session. The caller translates its exceptions."""
         return (await self._open())[0]
 
     async def call(
         self,
-        verb: str,
+        method: str,
         path: str,
         *,
         json: Any = None,
         params: Mapping[str, str | int] | None = None,
         files: Sequence[FileUpload] = (),
-        within: float | None = None,
+        timeout: float | None = None,
     ) -> Any:
         """Send a request and return the response as JSON, None if it is empty.
 
         Args:
-            verb: the HTTP method.
+            method: the HTTP method.
             path: begins with `/` and contains its ids.
             json: the body; with `files` it is sent as `payload_json`.
             params: the query string.
             files: uploads of a multipart request.
-            within: timeout in seconds; None takes the one of `DiscordApiTiming`.
+            timeout: timeout in seconds; None takes the one of `DiscordApiTiming`.
 
         Raises:
             DiscordApiError: Discord refused the request.
             DiscordUnavailable: no readable response came in time.
         """
         self._check_bar()
-        wait = within or (self._timing.upload if files else self._timing.call)
+        wait = timeout or (self._timing.upload_timeout if files else self._timing.call_timeout)
         try:
             async with asyncio.timeout(wait):
                 http, _ = await self._open()
-                return await http.request_json(verb, path, json, params, files)
+                return await http.request_json(method, path, json, params, files)
         except TimeoutError:
             raise DiscordUnavailable(f"a request neither came back nor failed within {wait:g} s") from None
         except DiscordApiError as error:
@@ -125,18 +125,18 @@ class DiscordApi:
             raise
 
     @property
-    def date(self) -> str:
+    def server_date(self) -> str:
         """The `Date` header of the latest response; empty before the first."""
         return self._http.date if self._http else ""
 
     async def download(self, url: str, limit: int) -> bytes | None:
         """Download a file without sending the token; return None if it is larger than `limit` bytes."""
         try:
-            async with asyncio.timeout(self._timing.download):
+            async with asyncio.timeout(self._timing.download_timeout):
                 _, session = await self._open()
                 return await _download(session, url, self._settings.proxy, limit)
         except TimeoutError:
-            raise DiscordUnavailable(f"it was not there within {self._timing.download:g} s") from None
+            raise DiscordUnavailable(f"it was not there within {self._timing.download_timeout:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise DiscordUnavailable(f"the connection failed ({type(error).__name__})") from None
 
@@ -144,7 +144,7 @@ class DiscordApi:
         """Close every connection."""
         self._closed = True
         try:
-            async with asyncio.timeout(self._timing.closing), self._opening:
+            async with asyncio.timeout(self._timing.close_timeout), self._opening:
                 if self._files is not None:
                     await self._files.close()
                 if self._http is not None:
@@ -165,7 +165,7 @@ class DiscordApi:
                 self._files = aiohttp.ClientSession(
                     connector=connector, connector_owner=False, cookie_jar=aiohttp.DummyCookieJar()
                 )
-                self._http = _DiscordHttp(self._settings, connector, self._timing.longest_wait)
+                self._http = _DiscordHttp(self._settings, connector, self._timing.max_rate_limit_wait)
                 await self._http.open(self._settings.token)
             return self._http, self._files
 
@@ -182,8 +182,8 @@ class DiscordApi:
         raise DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
 
     def _bar(self, error: DiscordApiError, path: str) -> None:
-        if error.token_refused and not path.startswith(("/webhooks/", "/interactions/")):
-            self._barred = (self._timing.monotonic() + self._timing.refused, error)
+        if error.is_token_refused and not path.startswith(("/webhooks/", "/interactions/")):
+            self._barred = (self._timing.monotonic() + self._timing.token_refused_pause, error)
         elif isinstance(error, _AddressBanned):
             self._barred = (self._timing.monotonic() + (error.retry_after or 0.0), error)
 
@@ -330,7 +330,7 @@ def _translate_error(error: HTTPException, token: str) -> DiscordApiError | Disc
     body: Any = error.text
     if headers.get("content-type") == "application/json":
         body = {"message": error.text, "code": error.code}
-    result = problem(error.status, body, token, headers.get("retry-after"))
+    result = parse_error_response(error.status, body, token, headers.get("retry-after"))
     is_from_api = "via" in headers and isinstance(body, dict)
     if isinstance(result, DiscordApiError) and result.status == 429 and not is_from_api:
         return _AddressBanned(429, result.code, result.text, result.retry_after)

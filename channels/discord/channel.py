@@ -22,8 +22,8 @@ from bubbot.ports.channel import (
 from channels.discord import text
 from channels.discord.api import DiscordApi, DiscordApiTiming
 from channels.discord.duplicates import DuplicateMonitor
-from channels.discord.files import fetch
-from channels.discord.identity import introduce
+from channels.discord.files import fetch_attachment
+from channels.discord.identity import verify_token
 from channels.discord.interactions import OpenInteractions
 from channels.discord.retry import DiscordReceiveTiming
 from channels.discord.run import DiscordRun
@@ -40,18 +40,30 @@ class DiscordChannel:
     """
 
     def __init__(
-        self, options: ChannelOptions, settings: DiscordSettings, timing: DiscordApiTiming, pace: DiscordReceiveTiming
+        self,
+        options: ChannelOptions,
+        settings: DiscordSettings,
+        timing: DiscordApiTiming,
+        receive_timing: DiscordReceiveTiming,
     ) -> None:
         self.name = options.name
-        self._commands = options.commands
+        self._commands = options.list_commands
         self._settings = settings
         self._api = DiscordApi(settings, timing)
-        self._verify_timeout = timing.introduction
+        self._verify_timeout = timing.verify_timeout
         self._interactions = OpenInteractions(self._api, timing)
-        duplicates = DuplicateMonitor(options.name, monotonic=pace.monotonic, grace=pace.duplicates)
-        self._sender = DiscordSender(self._api, settings, options.blob, self._interactions, duplicates)
+        duplicates = DuplicateMonitor(
+            options.name, monotonic=receive_timing.monotonic, grace_seconds=receive_timing.duplicate_grace
+        )
+        self._sender = DiscordSender(self._api, settings, options.read_blob, self._interactions, duplicates)
         self._run = DiscordRun(
-            options, settings, self._api, self._interactions, duplicates, sync=self._sync_commands, pace=pace
+            options,
+            settings,
+            self._api,
+            self._interactions,
+            duplicates,
+            sync_commands=self._sync_commands,
+            timing=receive_timing,
         )
 
     async def run(self, receive: Receive) -> None:
@@ -63,7 +75,7 @@ class DiscordChannel:
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Split an answer into parts that fit Discord's limits, in its Markdown."""
-        return text.parts(outbound)
+        return text.split_answer(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send one part; as the response to a slash command if it replies to one."""
@@ -92,15 +104,15 @@ class DiscordChannel:
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """Fetch the bytes of a message's attachment."""
-        return await fetch(self._api, attachment, limit)
+        return await fetch_attachment(self._api, attachment, limit)
 
     def health(self) -> ChannelHealth:
         """Return the state of the gateway connection."""
         return self._run.health()
 
-    async def introduce(self) -> BotIdentity:
+    async def verify_token(self) -> BotIdentity:
         """Return the bot's identity, without connecting to the gateway."""
-        return await introduce(self._api, self._settings, within=self._verify_timeout)
+        return await verify_token(self._api, self._settings, timeout=self._verify_timeout)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from channels.discord.content import Raw, number_of
+from channels.discord.content import Raw, require_id
 from channels.discord.errors import DiscordApiError
 from channels.discord.inbound import DiscordPlace
 from channels.discord.inbound_text import DiscordBotUser
 from channels.discord.retry import RetryingDiscordApi
 
-DIRECT = 1
+DIRECT_MESSAGE_TYPE = 1
 THREAD_TYPES = frozenset({10, 11, 12})
-SILENT = frozenset({4, 14, 15, 16})
+TYPES_WITHOUT_MESSAGES = frozenset({4, 14, 15, 16})
 """Channel types without their own messages: categories, directories, forums."""
 MAX_FETCHED_CHATS = 1000
 """Cached channels that were fetched; those that the gateway lists are kept until it removes them."""
@@ -32,7 +32,7 @@ class DiscordChat:
         name: empty if there is none.
         guild: the server's id; empty for a direct message.
         parent: the channel that a thread belongs to; empty otherwise.
-        last: the id of its newest message; 0 if there is none or it is unknown.
+        last_message_id: the id of its newest message; 0 if there is none or it is unknown.
     """
 
     id: str
@@ -40,13 +40,13 @@ class DiscordChat:
     name: str = ""
     guild: str = ""
     parent: str = ""
-    last: int = 0
+    last_message_id: int = 0
 
     @property
-    def where(self) -> DiscordPlace:
+    def place(self) -> DiscordPlace:
         """The chat as the port names it."""
-        if self.kind == DIRECT:
-            return DiscordPlace(self.id, direct=True)
+        if self.kind == DIRECT_MESSAGE_TYPE:
+            return DiscordPlace(self.id, is_direct=True)
         if self.kind in THREAD_TYPES and self.parent:
             return DiscordPlace(self.parent, self.id, self.guild, title=self.name)
         return DiscordPlace(self.id, space=self.guild)
@@ -55,27 +55,27 @@ class DiscordChat:
 class ChatDirectory:
     """A cache of chats and roles, fed by the gateway; fetches chats that it does not list (archived threads)."""
 
-    def __init__(self, ask: RetryingDiscordApi) -> None:
-        self._api = ask
+    def __init__(self, api: RetryingDiscordApi) -> None:
+        self._api = api
         self._listed: dict[str, DiscordChat] = {}
         self._fetched: OrderedDict[str, DiscordChat] = OrderedDict()
         self._guilds: dict[str, set[str]] = {}
         self._own_roles: dict[str, set[str]] = {}
         self.channel_names: dict[str, str] = {}
         self.role_names: dict[str, str] = {}
-        self.me = DiscordBotUser("0", "")
+        self.bot_user = DiscordBotUser("0", "")
 
-    def begin(self, user: object) -> None:
+    def start_session(self, user: object) -> None:
         """Start a session, in which the gateway lists everything again; `user` is the bot. Raise `TypeError`."""
         if not isinstance(user, dict):
             raise TypeError("READY names no user")
-        self.me = DiscordBotUser(number_of(user.get("id")), str(user.get("username") or ""), self.me.roles)
+        self.bot_user = DiscordBotUser(require_id(user.get("id")), str(user.get("username") or ""), self.bot_user.roles)
         self._listed.clear()
         self._fetched.clear()
         self._guilds.clear()
         self.channel_names.clear()
 
-    def learn(self, event: str, raw: Any) -> None:
+    def update(self, event: str, raw: Any) -> None:
         """Update the cache from an event about channels, threads, roles or a server; skip malformed items."""
         if not isinstance(raw, dict):
             return
@@ -84,7 +84,7 @@ class ChatDirectory:
         elif event.startswith("GUILD_"):
             self._learn_guild(event, _id_or_empty(raw.get("id")), raw)
         elif event == "THREAD_LIST_SYNC":
-            for chat in places(_id_or_empty(raw.get("guild_id")), raw):
+            for chat in parse_chats(_id_or_empty(raw.get("guild_id")), raw):
                 self._keep(chat)
         elif event.startswith(("CHANNEL_", "THREAD_")):
             self._learn_channel(event, raw)
@@ -92,7 +92,7 @@ class ChatDirectory:
     def _learn_guild(self, event: str, guild: str, raw: Raw) -> None:
         if event in ("GUILD_CREATE", "GUILD_UPDATE"):
             self._learn_roles(guild, raw.get("roles"))
-            for chat in places(guild, raw):
+            for chat in parse_chats(guild, raw):
                 self._keep(chat)
         elif event == "GUILD_DELETE" and not raw.get("unavailable"):
             for number in self._guilds.pop(guild, set()):
@@ -101,7 +101,7 @@ class ChatDirectory:
             self._update_own_roles()
 
     def _learn_channel(self, event: str, raw: Raw) -> None:
-        chat, state = place_of(raw), raw.get("thread_metadata")
+        chat, state = parse_chat(raw), raw.get("thread_metadata")
         if event.endswith("_DELETE"):
             self._forget(_id_or_empty(raw.get("id")))
         elif chat and event.endswith(("_CREATE", "_UPDATE")):
@@ -110,35 +110,35 @@ class ChatDirectory:
             store = self._remember if isinstance(state, dict) and state.get("archived") else self._keep
             store(chat)
 
-    def known(self, number: str) -> DiscordChat | None:
+    def find_cached(self, chat_id: str) -> DiscordChat | None:
         """Return the cached channel or thread; None if it is not cached."""
-        return self._listed.get(number) or self._fetched.get(number)
+        return self._listed.get(chat_id) or self._fetched.get(chat_id)
 
-    async def find(self, number: str, raw: Any = None) -> DiscordPlace:
+    async def find_place(self, chat_id: str, raw: Any = None) -> DiscordPlace:
         """Return the place of a channel or thread; fetch it if unknown. `raw` is an event that happened in it."""
         guild = _id_or_empty(raw.get("guild_id")) if isinstance(raw, dict) else ""
-        chat = self.known(number)
+        chat = self.find_cached(chat_id)
         if chat is None and raw is not None and not guild:
-            chat = self._remember(DiscordChat(number, DIRECT))  # an event in a server names the server
+            chat = self._remember(DiscordChat(chat_id, DIRECT_MESSAGE_TYPE))  # an event in a server names the server
         if chat is None:
             try:
-                chat = await self.ask(number)
+                chat = await self.fetch(chat_id)
             except DiscordApiError:
-                chat = DiscordChat(number, 0, guild=guild)  # the bot may not view it; assume that it is not a thread
+                chat = DiscordChat(chat_id, 0, guild=guild)  # the bot may not view it; assume that it is not a thread
                 if guild:
                     self._remember(chat)
-        return chat.where
+        return chat.place
 
-    async def ask(self, number: str) -> DiscordChat:
+    async def fetch(self, chat_id: str) -> DiscordChat:
         """Fetch a channel or thread. Raise `DiscordApiError`."""
-        chat = place_of(await self._api("GET", f"/channels/{number}"))
-        if chat is None or chat.id != number:
+        chat = parse_chat(await self._api("GET", f"/channels/{chat_id}"))
+        if chat is None or chat.id != chat_id:
             raise DiscordApiError(404, 0, "it answers with something else than the channel")
         return self._remember(chat)
 
-    async def direct(self, person: str) -> DiscordChat | None:
+    async def open_direct_chat(self, person: str) -> DiscordChat | None:
         """Open the direct messages with a person and return their current state. Raise `DiscordApiError`."""
-        chat = place_of(await self._api("POST", "/users/@me/channels", json={"recipient_id": person}))
+        chat = parse_chat(await self._api("POST", "/users/@me/channels", json={"recipient_id": person}))
         return self._remember(chat) if chat else None
 
     def _remember(self, chat: DiscordChat) -> DiscordChat:
@@ -170,25 +170,25 @@ class ChatDirectory:
                 continue
             self.role_names[number] = str(role.get("name") or "")
             tags = role.get("tags")
-            if isinstance(tags, dict) and tags.get("bot_id") == self.me.id:
+            if isinstance(tags, dict) and tags.get("bot_id") == self.bot_user.id:
                 self._own_roles.setdefault(guild, set()).add(number)
         self._update_own_roles()
 
     def _update_own_roles(self) -> None:
         roles = frozenset(role for guild_roles in self._own_roles.values() for role in guild_roles)
-        self.me = replace(self.me, roles=roles)
+        self.bot_user = replace(self.bot_user, roles=roles)
 
 
 class MemberRoles:
-    """A cache of members' roles, fetched if an event does not contain them, and kept for `believed` seconds."""
+    """A cache of members' roles, fetched if an event does not contain them, and kept for `ttl_seconds` seconds."""
 
-    def __init__(self, ask: RetryingDiscordApi, monotonic: Callable[[], float], believed: float) -> None:
-        self._api = ask
+    def __init__(self, api: RetryingDiscordApi, monotonic: Callable[[], float], ttl_seconds: float) -> None:
+        self._api = api
         self._monotonic = monotonic
-        self._ttl = believed
+        self._ttl = ttl_seconds
         self._members: OrderedDict[tuple[str, str], tuple[float, tuple[str, ...]]] = OrderedDict()
 
-    async def roles(self, guild: str, person: str) -> tuple[str, ...]:
+    async def fetch_roles(self, guild: str, person: str) -> tuple[str, ...]:
         """Return the roles of a person; none if they left the server."""
         key = (guild, person)
         entry = self._members.get(key)
@@ -197,10 +197,10 @@ class MemberRoles:
                 raw = await self._api("GET", f"/guilds/{guild}/members/{person}")
             except DiscordApiError:
                 raw = None
-            self.learn(guild, person, raw)
+            self.update(guild, person, raw)
         return self._members[key][1]
 
-    def learn(self, guild: str, person: str, member: object) -> None:
+    def update(self, guild: str, person: str, member: object) -> None:
         """Cache the roles that a member object contains; none if it is not one."""
         ids = member.get("roles") if isinstance(member, dict) else None
         roles = tuple(role for role in ids if _id_or_empty(role)) if isinstance(ids, list) else ()
@@ -210,16 +210,16 @@ class MemberRoles:
             self._members.popitem(last=False)
 
 
-def places(guild: str, raw: Raw) -> Iterator[DiscordChat]:
+def parse_chats(guild: str, raw: Raw) -> Iterator[DiscordChat]:
     """Yield the channels and threads that an event lists."""
     for name in ("channels", "threads"):
         items = raw.get(name)
         for item in items if isinstance(items, list) else []:
-            if chat := place_of(item, guild):
+            if chat := parse_chat(item, guild):
                 yield chat
 
 
-def place_of(raw: object, guild: str = "") -> DiscordChat | None:
+def parse_chat(raw: object, guild: str = "") -> DiscordChat | None:
     """Parse a channel or thread; return None if the JSON is neither."""
     if not isinstance(raw, dict):
         return None
@@ -236,6 +236,6 @@ def place_of(raw: object, guild: str = "") -> DiscordChat | None:
 
 def _id_or_empty(value: object) -> str:
     try:
-        return number_of(value)
+        return require_id(value)
     except TypeError:
         return ""

@@ -24,16 +24,16 @@ from discord.http import HTTPClient
 
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import ChannelHealth
-from channels.discord.errors import refused_token
+from channels.discord.errors import token_refused_error
 from channels.discord.retry import DiscordReceiveTiming
 from channels.discord.settings import DiscordSettings
 
 log = logging.getLogger(__name__)
 HOUR_SECONDS = 3600.0
-SESSIONS_AN_HOUR = 20
+MAX_SESSIONS_PER_HOUR = 20
 """New sessions per hour without a long wait."""
 
-Hear = Callable[[str, Any, str], None]
+OnGatewayEvent = Callable[[str, Any, str], None]
 """Takes an event: its name, its content, and its serial within the session."""
 
 
@@ -68,14 +68,14 @@ class _GatewaySocket(DiscordWebSocket):
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(socket, loop=loop)
-        self.owner.opened(self)
+        self.owner.on_socket_open(self)
 
     async def received_message(self, msg: Any, /) -> None:
         try:
             text = self._decompressor.decompress(msg) if isinstance(msg, bytes) else msg
         except Exception as error:  # noqa: BLE001 - after any error of the decompressor its stream is lost
             raise ConnectionBroken(f"what Discord sends cannot be unpacked ({type(error).__name__})") from None
-        self.owner.heard_something()
+        self.owner.on_frame()
         if text is None:
             return  # an incomplete message: the rest follows
         try:
@@ -90,7 +90,7 @@ class _GatewaySocket(DiscordWebSocket):
         ):
             raise
         except Exception as error:  # noqa: BLE001 - the library does not validate what it reads
-            self.owner.unread(text, error)
+            self.owner.on_unreadable_frame(text, error)
 
     async def leave(self, seconds: float, code: int) -> None:
         """Close the connection within `seconds`."""
@@ -116,21 +116,21 @@ class _RawEventParsers(dict[str, Callable[[Any], None]]):
 
 
 class DiscordGateway(discord.Client):
-    """A permanent connection. `hear` is called with every event, in order; it must not raise."""
+    """A permanent connection. `on_event` is called with every event, in order; it must not raise."""
 
     def __init__(
         self,
         http: HTTPClient,
         settings: DiscordSettings,
-        pace: DiscordReceiveTiming,
+        timing: DiscordReceiveTiming,
         *,
-        hear: Hear,
+        on_event: OnGatewayEvent,
         now: Callable[[], str],
     ) -> None:
         self._shared_http = http
         self._settings = settings
-        self._timing = pace
-        self._on_event = hear
+        self._timing = timing
+        self._on_event = on_event
         self._now = now
         self._socket: _GatewaySocket | None = None
         self._sessions: deque[float] = deque()
@@ -140,11 +140,11 @@ class DiscordGateway(discord.Client):
         logger = logging.getLogger("discord.client")
         logger.addFilter(_is_not_voice_notice)
         super().__init__(
-            intents=intents(settings),
+            intents=gateway_intents(settings),
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
-            heartbeat_timeout=pace.silent,
+            heartbeat_timeout=timing.silence_timeout,
         )
         logger.removeFilter(_is_not_voice_notice)
         self._connection.parsers = _RawEventParsers(self._emit)
@@ -165,15 +165,15 @@ class DiscordGateway(discord.Client):
         """Return the current state of the connection."""
         return ChannelHealth(self._is_ready, self._last_frame_at, "" if self._is_ready else self._problem)
 
-    def heard_something(self) -> None:
+    def on_frame(self) -> None:
         """Note the time of a frame."""
         self._last_frame_at = self._now()
 
-    def opened(self, socket: _GatewaySocket) -> None:
+    def on_socket_open(self, socket: _GatewaySocket) -> None:
         """Take a new connection, which this client has to close."""
         self._socket = socket
 
-    def unread(self, text: str, error: Exception) -> None:
+    def on_unreadable_frame(self, text: str, error: Exception) -> None:
         """Handle a frame that the library could not read: pass an event on, else end the connection.
 
         Raises:
@@ -200,7 +200,7 @@ class DiscordGateway(discord.Client):
         if name in ("READY", "RESUMED"):
             self._is_ready = True
 
-    async def stay(self) -> None:
+    async def keep_connected(self) -> None:
         """Connect and reconnect until cancelled. Raise `ChannelRefused` if only the operator can help."""
         await self._async_setup_hook()
         session, failures = _GatewaySession(), 0
@@ -211,7 +211,7 @@ class DiscordGateway(discord.Client):
             except ReconnectWebSocket as error:
                 reason, resume = "the connection ended", error.resume
             except discord.ConnectionClosed as error:
-                if (fatal := refusal(self._settings, error.code)) is not None:
+                if (fatal := close_code_error(self._settings, error.code)) is not None:
                     raise fatal from None
                 reason, resume = f"Discord ended the connection ({error.code})", False
             except ConnectionBroken as error:
@@ -223,20 +223,20 @@ class DiscordGateway(discord.Client):
             finally:
                 was_ready, was_open = self._is_ready, self._socket is not None
                 await self._disconnect(session)
-            was_stable = was_ready and self._timing.monotonic() - began >= self._timing.settled
+            was_stable = was_ready and self._timing.monotonic() - began >= self._timing.stable_after
             failures = 0 if was_stable else failures + 1
             if not resume or (was_open and not was_ready and failures > 2):
                 session.id = None
             elif not was_open and failures > 2:
                 session.gateway = None  # the address that Discord gave for resuming may be gone
             self._report_disconnect(reason, failures)
-            await asyncio.sleep(self._before(session, failures))
+            await asyncio.sleep(self._seconds_before_connecting(session, failures))
 
     async def _run_connection(self, session: _GatewaySession) -> None:
         """Run one connection to its end, which is always an exception."""
         loop = asyncio.get_running_loop()
-        silent = self._timing.silent + self._timing.margin
-        async with asyncio.timeout(self._timing.ready) as limit:
+        silent = self._timing.silence_timeout + self._timing.silence_margin
+        async with asyncio.timeout(self._timing.ready_timeout) as limit:
             ws = await self._socket_class.from_client(
                 self,
                 initial=False,
@@ -259,18 +259,24 @@ class DiscordGateway(discord.Client):
         session.id, session.sequence, session.gateway = socket.session_id, socket.sequence, socket.gateway
         task = asyncio.current_task()
         # If cancelled, 1000 ends the session and Discord shows the bot as offline. Otherwise the session has to stay.
-        await socket.leave(self._timing.close, 1000 if task is not None and task.cancelling() else 4000)
+        await socket.leave(self._timing.close_timeout, 1000 if task is not None and task.cancelling() else 4000)
 
-    def _before(self, session: _GatewaySession, failures: int) -> float:
+    def _seconds_before_connecting(self, session: _GatewaySession, failures: int) -> float:
         """Return the seconds to wait before the next connection."""
-        wait = self._timing.wait(failures) if failures else self._timing.first_wait * self._timing.chance()
+        wait = (
+            self._timing.backoff_seconds(failures) if failures else self._timing.initial_backoff * self._timing.jitter()
+        )
         if session.is_resumable:
             return wait
         now = self._timing.monotonic()
         while self._sessions and now - self._sessions[0] > HOUR_SECONDS:
             self._sessions.popleft()
-        rationed = len(self._sessions) >= SESSIONS_AN_HOUR
-        identify = self._timing.rationed if rationed else self._timing.identify * (0.2 + 0.8 * self._timing.chance())
+        rationed = len(self._sessions) >= MAX_SESSIONS_PER_HOUR
+        identify = (
+            self._timing.rationed_identify_wait
+            if rationed
+            else self._timing.identify_wait * (0.2 + 0.8 * self._timing.jitter())
+        )
         return max(wait, identify)
 
     def _report_disconnect(self, reason: str, failures: int) -> None:
@@ -287,7 +293,7 @@ def _is_not_voice_notice(record: logging.LogRecord) -> bool:
     return "voice will NOT" not in str(record.msg)
 
 
-def intents(settings: DiscordSettings) -> discord.Intents:
+def gateway_intents(settings: DiscordSettings) -> discord.Intents:
     """Return the gateway intents: the fewest that suffice."""
     return discord.Intents(
         guilds=True,
@@ -299,7 +305,7 @@ def intents(settings: DiscordSettings) -> discord.Intents:
     )
 
 
-def refused_content(channel: str) -> ChannelRefused:
+def content_intent_error(channel: str) -> ChannelRefused:
     """Return the error for an application without the Message Content Intent."""
     return ChannelRefused(
         f'[channels.{channel}] content = "all" needs the Message Content Intent: turn it on at '
@@ -307,13 +313,13 @@ def refused_content(channel: str) -> ChannelRefused:
     )
 
 
-def refusal(settings: DiscordSettings, code: int | None) -> ChannelRefused | None:
+def close_code_error(settings: DiscordSettings, code: int | None) -> ChannelRefused | None:
     """Return the error for a close code that only the operator can fix; None for any other code."""
     channel = settings.channel
     if code == 4004:
-        return refused_token(channel)
+        return token_refused_error(channel)
     if code == 4014 and settings.content == "all":
-        return refused_content(channel)
+        return content_intent_error(channel)
     if code in (4013, 4014):
         return ChannelRefused(
             f"[channels.{channel}] Discord does not let this application have what bubbot asks for ({code}): look at "

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 log = logging.getLogger(__name__)
-RECENT_NONCES = 4000
+MAX_RECENT_NONCES = 4000
 """Remembered nonces; Discord sends a message back at once, or when a connection is resumed."""
-CONFIRMATIONS = 3
+REQUIRED_CONFIRMATIONS = 3
 """Foreign messages within `WINDOW_SECONDS` that confirm a second program."""
 WINDOW_SECONDS = 600.0
 
@@ -27,33 +27,33 @@ class DuplicateMonitor:
     Args:
         channel: the configured name, for the log.
         monotonic: the clock, in seconds.
-        grace: seconds after the first `begin` in which nothing is counted.
+        grace_seconds: seconds after the first `start_session` in which nothing is counted.
     """
 
-    def __init__(self, channel: str, *, monotonic: Callable[[], float], grace: float) -> None:
+    def __init__(self, channel: str, *, monotonic: Callable[[], float], grace_seconds: float) -> None:
         self._channel = channel
         self._monotonic = monotonic
-        self._grace = grace
+        self._grace = grace_seconds
         self._began: float | None = None
         self._sent: OrderedDict[str, None] = OrderedDict()
-        self._foreign: deque[float] = deque(maxlen=CONFIRMATIONS)
+        self._foreign: deque[float] = deque(maxlen=REQUIRED_CONFIRMATIONS)
         self._has_warned = False
 
-    def begin(self) -> None:
+    def start_session(self) -> None:
         """Record that the bot is connected."""
         if self._began is None:
             self._began = self._monotonic()
 
-    def sending(self, nonce: str) -> None:
+    def record_nonce(self, nonce: str) -> None:
         """Record the nonce of a message before it is sent."""
         self._sent[nonce] = None
         self._sent.move_to_end(nonce)
-        while len(self._sent) > RECENT_NONCES:
+        while len(self._sent) > MAX_RECENT_NONCES:
             self._sent.popitem(last=False)
 
-    def hear(self, me: str, raw: Any) -> None:
-        """Check a message from the gateway; `me` is the bot's own id."""
-        if not isinstance(raw, dict) or not isinstance(author := raw.get("author"), dict) or author.get("id") != me:
+    def check_message(self, bot_id: str, raw: Any) -> None:
+        """Check a message from the gateway; `bot_id` is the bot's own id."""
+        if not isinstance(raw, dict) or not isinstance(author := raw.get("author"), dict) or author.get("id") != bot_id:
             return
         if any(raw.get(key) for key in ("webhook_id", "interaction", "interaction_metadata")):
             return
@@ -63,19 +63,19 @@ class DuplicateMonitor:
         if self._foreign and now - self._foreign[-1] > WINDOW_SECONDS:
             self._has_warned = False
         self._foreign.append(now)
-        if self.note and not self._has_warned:
+        if self.warning and not self._has_warned:
             self._has_warned = True
             log.warning(
                 "token used by another program: channel=%s warning=%s",
                 self._channel,
-                self.note,
+                self.warning,
                 extra={"action": "discord.duplicate"},
             )
 
     @property
-    def note(self) -> str:
+    def warning(self) -> str:
         """The warning for the operator; empty if no other program was noticed for a while."""
-        if len(self._foreign) < CONFIRMATIONS or self._monotonic() - self._foreign[0] > WINDOW_SECONDS:
+        if len(self._foreign) < REQUIRED_CONFIRMATIONS or self._monotonic() - self._foreign[0] > WINDOW_SECONDS:
             return ""
         return (
             "another program sends messages with this bot's token, so that people may be answered twice: end it, or "

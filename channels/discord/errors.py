@@ -19,23 +19,23 @@ UNKNOWN_MESSAGE = 10008
 UNKNOWN_WEBHOOK = 10015
 UNKNOWN_INTERACTION = 10062
 ENTITY_TOO_LARGE = 40005
-ALREADY_ANSWERED = 40060
+ALREADY_ACKNOWLEDGED = 40060
 MISSING_ACCESS = 50001
 EMPTY_MESSAGE = 50006
-NO_DIRECT = 50007
+CANNOT_SEND_DIRECT = 50007
 MISSING_PERMISSIONS = 50013
 INVALID_WEBHOOK_TOKEN = 50027
 INVALID_FORM = 50035
 THREAD_ARCHIVED = 50083
 
-UNREACHABLE_CODES = frozenset({UNKNOWN_CHANNEL, MISSING_ACCESS, NO_DIRECT})
+UNREACHABLE_CODES = frozenset({UNKNOWN_CHANNEL, MISSING_ACCESS, CANNOT_SEND_DIRECT})
 """Codes of a chat that can no longer be reached."""
 _REASONS = {
     UNKNOWN_CHANNEL: "the channel or thread is gone, or the bot was put out of its server",
     UNKNOWN_MESSAGE: "the message is gone",
     MISSING_ACCESS: "the bot may not see the channel",
     MISSING_PERMISSIONS: "the bot lacks a permission in the channel",
-    NO_DIRECT: "this person takes no direct messages from the bot",
+    CANNOT_SEND_DIRECT: "this person takes no direct messages from the bot",
     THREAD_ARCHIVED: "the thread is archived and locked",
 }
 """Meanings of codes for which Discord's own message says less."""
@@ -59,12 +59,12 @@ class DiscordApiError(Exception):
         self.retry_after = retry_after
 
     @property
-    def too_large(self) -> bool:
+    def is_too_large(self) -> bool:
         """True if a file was too large."""
         return self.status == 413 or self.code == ENTITY_TOO_LARGE
 
     @property
-    def token_refused(self) -> bool:
+    def is_token_refused(self) -> bool:
         """True if the bot's token is wrong, rather than an interaction's."""
         return self.status == 401 and self.code != INVALID_WEBHOOK_TOKEN
 
@@ -73,7 +73,9 @@ class DiscordUnavailable(Exception):
     """No readable response came. The text is safe to show and contains no address."""
 
 
-def problem(status: int, body: Any, token: str, waits: str | None = None) -> DiscordApiError | DiscordUnavailable:
+def parse_error_response(
+    status: int, body: Any, token: str, retry_after: str | None = None
+) -> DiscordApiError | DiscordUnavailable:
     """Translate a response with an error status to an exception.
 
     Only a body in the API's form is a refusal: a proxy's page says nothing about the request.
@@ -82,11 +84,11 @@ def problem(status: int, body: Any, token: str, waits: str | None = None) -> Dis
         status: the HTTP status.
         body: JSON or text.
         token: the bot's token, removed from the text.
-        waits: the Retry-After header.
+        retry_after: the Retry-After header.
     """
     data = _parse(body)
     if status == 429:
-        wait = _seconds(data.get("retry_after") if data else waits) or _seconds(waits) or 1.0
+        wait = _seconds(data.get("retry_after") if data else retry_after) or _seconds(retry_after) or 1.0
         return DiscordApiError(429, _code(data), "too many requests", wait)
     if status >= 500:
         return DiscordUnavailable(f"it has a fault of its own ({status})")
@@ -98,7 +100,7 @@ def problem(status: int, body: Any, token: str, waits: str | None = None) -> Dis
     return DiscordApiError(status, _code(data), text.replace(token, "[token]")[:MAX_REASON_CHARS])
 
 
-def refused_token(channel: str) -> ChannelRefused:
+def token_refused_error(channel: str) -> ChannelRefused:
     """Return the error for a token that Discord refuses."""
     return ChannelRefused(
         f"[channels.{channel}] token was refused by Discord: reset it on the page Bot of your application at "
@@ -106,7 +108,7 @@ def refused_token(channel: str) -> ChannelRefused:
     )
 
 
-def delivery_failed(error: DiscordApiError | DiscordUnavailable) -> DeliveryFailed:
+def to_delivery_failed(error: DiscordApiError | DiscordUnavailable) -> DeliveryFailed:
     """Translate a failed send, edit or search to the port's error."""
     if isinstance(error, DiscordUnavailable):
         return DeliveryFailed(f"Discord did not answer: {error}", maybe=True)
@@ -119,7 +121,7 @@ def delivery_failed(error: DiscordApiError | DiscordUnavailable) -> DeliveryFail
     return DeliveryFailed(text, permanent=permanent, gone=permanent and error.code in UNREACHABLE_CODES)
 
 
-def fetch_failed(error: DiscordApiError | DiscordUnavailable) -> FetchFailed:
+def to_fetch_failed(error: DiscordApiError | DiscordUnavailable) -> FetchFailed:
     """Translate a failed download of an attachment to the port's error."""
     if isinstance(error, DiscordUnavailable):
         return FetchFailed(f"the file could not be fetched: {error}", permanent=False)

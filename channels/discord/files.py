@@ -8,10 +8,10 @@ from typing import Any
 from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment
 from channels.discord.api import DiscordApi
-from channels.discord.errors import DiscordApiError, DiscordUnavailable, fetch_failed
+from channels.discord.errors import DiscordApiError, DiscordUnavailable, to_fetch_failed
 
 
-async def fetch(api: DiscordApi, attachment: Attachment, limit: int) -> bytes:
+async def fetch_attachment(api: DiscordApi, attachment: Attachment, limit: int) -> bytes:
     """Fetch the bytes of an attachment. Raise `FetchFailed`.
 
     Its URL expires after a day; then the message gives a new one.
@@ -24,18 +24,18 @@ async def fetch(api: DiscordApi, attachment: Attachment, limit: int) -> bytes:
         except DiscordApiError as error:
             fresh = await _refresh_url(api, reference)
             if fresh in ("", reference["url"]):
-                raise fetch_failed(error) from None
+                raise to_fetch_failed(error) from None
             content = await api.download(fresh, limit)
     except (DiscordApiError, DiscordUnavailable) as error:
-        raise fetch_failed(error) from None
+        raise to_fetch_failed(error) from None
     if content is None:
-        raise FetchFailed(f"the file is larger than {size_of(limit)}, the most that is taken")
+        raise FetchFailed(f"the file is larger than {format_size(limit)}, the most that is taken")
     return content
 
 
-def size_of(number: int) -> str:
+def format_size(size: int) -> str:
     """Format a number of bytes for people."""
-    return f"{number / 1_000_000:.1f} MB" if number >= 100_000 else f"{number} bytes"
+    return f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size} bytes"
 
 
 def _parse_reference(attachment: Attachment) -> dict[str, str]:
@@ -64,4 +64,4 @@ async def _refresh_url(api: DiscordApi, reference: dict[str, str]) -> str:
 
 def _check_size(size: int | None, limit: int) -> None:
     if size is not None and size > limit:
-        raise FetchFailed(f"the file is {size_of(size)} large, and at most {size_of(limit)} are taken")
+        raise FetchFailed(f"the file is {format_size(size)} large, and at most {format_size(limit)} are taken")

@@ -8,32 +8,34 @@ from typing import Any
 from bubbot.errors import ChannelError
 from bubbot.ports.channel import BotIdentity
 from channels.discord.api import DiscordApi
-from channels.discord.errors import DiscordApiError, DiscordUnavailable, refused_token
-from channels.discord.run import SEES_TEXT, application
+from channels.discord.errors import DiscordApiError, DiscordUnavailable, token_refused_error
+from channels.discord.run import MESSAGE_CONTENT_FLAGS, read_application
 from channels.discord.settings import DiscordSettings
-from channels.platform.http_date import iso
+from channels.platform.http_date import parse_http_date
 
 
-async def introduce(api: DiscordApi, settings: DiscordSettings, *, within: float) -> BotIdentity:
-    """Fetch the bot's identity; see `VerifiesCredentials`. `within` is the timeout in seconds."""
+async def verify_token(api: DiscordApi, settings: DiscordSettings, *, timeout: float) -> BotIdentity:
+    """Fetch the bot's identity; see `VerifiesCredentials`. `timeout` is the timeout in seconds."""
     channel = settings.channel
     try:
-        body = await api.call("GET", "/applications/@me", within=within)
-        number, flags = application(body)
+        body = await api.call("GET", "/applications/@me", timeout=timeout)
+        number, flags = read_application(body)
     except DiscordApiError as error:
-        if error.token_refused:
-            raise refused_token(channel) from None
+        if error.is_token_refused:
+            raise token_refused_error(channel) from None
         raise ChannelError(f"[channels.{channel}] Discord refused ({error.status}): {error.text}.") from None
     except (DiscordUnavailable, TypeError) as error:
         raise ChannelError(f"[channels.{channel}] Discord cannot be reached: {error}.") from None
     # Only an application with a bot has a token, so this should exist; the application's own name is the fallback.
     bot: dict[str, Any] = body["bot"] if isinstance(body.get("bot"), dict) else body
     name = str(bot.get("username") or body.get("name") or "")
-    return BotIdentity(str(bot.get("id") or number), name, tuple(_remarks(body, flags, settings)), iso(api.date))
+    return BotIdentity(
+        str(bot.get("id") or number), name, tuple(_remarks(body, flags, settings)), parse_http_date(api.server_date)
+    )
 
 
 def _remarks(app: dict[str, Any], flags: int, settings: DiscordSettings) -> Iterator[str]:
-    if settings.content == "all" and not flags & SEES_TEXT:
+    if settings.content == "all" and not flags & MESSAGE_CONTENT_FLAGS:
         yield (
             "Discord does not give it the text of messages, and it does not start so: turn the Message Content Intent on "
             'at discord.com/developers, on the page Bot of the application, or set content = "mentions".'

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
-from channels.discord.content import Raw, attachments, number_of, objects, text_of, words
-from channels.discord.inbound_text import DiscordBotUser, MentionNames, plain, said
+from channels.discord.content import Raw, describe_extras, read_attachments, require_id, require_objects, require_text
+from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text, replace_tags
 
 DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE = 0, 19, 20, 23
 USER_MESSAGE_TYPES = frozenset({DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE})
 """Types of messages that people write; all others are Discord's notices (somebody joined, a message was pinned, a
 thread starts with a copy of a message)."""
-FORWARD = 1
+FORWARD_REFERENCE_TYPE = 1
 """The type of a reference to a forwarded message."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,18 +33,18 @@ class DiscordPlace:
         chat: the id of the channel.
         thread: the id of the thread; empty if it is not one.
         space: the id of the server; empty for direct messages.
-        direct: true for direct messages.
+        is_direct: true for direct messages.
         title: the name of a thread, which is the title of a forum post.
     """
 
     chat: str
     thread: str = ""
     space: str = ""
-    direct: bool = False
+    is_direct: bool = False
     title: str = ""
 
     @property
-    def id(self) -> str:
+    def channel_id(self) -> str:
         """Discord's id of the place: on Discord a thread is a channel."""
         return self.thread or self.chat
 
@@ -55,17 +55,17 @@ class MessageScene:
 
     Attributes:
         channel: the configured name of the bot's channel.
-        me: the bot itself.
-        where: the chat that the message is in.
-        channels: names of channels by id.
-        roles: names of roles by id.
+        bot_user: the bot itself.
+        place: the chat that the message is in.
+        channel_names: names of channels by id.
+        role_names: names of roles by id.
     """
 
     channel: str
-    me: DiscordBotUser
-    where: DiscordPlace
-    channels: Mapping[str, str] = field(default_factory=dict)
-    roles: Mapping[str, str] = field(default_factory=dict)
+    bot_user: DiscordBotUser
+    place: DiscordPlace
+    channel_names: Mapping[str, str] = field(default_factory=dict)
+    role_names: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_message(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | UnparsedUpdate | None:
@@ -85,19 +85,19 @@ def read_deletion(scene: MessageScene, raw: Any, now: str) -> list[Deletion | Un
     """Return one deletion for each deleted message."""
 
     def read(event: Raw) -> list[Deletion | UnparsedUpdate]:
-        place, values = scene.where, event.get("ids", [event.get("id")])
+        place, values = scene.place, event.get("ids", [event.get("id")])
         if not isinstance(values, list):
             raise TypeError("no list of messages")
-        ids = [number_of(value) for value in values]
+        ids = [require_id(value) for value in values]
         return [Deletion(scene.channel, f"d{message}", place.chat, message, now, place.thread) for message in ids]
 
     result = _read(scene, raw, "d", read)
     return result if isinstance(result, list) else [result]
 
 
-def author_without_roles(where: DiscordPlace, raw: Any) -> str:
+def author_id_without_roles(place: DiscordPlace, raw: Any) -> str:
     """Return the author's id of a server message without the author's roles; empty for any other message."""
-    if not where.space or not isinstance(raw, dict) or isinstance(raw.get("member"), dict) or raw.get("webhook_id"):
+    if not place.space or not isinstance(raw, dict) or isinstance(raw.get("member"), dict) or raw.get("webhook_id"):
         return ""
     author = raw.get("author")
     if not isinstance(author, dict) or author.get("bot"):
@@ -106,23 +106,23 @@ def author_without_roles(where: DiscordPlace, raw: Any) -> str:
     return number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
 
 
-def unparsed(channel: str, chat: str, mark: str, raw: Any, reason: str) -> UnparsedUpdate:
+def unparsed_update(channel: str, chat: str, id_prefix: str, raw: Any, reason: str) -> UnparsedUpdate:
     """Build the `UnparsedUpdate` of unreadable input, with an id from the message's id or else its content.
 
     Args:
         channel: the configured name of the bot's channel.
         chat: the id of the chat; empty if it is unknown.
-        mark: a letter for the kind of event, part of the id.
+        id_prefix: a letter for the kind of event, part of the id.
         raw: the input.
         reason: what is wrong with it.
     """
     content = _bytes(raw)
     number = raw.get("id") if isinstance(raw, dict) else None
-    stamp = raw.get("edited_timestamp") if isinstance(raw, dict) and mark == "e" else None
+    stamp = raw.get("edited_timestamp") if isinstance(raw, dict) and id_prefix == "e" else None
     key = f"{number}:{stamp}" if isinstance(stamp, str) else number
     if not isinstance(number, str) or not re.fullmatch(r"[\w:.+-]{1,80}", str(key), re.ASCII):
         key = hashlib.sha256(content).hexdigest()[:32]
-    return UnparsedUpdate(channel, f"u{mark}{key}", chat, content, reason, _sender_id(raw))
+    return UnparsedUpdate(channel, f"u{id_prefix}{key}", chat, content, reason, _sender_id(raw))
 
 
 def _sender_id(raw: Any) -> str:
@@ -134,38 +134,40 @@ def _sender_id(raw: Any) -> str:
     return number if isinstance(number, str) and number.isdecimal() else ""
 
 
-def whole_text(value: Any) -> Any:
+def replace_surrogates(value: Any) -> Any:
     """Replace every lone surrogate in a JSON value: it is legal in JSON but not in text."""
     text = json.dumps(value, ensure_ascii=False)
     return json.loads(_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)) if _SURROGATE.search(text) else value
 
 
-def person(user: Raw, member: object = None, roles: tuple[str, ...] = ()) -> Sender:
+def read_sender(user: Raw, member: object = None, roles: tuple[str, ...] = ()) -> Sender:
     """Read a user, with nickname and roles from the server's member object. `roles` apply if it has none."""
     profile: Raw = member if isinstance(member, dict) else {}
     ids = profile.get("roles")
     if isinstance(ids, list):
-        roles = tuple(number_of(role) for role in ids)
-    name = text_of(profile.get("nick")) or text_of(user.get("global_name")) or text_of(user.get("username"))
+        roles = tuple(require_id(role) for role in ids)
+    name = (
+        require_text(profile.get("nick")) or require_text(user.get("global_name")) or require_text(user.get("username"))
+    )
     # On one line: the name appears inside other people's text.
-    return Sender(number_of(user.get("id")), " ".join(name.split()), bool(user.get("bot")), roles)
+    return Sender(require_id(user.get("id")), " ".join(name.split()), bool(user.get("bot")), roles)
 
 
-def utc(value: object) -> str:
+def to_utc(value: object) -> str:
     """Convert a time to ISO 8601 in UTC. Raise `TypeError` or `ValueError`."""
-    time = datetime.fromisoformat(text_of(value))
+    time = datetime.fromisoformat(require_text(value))
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
 def _read(scene: MessageScene, raw: Any, mark: str, read: Callable[[Raw], T]) -> T | UnparsedUpdate:
     try:
-        value = whole_text(raw)
+        value = replace_surrogates(raw)
         if not isinstance(value, dict):
             raise TypeError(f"a {type(raw).__name__} stands where an object should")
         return read(value)
     except Exception as error:  # noqa: BLE001 - the form is Discord's: unreadable input is kept whatever the error
         reason = f"a message cannot be read ({type(error).__name__}: {str(error)[:200]})"
-        return unparsed(scene.channel, scene.where.chat, mark, raw, reason)
+        return unparsed_update(scene.channel, scene.place.chat, mark, raw, reason)
 
 
 def _bytes(raw: Any) -> bytes:
@@ -181,17 +183,17 @@ class _DiscordMessageReader:
     def __init__(self, scene: MessageScene, raw: Raw, roles: tuple[str, ...]) -> None:
         self._scene = scene
         self._raw = raw
-        self._id = number_of(raw.get("id"))
+        self._id = require_id(raw.get("id"))
         author = raw.get("author")
         if not isinstance(author, dict):
             raise TypeError("a message without an author")
-        self._sender = person(author, raw.get("member"), roles)
+        self._sender = read_sender(author, raw.get("member"), roles)
         if raw.get("webhook_id"):
             self._sender = Sender(self._sender.id, self._sender.name, bot=True)
-        self._names = MentionNames(_mentioned_names(raw), scene.channels, scene.roles)
-        self._files = attachments(raw, scene.where.id, self._id)
-        self._content = said(text_of(raw.get("content")), scene.me, self._names)
-        extras = words(raw, embeds=self._sender.bot)
+        self._names = MentionNames(_mentioned_names(raw), scene.channel_names, scene.role_names)
+        self._files = read_attachments(raw, scene.place.channel_id, self._id)
+        self._content = read_text(require_text(raw.get("content")), scene.bot_user, self._names)
+        extras = describe_extras(raw, include_embeds=self._sender.bot)
         self._text = "\n".join(part for part in (self._content.text, extras) if part.strip())
 
     @property
@@ -199,10 +201,10 @@ class _DiscordMessageReader:
         kind = self._raw.get("type", DEFAULT_MESSAGE)
         if not isinstance(kind, int):
             raise TypeError("a type that is no number")
-        return kind in USER_MESSAGE_TYPES and self._sender.id != self._scene.me.id
+        return kind in USER_MESSAGE_TYPES and self._sender.id != self._scene.bot_user.id
 
     def inbound(self) -> Inbound | None:
-        place, quote = self._scene.where, self._quote()
+        place, quote = self._scene.place, self._quote()
         # Without content it is a notice, or Discord withholds the content from this bot.
         if not self._is_from_user or not (self._text or self._files or (quote and quote.text) or self._is_forward):
             return None
@@ -213,24 +215,24 @@ class _DiscordMessageReader:
             place.chat,
             self._sender,
             "\n\n".join(part for part in (title, self._text) if part),
-            utc(self._raw.get("timestamp")),
+            to_utc(self._raw.get("timestamp")),
             thread=place.thread,
             reply_to=self._replied_to(),
             attachments=self._files,
             message=self._id,
-            direct=place.direct,
-            addressed=place.direct or self._content.called or bool(quote and quote.own),
+            direct=place.is_direct,
+            addressed=place.is_direct or self._content.has_mention or bool(quote and quote.own),
             quote=quote,
             space=place.space,
         )
 
     def edit(self) -> Edit | None:
-        stamp, place = self._raw.get("edited_timestamp"), self._scene.where
+        stamp, place = self._raw.get("edited_timestamp"), self._scene.place
         if not stamp or "content" not in self._raw or not self._is_from_user or not (self._text or self._files):
             return None
         return Edit(
-            self._scene.channel, f"e{self._id}:{text_of(stamp)}", place.chat, self._id, self._sender, self._text,
-            utc(stamp), place.thread, place.space,
+            self._scene.channel, f"e{self._id}:{require_text(stamp)}", place.chat, self._id, self._sender, self._text,
+            to_utc(stamp), place.thread, place.space,
         )  # fmt: skip
 
     @property
@@ -240,16 +242,16 @@ class _DiscordMessageReader:
 
     @property
     def _is_forward(self) -> bool:
-        return self._reference.get("type") == FORWARD
+        return self._reference.get("type") == FORWARD_REFERENCE_TYPE
 
     def _replied_to(self) -> str:
         number = self._reference.get("message_id")
         # Copies from a followed channel and forwarded messages have a reference, too, into another chat.
-        return number_of(number) if self._raw.get("type") == REPLY_MESSAGE and number else ""
+        return require_id(number) if self._raw.get("type") == REPLY_MESSAGE and number else ""
 
     def _quote(self) -> Quote | None:
         if self._is_forward:
-            snapshots = objects(self._raw.get("message_snapshots"))
+            snapshots = require_objects(self._raw.get("message_snapshots"))
             message = snapshots[0].get("message") if snapshots else None
             # Discord does not name the author.
             return self._build_quote(message, "", Sender("")) if isinstance(message, dict) else None
@@ -257,22 +259,24 @@ class _DiscordMessageReader:
         if self._raw.get("type") != REPLY_MESSAGE or not isinstance(replied, dict):
             return None
         author = replied.get("author")
-        sender = person(author) if isinstance(author, dict) else Sender("")
-        return self._build_quote(replied, number_of(replied.get("id")), sender)
+        sender = read_sender(author) if isinstance(author, dict) else Sender("")
+        return self._build_quote(replied, require_id(replied.get("id")), sender)
 
     def _build_quote(self, message: Raw, number: str, sender: Sender) -> Quote:
-        me = self._scene.me
+        me = self._scene.bot_user
         names = MentionNames(
             {**_mentioned_names(message), **self._names.people}, self._names.channels, self._names.roles
         )
-        text = plain(text_of(message.get("content")), me, names)
-        text = "\n".join(part for part in (text, words(message, embeds=sender.bot and sender.id != me.id)) if part)
-        elsewhere = number_of(self._reference.get("channel_id")) if not number else self._scene.where.id
-        files = attachments(message, elsewhere, number or number_of(self._reference.get("message_id")))
+        text = replace_tags(require_text(message.get("content")), me, names)
+        text = "\n".join(
+            part for part in (text, describe_extras(message, include_embeds=sender.bot and sender.id != me.id)) if part
+        )
+        elsewhere = require_id(self._reference.get("channel_id")) if not number else self._scene.place.channel_id
+        files = read_attachments(message, elsewhere, number or require_id(self._reference.get("message_id")))
         return Quote(number, sender, text, files, own=bool(sender.id) and sender.id == me.id)
 
 
 def _mentioned_names(raw: Raw) -> dict[str, str]:
     """Return the names of the people that a message mentions, by id."""
-    senders = (person(user, user.get("member")) for user in objects(raw.get("mentions")))
+    senders = (read_sender(user, user.get("member")) for user in require_objects(raw.get("mentions")))
     return {sender.id: sender.name for sender in senders}

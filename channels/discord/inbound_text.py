@@ -22,10 +22,10 @@ class DiscordBotUser:
 
 @dataclass(frozen=True, slots=True)
 class DiscordText:
-    """A readable text. `called`: it mentions the bot."""
+    """A readable text. `has_mention`: it mentions the bot."""
 
     text: str
-    called: bool
+    has_mention: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,24 @@ class MentionNames:
     roles: Mapping[str, str]
 
 
-def said(text: str, me: DiscordBotUser, names: MentionNames) -> DiscordText:
+def read_text(text: str, bot_user: DiscordBotUser, names: MentionNames) -> DiscordText:
     """Remove the bot's name from the beginning of a text, and replace ids with names."""
-    called = any(_is_me(tag, me) for tag in _TAG.finditer(text))
+    called = any(_is_me(tag, bot_user) for tag in _TAG.finditer(text))
     rest = text.lstrip()
     first = _TAG.match(rest)
-    if first and _is_me(first, me):
+    if first and _is_me(first, bot_user):
         rest = rest[first.end() :]
         after = _AFTER_NAME.match(rest)
         rest = rest[after.end() :] if after else rest
     else:
         rest = text
     # If the text is only the name, keep the name.
-    return DiscordText(plain(rest if rest.strip() else text, me, names), called)
+    return DiscordText(replace_tags(rest if rest.strip() else text, bot_user, names), called)
 
 
-def plain(text: str, me: DiscordBotUser, names: MentionNames) -> str:
+def replace_tags(text: str, bot_user: DiscordBotUser, names: MentionNames) -> str:
     """Replace the ids in a text with names."""
-    return _TAG.sub(lambda tag: _tag_name(tag, me, names), text)
+    return _TAG.sub(lambda tag: _tag_name(tag, bot_user, names), text)
 
 
 def _is_me(tag: re.Match[str], me: DiscordBotUser) -> bool:

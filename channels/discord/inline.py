@@ -20,43 +20,43 @@ _NONE = ("", 0, 0)
 _MARKS = {"strong": "**", "em": "*", "s": "~~", "spoiler": "||"}
 
 
-def inline(children: Sequence[Token], *, newline: str = "\n", bold: bool = False) -> str:
-    """Render text with Discord's marks. `newline` replaces line ends; `bold`: the surrounding text is bold already."""
-    return _InlineRenderer(newline, bold=bold).render(children)
+def render_inline(children: Sequence[Token], *, newline: str = "\n", is_bold: bool = False) -> str:
+    """Render text with Discord's marks. `newline` replaces line ends; `is_bold`: the surrounding text is bold already."""
+    return _InlineRenderer(newline, bold=is_bold).render(children)
 
 
-def plain(children: Sequence[Token]) -> str:
+def plain_text(children: Sequence[Token]) -> str:
     """Return the text without formatting, on one line."""
     parts = []
     for token in children:
         if token.type in ("softbreak", "hardbreak"):
             parts.append(" ")
         elif token.type == "image":
-            parts.append(plain(token.children or []) or str(token.attrs.get("src", "")))
+            parts.append(plain_text(token.children or []) or str(token.attrs.get("src", "")))
         else:
             parts.append(token.content)
     return "".join(parts)
 
 
-def linked(children: Sequence[Token]) -> bool:
+def has_hidden_url(children: Sequence[Token]) -> bool:
     """Return true if there is an image, or a link whose URL is not its text."""
     for number, token in enumerate(children):
         if token.type == "image":
             return True
-        if token.type == "link_open" and plain(children[number + 1 : number + 2]) != token.attrs.get("href"):
+        if token.type == "link_open" and plain_text(children[number + 1 : number + 2]) != token.attrs.get("href"):
             return True
     return False
 
 
-def code_safe(text: str) -> str:
+def escape_code(text: str) -> str:
     """Return code that cannot end its block: put an invisible character between three backticks."""
     return re.sub(r"`{3,}", lambda match: "\u200b".join(match[0]), text)
 
 
-def escaped(text: str, *, starts: bool = True) -> str:
-    """Escape a text so that Discord shows it literally. `starts`: the text is at the beginning of a line."""
+def escape_text(text: str, *, at_line_start: bool = True) -> str:
+    """Escape a text so that Discord shows it literally. `at_line_start`: the text is at the beginning of a line."""
     text = _SPECIAL.sub(_escape_signs, text)
-    if starts:
+    if at_line_start:
         return _LINE_START.sub(_escape_line_start, text)
     first, end, rest = text.partition("\n")
     return first + end + _LINE_START.sub(_escape_line_start, rest)
@@ -101,7 +101,7 @@ class _InlineRenderer:
         elif token.nesting:
             self._toggle_mark(token, after)
         else:
-            self._pieces.append(escaped(token.content, starts=self._at_start()))
+            self._pieces.append(escape_text(token.content, at_line_start=self._at_start()))
 
     def _last(self) -> str:
         return next((piece[-1] for piece in reversed(self._pieces) if piece), "\n")
@@ -152,7 +152,7 @@ class _InlineRenderer:
 
     def _add_image(self, token: Token) -> None:
         start = len(self._pieces)
-        self._pieces.append(escaped(plain(token.children or []), starts=self._at_start()))
+        self._pieces.append(escape_text(plain_text(token.children or []), at_line_start=self._at_start()))
         self._attach_url(start, str(token.attrs.get("src", "")), token)
 
     def _close_link(self, token: Token, start: int, after: Token | None) -> None:
@@ -170,19 +170,19 @@ class _InlineRenderer:
         text, title = "".join(self._pieces[start:]), str(token.attrs.get("title", ""))
         is_web = _SHOWN_AS_LINK.fullmatch(url) is not None
         if not text.strip() or _is_url_text(text, url):
-            self._pieces[start:] = [text if not text.strip() and not url else url if is_web else escaped(url)]
+            self._pieces[start:] = [text if not text.strip() and not url else url if is_web else escape_text(url)]
         elif is_web and len(url) <= _LONGEST_URL and not self._links:
             target = url.replace("(", "%28").replace(")", "%29").replace("\\", "%5C")
             self._pieces[start:] = [f"[{_escape_brackets(text)}]({target})"]
         elif url and url not in (text, f"mailto:{text}"):
-            self._pieces.append(f" ({url if is_web else escaped(url, starts=False)})")
+            self._pieces.append(f" ({url if is_web else escape_text(url, at_line_start=False)})")
         if title:
-            self._pieces.append(f" ({escaped(title, starts=False)})")
+            self._pieces.append(f" ({escape_text(title, at_line_start=False)})")
 
 
 def _is_url_text(text: str, url: str) -> bool:
     """Return true if an escaped text is the URL itself."""
-    return text in (escaped(url), escaped(url, starts=False))
+    return text in (escape_text(url), escape_text(url, at_line_start=False))
 
 
 def _extends_url(after: Token | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from channels.discord.api import DiscordApi, DiscordApiTiming, FileUpload
 from channels.discord.errors import (
-    ALREADY_ANSWERED,
+    ALREADY_ACKNOWLEDGED,
     INVALID_WEBHOOK_TOKEN,
     THREAD_ARCHIVED,
     UNKNOWN_INTERACTION,
@@ -30,9 +30,9 @@ MAX_OPEN_INTERACTIONS = 1_000
 """Interactions kept in memory."""
 RESPOND_NOW, RESPOND_LATER = 4, 5
 """Types of a first response: a message, or the notice that the bot is "thinking"."""
-LOADING = 1 << 7
+LOADING_FLAG = 1 << 7
 """The message flag of that notice."""
-EPHEMERAL = 1 << 6
+EPHEMERAL_FLAG = 1 << 6
 """The message flag of a response that only the command's user can see."""
 DONE_MARK = "✓"
 
@@ -44,30 +44,30 @@ class _OpenInteraction:
     Attributes:
         id: Discord's id.
         token: the secret that allows responses.
-        application: the id of the bot's application.
-        place: the id of the channel or thread.
-        notice: when to defer it, in monotonic seconds.
-        until: when its token expires, in monotonic seconds.
+        application_id: the id of the bot's application.
+        channel_id: the id of the channel or thread.
+        defer_at: when to defer it, in monotonic seconds.
+        expires_at: when its token expires, in monotonic seconds.
         state: "dead" allows no further response.
         answers: message ids by the keys of their parts.
         lock: held while a response is sent.
-        begun: set as soon as an answer starts.
+        answer_started: set as soon as an answer starts.
     """
 
     id: str
     token: str = field(repr=False)
-    application: str
-    place: str
-    notice: float
-    until: float
+    application_id: str
+    channel_id: str
+    defer_at: float
+    expires_at: float
     state: Literal["new", "deferred", "answered", "dead"] = "new"
     answers: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    answer_started: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def original(self) -> str:
-        return f"/webhooks/{self.application}/{self.token}/messages/@original"
+    def original_path(self) -> str:
+        return f"/webhooks/{self.application_id}/{self.token}/messages/@original"
 
 
 class OpenInteractions:
@@ -91,7 +91,7 @@ class OpenInteractions:
         if not all(value.isdecimal() for value in (number, application, place)) or "/" in token:
             return
         if number not in self._open:
-            notice, until = now + self._timing.answer_first, now + self._timing.interaction
+            notice, until = now + self._timing.defer_after, now + self._timing.interaction_lifetime
             self._open[number] = _OpenInteraction(number, token, application, place, notice, until)
         while len(self._open) > MAX_OPEN_INTERACTIONS:
             self._forget(next(iter(self._open.values())))
@@ -103,8 +103,8 @@ class OpenInteractions:
         if interaction is None:
             return
         try:
-            async with asyncio.timeout(max(0.0, interaction.notice - self._timing.monotonic())):
-                await interaction.begun.wait()
+            async with asyncio.timeout(max(0.0, interaction.defer_at - self._timing.monotonic())):
+                await interaction.answer_started.wait()
         except TimeoutError:
             async with interaction.lock:
                 await self._defer(interaction)
@@ -116,23 +116,23 @@ class OpenInteractions:
         if interaction is None:
             return
         async with interaction.lock:
-            if interaction.state != "new" or interaction.begun.is_set():
+            if interaction.state != "new" or interaction.answer_started.is_set():
                 return
             try:
-                await self._callback(interaction, RESPOND_NOW, {"content": DONE_MARK, "flags": EPHEMERAL})
+                await self._callback(interaction, RESPOND_NOW, {"content": DONE_MARK, "flags": EPHEMERAL_FLAG})
                 interaction.state = "dead"
             except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("command not confirmed: %s", error, extra={"action": "discord.confirm"})
 
     async def answer(
-        self, number: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
+        self, interaction_id: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
     ) -> str | None:
         """Send the first response and return its message id; None if only an ordinary message is possible.
 
         None if the interaction is unknown, has expired or has its response. The same key returns the same message.
 
         Args:
-            number: the interaction's id.
+            interaction_id: the interaction's id.
             key: the part's key; empty if it has none.
             payload: the message.
             files: its uploads.
@@ -141,10 +141,10 @@ class OpenInteractions:
             DiscordApiError: Discord refused the message.
             DiscordUnavailable: no readable response came; the outcome is unknown.
         """
-        interaction = self._find_open(number)
+        interaction = self._find_open(interaction_id)
         if interaction is None:
             return None
-        interaction.begun.set()
+        interaction.answer_started.set()
         async with interaction.lock:
             if key and key in interaction.answers:
                 return interaction.answers[key]
@@ -161,15 +161,15 @@ class OpenInteractions:
             self._keep(interaction, key, message)
             return message
 
-    async def follow(
-        self, place: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
+    async def follow_up(
+        self, channel_id: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
     ) -> str | None:
         """Send a follow-up to the newest answered interaction of a chat and return its id; None if there is none.
 
         For channels in which the bot may only respond to commands. The same key returns the same message.
 
         Args:
-            place: the id of the channel or thread.
+            channel_id: the id of the channel or thread.
             key: the part's key; empty if it has none.
             payload: the message.
             files: its uploads.
@@ -179,7 +179,11 @@ class OpenInteractions:
             DiscordUnavailable: no readable response came; the outcome is unknown.
         """
         for interaction in reversed(list(self._open.values())):
-            if interaction.place == place and interaction.state == "answered" and self._find_open(interaction.id):
+            if (
+                interaction.channel_id == channel_id
+                and interaction.state == "answered"
+                and self._find_open(interaction.id)
+            ):
                 break
         else:
             return None
@@ -187,7 +191,7 @@ class OpenInteractions:
             if key and key in interaction.answers:
                 return interaction.answers[key]
             try:
-                path = f"/webhooks/{interaction.application}/{interaction.token}"
+                path = f"/webhooks/{interaction.application_id}/{interaction.token}"
                 message = await self._api.call("POST", path, json=payload, params={"wait": "true"}, files=files)
             except DiscordApiError as error:
                 if not _is_expired(error):
@@ -197,13 +201,13 @@ class OpenInteractions:
             self._keep(interaction, key, _id(message))
             return _id(message)
 
-    async def edit(self, message: str, payload: dict[str, Any]) -> bool:
+    async def edit(self, message_id: str, payload: dict[str, Any]) -> bool:
         """Edit a response to an interaction; return false if only the channel's route can edit the message."""
-        interaction = self._by_message.get(message)
+        interaction = self._by_message.get(message_id)
         if interaction is None or self._find_open(interaction.id) is None:
             return False
         try:
-            path = f"/webhooks/{interaction.application}/{interaction.token}/messages/{message}"
+            path = f"/webhooks/{interaction.application_id}/{interaction.token}/messages/{message_id}"
             await self._api.call("PATCH", path, json=payload)
         except DiscordApiError as error:
             if error.code == THREAD_ARCHIVED:
@@ -214,19 +218,19 @@ class OpenInteractions:
             return False
         return True
 
-    async def dismiss(self, number: str) -> None:
+    async def dismiss(self, interaction_id: str) -> None:
         """Remove the notice of an interaction that gets no answer. Raises nothing."""
-        interaction = self._find_open(number)
+        interaction = self._find_open(interaction_id)
         if interaction is None:
             return
-        interaction.begun.set()
+        interaction.answer_started.set()
         async with interaction.lock:
             await self._defer(interaction)
             if interaction.state != "deferred":
                 return
             interaction.state = "dead"
             try:
-                await self._api.call("DELETE", interaction.original)
+                await self._api.call("DELETE", interaction.original_path)
             except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("thinking notice not removed: %s", error, extra={"action": "discord.notice"})
 
@@ -243,21 +247,21 @@ class OpenInteractions:
             try:
                 result = await self._callback(interaction, RESPOND_NOW, payload)
             except DiscordApiError as error:
-                if error.code != ALREADY_ANSWERED:
+                if error.code != ALREADY_ACKNOWLEDGED:
                     raise
                 return await self._recover(interaction, payload, files)
             if message := _id((result or {}).get("resource", {}).get("message")):
                 return message
-            return _id(await self._api.call("GET", interaction.original))
-        return _id(await self._api.call("PATCH", interaction.original, json=payload, files=files))
+            return _id(await self._api.call("GET", interaction.original_path))
+        return _id(await self._api.call("PATCH", interaction.original_path, json=payload, files=files))
 
     async def _recover(
         self, interaction: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]
     ) -> str:
         """Complete an earlier try with unknown outcome, which left a notice or the response itself."""
-        message = await self._api.call("GET", interaction.original)
-        if isinstance(message, dict) and int(message.get("flags") or 0) & LOADING:
-            message = await self._api.call("PATCH", interaction.original, json=payload, files=files)
+        message = await self._api.call("GET", interaction.original_path)
+        if isinstance(message, dict) and int(message.get("flags") or 0) & LOADING_FLAG:
+            message = await self._api.call("PATCH", interaction.original_path, json=payload, files=files)
         return _id(message)
 
     async def _defer(self, interaction: _OpenInteraction) -> None:
@@ -268,7 +272,7 @@ class OpenInteractions:
             await self._callback(interaction, RESPOND_LATER, None)
             interaction.state = "deferred"
         except DiscordApiError as error:
-            if error.code == ALREADY_ANSWERED:
+            if error.code == ALREADY_ACKNOWLEDGED:
                 interaction.state = "deferred"
             elif _is_expired(error):
                 self._mark_dead(interaction, error)
@@ -284,14 +288,14 @@ class OpenInteractions:
             f"/interactions/{interaction.id}/{interaction.token}/callback",
             json=body,
             params={"with_response": "true"},
-            within=self._timing.callback,
+            timeout=self._timing.callback_timeout,
         )
 
     def _find_open(self, number: str) -> _OpenInteraction | None:
         interaction = self._open.get(number)
         if interaction is None or interaction.state == "dead":
             return None
-        if self._timing.monotonic() >= interaction.until:
+        if self._timing.monotonic() >= interaction.expires_at:
             self._forget(interaction)
             return None
         return interaction

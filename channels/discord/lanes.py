@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 @dataclass
 class _ChatLane(Generic[Item]):
     items: deque[Item] = field(default_factory=deque)
-    gap: bool = False
+    has_gap: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -29,44 +29,44 @@ class ChatLanes(Generic[Item]):
 
     Args:
         channel: the configured name, for the log.
-        take: awaited for each item, with the lane's name. An exception goes to `failed`.
-        fill: awaited for a gap, with the lane's name. An exception goes to `failed`.
-        room: items that may wait in a lane.
+        on_item: awaited for each item, with the lane's name. An exception goes to `failure`.
+        on_gap: awaited for a gap, with the lane's name. An exception goes to `failure`.
+        max_items: items that may wait in a lane.
     """
 
     def __init__(
         self,
         channel: str,
-        take: Callable[[str, Item], Awaitable[None]],
-        fill: Callable[[str], Awaitable[None]],
-        room: int,
+        on_item: Callable[[str, Item], Awaitable[None]],
+        on_gap: Callable[[str], Awaitable[None]],
+        max_items: int,
     ) -> None:
         self._channel = channel
-        self._take = take
-        self._fill = fill
-        self._room = room
+        self._take = on_item
+        self._fill = on_gap
+        self._room = max_items
         self._lanes: dict[str, _ChatLane[Item]] = {}
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def put(self, name: str, item: Item) -> None:
+    def put(self, chat: str, item: Item) -> None:
         """Queue an item. If the lane is full, drop all and mark a gap: the platform still has the messages."""
-        lane = self._lane(name)
+        lane = self._lane(chat)
         if len(lane.items) >= self._room:
             log.warning(
                 "chat queue full, events dropped and messages fetched again: channel=%s chat=%s events=%d",
-                self._channel, name, len(lane.items), extra={"action": "discord.lane_full"},
+                self._channel, chat, len(lane.items), extra={"action": "discord.lane_full"},
             )  # fmt: skip
             lane.items.clear()
-            lane.gap = True
+            lane.has_gap = True
         else:
             lane.items.append(item)
 
-    def gap(self, name: str) -> None:
+    def mark_gap(self, chat: str) -> None:
         """Mark that messages before the lane's queued items have to be fetched."""
-        self._lane(name).gap = True
+        self._lane(chat).has_gap = True
 
     @property
-    def busy(self) -> int:
+    def lane_count(self) -> int:
         """The number of lanes with work."""
         return len(self._lanes)
 
@@ -77,8 +77,8 @@ class ChatLanes(Generic[Item]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._lanes.clear()
-        if not self.failed.cancel() and not self.failed.cancelled():
-            self.failed.exception()  # mark the exception as retrieved
+        if not self.failure.cancel() and not self.failure.cancelled():
+            self.failure.exception()  # mark the exception as retrieved
 
     def _lane(self, name: str) -> _ChatLane[Item]:
         lane = self._lanes.get(name)
@@ -89,15 +89,15 @@ class ChatLanes(Generic[Item]):
 
     async def _run(self, name: str, lane: _ChatLane[Item]) -> None:
         try:
-            while lane.gap or lane.items:
-                if lane.gap:
-                    lane.gap = False  # before the fetch, since another gap may appear during it
+            while lane.has_gap or lane.items:
+                if lane.has_gap:
+                    lane.has_gap = False  # before the fetch, since another gap may appear during it
                     await self._fill(name)
                 else:
                     await self._take(name, lane.items.popleft())
         except Exception as error:  # noqa: BLE001 - passed to the channel's run through `failed`
-            if not self.failed.done():
-                self.failed.set_exception(error)
+            if not self.failure.done():
+                self.failure.set_exception(error)
         else:
             # No await since the lane was empty, so nothing was queued in between.
             del self._lanes[name]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from markdown_it.token import Token
 
-from channels.discord.inline import code_safe, inline, linked, plain
-from channels.markdown.marked_text import MarkedText, clean
-from channels.markdown.parser import language_of, tokens
-from channels.markdown.render import RULE
-from channels.markdown.table import aligned, width_of
+from channels.discord.inline import escape_code, has_hidden_url, plain_text, render_inline
+from channels.markdown.marked_text import MarkedText, clean_text
+from channels.markdown.parser import parse_tokens, split_fence_info
+from channels.markdown.render import RULE_LINE
+from channels.markdown.table import align_rows, measure_rows
 
 TABLE_COLUMNS = 64
 """Largest width in characters of a table shown in columns; a phone shows fewer, and wraps them."""
@@ -26,7 +26,7 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+\-.#]+")
 
 def render(source: str, *, table_columns: int = TABLE_COLUMNS) -> str:
     """Render Markdown for Discord. Tables wider than `table_columns` become a list of their rows."""
-    source = clean(source)
+    source = clean_text(source)
     try:
         return _DiscordPage(source, table_columns).render()
     except Exception:  # noqa: BLE001 (a foreign parser: an answer without formatting is better than none)
@@ -37,7 +37,7 @@ def render(source: str, *, table_columns: int = TABLE_COLUMNS) -> str:
 class _DiscordList:
     """An open list. `number`: that of its latest item, if numbered."""
 
-    numbered: bool
+    is_numbered: bool
     number: int = -1
 
 
@@ -46,7 +46,7 @@ class _DiscordPage:
 
     def __init__(self, source: str, table_columns: int) -> None:
         self._lines = source.split("\n")
-        self._tokens = tokens(source)
+        self._tokens = parse_tokens(source)
         self._columns = table_columns
         self._output: list[str] = []
         self._quotes = 0
@@ -76,7 +76,7 @@ class _DiscordPage:
         elif token.type in ("fence", "code_block"):
             self._render_code(token)
         elif token.type == "hr":
-            self._write([RULE])
+            self._write([RULE_LINE])
         elif kind == "blockquote":
             self._toggle_quote(opens=side == "open")
         elif kind in ("ordered_list", "bullet_list"):
@@ -114,11 +114,11 @@ class _DiscordPage:
         if opened.type == "heading_open":
             level = int(opened.tag[1:])
             is_bold = level > 3 or bool(self._lists)
-            text = inline(children, newline=" ", bold=is_bold).strip()
+            text = render_inline(children, newline=" ", is_bold=is_bold).strip()
             if text:
                 self._write([f"**{text}**" if is_bold else f"{'#' * level} {text}"])
             return
-        text = inline(children)
+        text = render_inline(children)
         if text.strip():
             self._write(text.split("\n"))
 
@@ -150,10 +150,10 @@ class _DiscordPage:
             return
         self._flush_marker()
         current, token = self._lists[-1], self._tokens[position]
-        if current.numbered:
+        if current.is_numbered:
             # A list with 1. everywhere is counted; any other keeps its numbers.
             current.number = max(int(token.info), current.number + 1)
-        marker = f"{current.number}{token.markup} " if current.numbered else "- "
+        marker = f"{current.number}{token.markup} " if current.is_numbered else "- "
         indent = self._indent()
         self._indents.append(" " * len(marker))
         self._marker = indent + marker + self._take_checkbox(position)
@@ -171,17 +171,17 @@ class _DiscordPage:
         return "☐ " if box[1] == " " else "☑ "
 
     def _render_code(self, token: Token) -> None:
-        language, rest = language_of(token.info)
+        language, rest = split_fence_info(token.info)
         text = token.content.removesuffix("\n")
         if token.info.strip() and (rest or not text.strip()):
             # An info string with more than a language, or without code, is shown literally.
-            self._write(inline([Token("text", "", 0, content=token.info.strip())]).split("\n"))
+            self._write(render_inline([Token("text", "", 0, content=token.info.strip())]).split("\n"))
         if text.strip():
             self._write_fence(text, language)
 
     def _write_fence(self, text: str, language: str = "") -> None:
         info = language if _LANGUAGE.fullmatch(language) else ""
-        self._write([f"```{info}", *code_safe(text).split("\n"), "```"], flat=True)
+        self._write([f"```{info}", *escape_code(text).split("\n"), "```"], flat=True)
 
     def _render_table(self, position: int) -> int:
         rows: list[list[Sequence[Token]]] = []
@@ -195,22 +195,25 @@ class _DiscordPage:
             elif token.type == "inline":
                 rows[-1].append(token.children or [])
             position += 1
-        cells = [[MarkedText(plain(cell)) for cell in row] for row in rows]
-        if any(linked(cell) for row in rows for cell in row) or width_of(cells) > self._columns:
+        cells = [[MarkedText(plain_text(cell)) for cell in row] for row in rows]
+        if any(has_hidden_url(cell) for row in rows for cell in row) or measure_rows(cells) > self._columns:
             self._write_rows(rows)
         else:
-            self._write_fence(aligned(cells, sides))
+            self._write_fence(align_rows(cells, sides))
         return position + 1
 
     def _write_rows(self, rows: Sequence[Sequence[Sequence[Token]]]) -> None:
         """Write a block for each row, with a line `head: cell` for each column."""
         head, *body = rows
         if not body:
-            self._write([" | ".join(inline(name, newline=" ") for name in head)])
+            self._write([" | ".join(render_inline(name, newline=" ") for name in head)])
         for row in body:
             lines = []
             for name, cell in zip(head, row, strict=True):
-                label, text = inline(name, newline=" ", bold=True).strip(), inline(cell, newline=" ").strip()
+                label, text = (
+                    render_inline(name, newline=" ", is_bold=True).strip(),
+                    render_inline(cell, newline=" ").strip(),
+                )
                 lines.append(" ".join(filter(None, [f"**{label}:**" if label else "", text])))
             self._write([line for line in lines if line] or [""])
             self._gap = True

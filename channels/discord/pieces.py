@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from channels.markdown.marked_text import utf16
+from channels.markdown.marked_text import count_utf16_units
 from channels.markdown.split_source import split_source
 
-MARKS_MARGIN = 24
+MARKS_MARGIN_UTF16 = 24
 """UTF-16 code units reserved for marks that are closed and reopened: more than all of them at once."""
 _FENCE = re.compile(r"(?:> )*```")
 _BLOCK = re.compile(r"(?:> )*\s*(?:$|- |\d{1,9}[.)] |#{1,3} )")
@@ -20,14 +20,14 @@ _SCAN = re.compile(
 )
 
 
-def pieces(source: str, limit: int) -> list[str]:
+def split_markdown(source: str, limit: int) -> list[str]:
     """Split rendered Markdown into pieces of at most `limit` UTF-16 code units, in order."""
-    if utf16(source) <= limit:
+    if count_utf16_units(source) <= limit:
         return [source] if source.strip() else []
     result: list[str] = []
     open_marks: list[str] = []
     escape = ""
-    for part in split_source(source, limit - MARKS_MARGIN, utf16):
+    for part in split_source(source, limit - MARKS_MARGIN_UTF16, count_utf16_units):
         piece = escape + part
         if open_marks and not _FENCE.match(piece):
             lead = _LEAD.match(piece)

@@ -8,21 +8,21 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.ports.channel import Reaction, Sender, UnparsedUpdate
-from channels.discord.content import Raw, number_of, text_of
-from channels.discord.inbound import MessageScene, person, unparsed, whole_text
+from channels.discord.content import Raw, require_id, require_text
+from channels.discord.inbound import MessageScene, read_sender, replace_surrogates, unparsed_update
 
-MAX_TRACKED_MESSAGES = 5000
+MAX_TRACKED_REACTIONS = 5000
 """Tracked pairs of message and person; the one without changes for longest is forgotten first."""
 REACTION_ADD, REACTION_REMOVE = "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE"
-CLEARED, EMOJI_CLEARED = "MESSAGE_REACTION_REMOVE_ALL", "MESSAGE_REACTION_REMOVE_EMOJI"
-REACTIONS = frozenset({REACTION_ADD, REACTION_REMOVE, CLEARED, EMOJI_CLEARED})
+REACTION_REMOVE_ALL, REACTION_REMOVE_EMOJI = "MESSAGE_REACTION_REMOVE_ALL", "MESSAGE_REACTION_REMOVE_EMOJI"
+REACTION_EVENTS = frozenset({REACTION_ADD, REACTION_REMOVE, REACTION_REMOVE_ALL, REACTION_REMOVE_EMOJI})
 
 
 class ReactionTracker:
     """The current reactions of people to messages. Those from before the start are unknown and count as none."""
 
-    def __init__(self, remembered: int = MAX_TRACKED_MESSAGES) -> None:
-        self._max_tracked = remembered
+    def __init__(self, max_tracked: int = MAX_TRACKED_REACTIONS) -> None:
+        self._max_tracked = max_tracked
         self._reactions: OrderedDict[tuple[str, str], tuple[Sender, tuple[str, ...]]] = OrderedDict()
 
     def read(
@@ -32,18 +32,18 @@ class ReactionTracker:
 
         Args:
             scene: the chat.
-            event: one of `REACTIONS`.
+            event: one of `REACTION_EVENTS`.
             raw: the event's JSON.
             serial: names the event, since Discord gives it no id.
             now: the time of the change.
             roles: the roles of the person who removed a reaction.
         """
         try:
-            changes = list(self._changes(scene, event, whole_text(raw), roles))
+            changes = list(self._changes(scene, event, replace_surrogates(raw), roles))
         except Exception as error:  # noqa: BLE001 - unreadable input is kept, as for messages
             reason = f"a reaction cannot be read ({type(error).__name__}: {str(error)[:200]})"
-            return [unparsed(scene.channel, scene.where.chat, "r", raw, reason)]
-        place = scene.where
+            return [unparsed_update(scene.channel, scene.place.chat, "r", raw, reason)]
+        place = scene.place
         return [
             Reaction(
                 scene.channel, f"r{serial}:{sender.id}", place.chat, message, sender, emojis, now, place.thread,
@@ -55,15 +55,15 @@ class ReactionTracker:
     def _changes(
         self, scene: MessageScene, event: str, raw: Raw, roles: tuple[str, ...]
     ) -> Iterator[tuple[str, Sender, tuple[str, ...]]]:
-        message = number_of(raw.get("message_id"))
-        if event == CLEARED:
+        message = require_id(raw.get("message_id"))
+        if event == REACTION_REMOVE_ALL:
             yield from self._clear(message, lambda _: ())
-        elif event == EMOJI_CLEARED:
+        elif event == REACTION_REMOVE_EMOJI:
             emoji = _emoji(raw)
             yield from self._clear(message, lambda emojis: _without(emojis, emoji))
         else:
-            key = (message, number_of(raw.get("user_id")))
-            if key[1] == scene.me.id:
+            key = (message, require_id(raw.get("user_id")))
+            if key[1] == scene.bot_user.id:
                 return
             sender, emojis = self._reactions.get(key, (Sender(key[1], roles=roles), ()))
             emojis = _without(emojis, _emoji(raw))
@@ -90,7 +90,7 @@ class ReactionTracker:
             self._reactions.popitem(last=False)
 
 
-def who_took_back(space: str, event: str, raw: Any) -> str:
+def remover_id(space: str, event: str, raw: Any) -> str:
     """Return the id of the person who removed a reaction in a server, since the event lacks their roles; else empty."""
     number = raw.get("user_id") if space and event == REACTION_REMOVE and isinstance(raw, dict) else None
     return number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
@@ -100,17 +100,17 @@ def _read_sender(raw: Raw, number: str) -> Sender:
     member = raw.get("member")
     if not isinstance(member, dict) or not isinstance(member.get("user"), dict):
         return Sender(number)
-    return replace(person(member["user"], member), id=number)
+    return replace(read_sender(member["user"], member), id=number)
 
 
 def _emoji(raw: Raw) -> str:
     emoji = raw.get("emoji")
     if not isinstance(emoji, dict):
         raise TypeError("a reaction without an emoji")
-    name, number = text_of(emoji.get("name")), emoji.get("id")
+    name, number = require_text(emoji.get("name")), emoji.get("id")
     if number is None:
         return name
-    return f":{name}:" if name else f"custom:{number_of(number)}"
+    return f":{name}:" if name else f"custom:{require_id(number)}"
 
 
 def _without(emojis: tuple[str, ...], removed: str) -> tuple[str, ...]:

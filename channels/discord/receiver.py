@@ -16,27 +16,27 @@ from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.inbound import (
     DiscordPlace,
     MessageScene,
-    author_without_roles,
+    author_id_without_roles,
     read_deletion,
     read_edit,
     read_message,
-    unparsed,
+    unparsed_update,
 )
 from channels.discord.interactions import OpenInteractions
 from channels.discord.lanes import ChatLanes
-from channels.discord.reactions import REACTIONS, ReactionTracker, who_took_back
+from channels.discord.reactions import REACTION_EVENTS, ReactionTracker, remover_id
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.slash_commands import read_interaction
 
 log = logging.getLogger(__name__)
 MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
-DELETED = frozenset({"MESSAGE_DELETE", "MESSAGE_DELETE_BULK"})
-HANDLED_EVENTS = frozenset({MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE}) | DELETED | REACTIONS
+DELETION_EVENTS = frozenset({"MESSAGE_DELETE", "MESSAGE_DELETE_BULK"})
+HANDLED_EVENTS = frozenset({MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE}) | DELETION_EVENTS | REACTION_EVENTS
 """Events that belong to a chat."""
 MAX_RECENT_MESSAGES = 4000
 """Remembered ids of messages that were already passed on, so that they are not passed on again."""
 
-Take: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
+ReceiveEvent: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
 """`Receive`, with any result."""
 
 
@@ -44,7 +44,7 @@ Take: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
 class DiscordEvent:
     """An event in a chat. `serial` names it within its session."""
 
-    event: str
+    name: str
     raw: Any
     serial: str
 
@@ -54,45 +54,45 @@ class DiscordReceiver:
 
     Args:
         options: the channel's options.
-        ask: the REST API, with retries.
+        api: the REST API, with retries.
         interactions: the bot's open interactions.
         duplicates: the check for a second program with the same token.
         receive: takes each event; returns when the event is durable.
-        known: the durable position of this channel.
-        pace: timing and limits.
+        cursor: the durable position of this channel.
+        timing: timing and limits.
     """
 
     def __init__(
         self,
         options: ChannelOptions,
-        ask: RetryingDiscordApi,
+        api: RetryingDiscordApi,
         interactions: OpenInteractions,
         duplicates: DuplicateMonitor,
-        receive: Take,
+        receive: ReceiveEvent,
         *,
-        known: BackfillCursor,
-        pace: DiscordReceiveTiming,
+        cursor: BackfillCursor,
+        timing: DiscordReceiveTiming,
     ) -> None:
         self._channel = options.name
         self._now = options.now
         self._interactions = interactions
         self._duplicates = duplicates
         self._receive = receive
-        self._directory = ChatDirectory(ask)
-        self._member_roles = MemberRoles(ask, pace.monotonic, pace.believed)
-        self._backfill = Backfill(options, known, self._directory, ask, pace)
+        self._directory = ChatDirectory(api)
+        self._member_roles = MemberRoles(api, timing.monotonic, timing.role_ttl)
+        self._backfill = Backfill(options, cursor, self._directory, api, timing)
         self._reactions = ReactionTracker()
         self._recent: OrderedDict[str, None] = OrderedDict()
-        self._lanes: ChatLanes[DiscordEvent] = ChatLanes(options.name, self._take, self._fill, pace.room)
+        self._lanes: ChatLanes[DiscordEvent] = ChatLanes(options.name, self._take, self._fill, timing.max_queued_events)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gap_search: asyncio.Task[None] | None = None
 
     @property
-    def failed(self) -> asyncio.Future[None]:
+    def failure(self) -> asyncio.Future[None]:
         """A future that fails if an event cannot be made durable; the run ends with it."""
-        return self._lanes.failed
+        return self._lanes.failure
 
-    def hear(self, event: str, raw: Any, serial: str) -> None:
+    def on_event(self, event: str, raw: Any, serial: str) -> None:
         """Handle an event of the gateway. Raise only for a READY without the bot's user."""
         try:
             self._dispatch(event, raw, serial)
@@ -107,15 +107,15 @@ class DiscordReceiver:
 
     def _dispatch(self, event: str, raw: Any, serial: str) -> None:
         if event == MESSAGE_CREATE:
-            self._duplicates.hear(self._directory.me.id, raw)
+            self._duplicates.check_message(self._directory.bot_user.id, raw)
         if event in HANDLED_EVENTS:
             self._queue(DiscordEvent(event, raw, serial))
         elif event == "READY":
             self._begin(raw)
         elif event == "GUILD_CREATE":
-            self._directory.learn(event, raw)
-            for chat in self._backfill.in_guild(raw):
-                self._lanes.gap(chat)
+            self._directory.update(event, raw)
+            for chat in self._backfill.find_guild_gaps(raw):
+                self._lanes.mark_gap(chat)
         elif not event:
             self._lanes.put("", DiscordEvent("", raw, serial))
         else:
@@ -129,97 +129,99 @@ class DiscordReceiver:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._lanes.close()
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a background task; if it fails, the run fails."""
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
-            self.failed.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) is not None and not self.failure.done():
+            self.failure.set_exception(error)
 
     def _begin(self, raw: Any) -> None:
-        self._directory.begin(raw.get("user") if isinstance(raw, dict) else None)
-        self._backfill.begin()
-        self._duplicates.begin()
+        self._directory.start_session(raw.get("user") if isinstance(raw, dict) else None)
+        self._backfill.start_session()
+        self._duplicates.start_session()
         if self._gap_search is not None:
             self._gap_search.cancel()
-        self._gap_search = self.beside(self._backfill.elsewhere(self._lanes.gap))
+        self._gap_search = self.start_task(self._backfill.find_other_gaps(self._lanes.mark_gap))
         log.info(
             "discord connected: channel=%s username=%s",
             self._channel,
-            self._directory.me.name,
+            self._directory.bot_user.name,
             extra={"action": "discord.ready"},
         )
 
     def _learn_chat(self, event: str, raw: Any) -> None:
-        self._directory.learn(event, raw)
+        self._directory.update(event, raw)
         number = raw.get("id") if isinstance(raw, dict) else None
         if not isinstance(number, str):
             return
         if event in ("CHANNEL_DELETE", "THREAD_DELETE"):
-            self._backfill.gone(number)
+            self._backfill.mark_deleted(number)
         elif event == "CHANNEL_CREATE" or (event == "THREAD_CREATE" and raw.get("newly_created")):
-            self._backfill.new(number)
+            self._backfill.mark_created(number)
 
     def _queue(self, item: DiscordEvent) -> None:
         number = item.raw.get("channel_id") if isinstance(item.raw, dict) else None
         chat = number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
-        if chat and self._backfill.is_first(chat):
-            self._lanes.gap(chat)
-        if item.event == INTERACTION_CREATE:
+        if chat and self._backfill.check_first_event(chat):
+            self._lanes.mark_gap(chat)
+        if item.name == INTERACTION_CREATE:
             self._interactions.remember(item.raw)
         self._lanes.put(chat, item)
 
     async def _take(self, chat: str, item: DiscordEvent) -> None:
         if not chat:
-            reason = f"an event {item.event} that is not in its form" if item.event else "a frame that is not JSON"
-            await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
+            reason = f"an event {item.name} that is not in its form" if item.name else "a frame that is not JSON"
+            await self._receive(unparsed_update(self._channel, "", "f", item.raw, reason))
             return
-        if item.event == INTERACTION_CREATE:
+        if item.name == INTERACTION_CREATE:
             await self._take_interaction(item.raw)
         else:
-            await self._take_event(self._scene(await self._directory.find(chat, item.raw)), item)
+            await self._take_event(self._scene(await self._directory.find_place(chat, item.raw)), item)
 
     async def _take_event(self, scene: MessageScene, item: DiscordEvent) -> None:
-        raw, place = item.raw, scene.where
-        if item.event == MESSAGE_CREATE:
+        raw, place = item.raw, scene.place
+        if item.name == MESSAGE_CREATE:
             await self._take_message(scene, raw)
-        elif item.event == MESSAGE_UPDATE:
+        elif item.name == MESSAGE_UPDATE:
             # Most updates leave the content as it is, and do not need a request for roles.
             if isinstance(raw, dict) and raw.get("edited_timestamp"):
-                await self._pass_on(read_edit(scene, raw, await self._roles(place, author_without_roles(place, raw))))
-        elif item.event in DELETED:
+                await self._pass_on(
+                    read_edit(scene, raw, await self._roles(place, author_id_without_roles(place, raw)))
+                )
+        elif item.name in DELETION_EVENTS:
             await self._pass_on(*read_deletion(scene, raw, self._now()))
         else:
-            roles = await self._roles(place, who_took_back(place.space, item.event, raw))
-            changes = self._reactions.read(scene, item.event, raw, serial=item.serial, now=self._now(), roles=roles)
+            roles = await self._roles(place, remover_id(place.space, item.name, raw))
+            changes = self._reactions.read(scene, item.name, raw, serial=item.serial, now=self._now(), roles=roles)
             await self._pass_on(*changes)
 
     async def _take_interaction(self, raw: Any) -> None:
         """Pass on a slash command, then defer or confirm it: Discord waits three seconds for a response."""
-        event = read_interaction(self._channel, self._directory.me.id, raw)
+        event = read_interaction(self._channel, self._directory.bot_user.id, raw)
         if event is None:
             return
         will_answer = await self._receive(event)
         if will_answer:
-            self.beside(self._interactions.defer(raw))
+            self.start_task(self._interactions.defer(raw))
         elif will_answer is None:
-            self.beside(self._interactions.confirm(raw))
+            self.start_task(self._interactions.confirm(raw))
 
     async def _take_message(self, scene: MessageScene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None
         if isinstance(number, str) and number in self._recent:
             return
-        place = scene.where
-        roles = await self._roles(place, author_without_roles(place, raw))
+        place = scene.place
+        roles = await self._roles(place, author_id_without_roles(place, raw))
         self._learn_roles(place.space, raw)
         await self._pass_on(read_message(scene, raw, roles))
         if isinstance(number, str):
-            self._backfill.took(place.id, number)
+            self._backfill.mark_durable(place.channel_id, number)
             self._recent[number] = None
             while len(self._recent) > MAX_RECENT_MESSAGES:
                 self._recent.popitem(last=False)
@@ -232,7 +234,7 @@ class DiscordReceiver:
     async def _fill(self, chat: str) -> None:
         if not chat:
             return
-        place = await self._directory.find(chat)
+        place = await self._directory.find_place(chat)
 
         async def take(raw: Any) -> None:
             await self._take_message(self._scene(place), raw)
@@ -241,10 +243,10 @@ class DiscordReceiver:
 
     def _scene(self, place: DiscordPlace) -> MessageScene:
         directory = self._directory
-        return MessageScene(self._channel, directory.me, place, directory.channel_names, directory.role_names)
+        return MessageScene(self._channel, directory.bot_user, place, directory.channel_names, directory.role_names)
 
     async def _roles(self, place: DiscordPlace, person: str) -> tuple[str, ...]:
-        return await self._member_roles.roles(place.space, person) if person else ()
+        return await self._member_roles.fetch_roles(place.space, person) if person else ()
 
     def _learn_roles(self, guild: str, raw: Any) -> None:
         """Cache the author's roles that a message contains."""
@@ -252,4 +254,4 @@ class DiscordReceiver:
             return
         author = raw.get("author")
         if isinstance(author, dict) and isinstance(author.get("id"), str):
-            self._member_roles.learn(guild, author["id"], raw["member"])
+            self._member_roles.update(guild, author["id"], raw["member"])

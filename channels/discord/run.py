@@ -10,21 +10,21 @@ from typing import Any
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import ChannelHealth, ChannelOptions
 from channels.discord.api import DiscordApi
-from channels.discord.client import DiscordGateway, refused_content
-from channels.discord.content import Raw, number_of
+from channels.discord.client import DiscordGateway, content_intent_error
+from channels.discord.content import Raw, require_id
 from channels.discord.duplicates import DuplicateMonitor
-from channels.discord.errors import DiscordApiError, DiscordUnavailable, refused_token
+from channels.discord.errors import DiscordApiError, DiscordUnavailable, token_refused_error
 from channels.discord.interactions import OpenInteractions
-from channels.discord.receiver import DiscordReceiver, Take
+from channels.discord.receiver import DiscordReceiver, ReceiveEvent
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.settings import DiscordSettings
 from channels.platform.refusals import RefusalMonitor
 
 log = logging.getLogger(__name__)
-SEES_TEXT = 1 << 18 | 1 << 19
+MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
 """Application flags of the Message Content Intent: approved (bots in many servers), or limited (bots in few)."""
 
-Sync = Callable[[str], Awaitable[None]]
+SyncCommands = Callable[[str], Awaitable[None]]
 """Updates the slash commands of an application id. May raise `DiscordApiError` or `DiscordUnavailable`."""
 
 
@@ -37,8 +37,8 @@ class DiscordRun:
         api: the REST API.
         interactions: the bot's open interactions.
         duplicates: the check for a second program with the same token.
-        sync: called once in each run, when the bot is connected, with the application's id.
-        pace: timing and limits.
+        sync_commands: called once in each run, when the bot is connected, with the application's id.
+        timing: timing and limits.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class DiscordRun:
         interactions: OpenInteractions,
         duplicates: DuplicateMonitor,
         *,
-        sync: Sync,
-        pace: DiscordReceiveTiming,
+        sync_commands: SyncCommands,
+        timing: DiscordReceiveTiming,
     ) -> None:
         self._options = options
         self._settings = settings
         self._api = api
         self._interactions = interactions
         self._duplicates = duplicates
-        self._sync = sync
-        self._timing = pace
-        self._retrying_api = RetryingDiscordApi(api, options.name, pace)
-        self._refusals = RefusalMonitor(options.name, pace.refusals, monotonic=pace.monotonic, jitter=pace.chance)
+        self._sync = sync_commands
+        self._timing = timing
+        self._retrying_api = RetryingDiscordApi(api, options.name, timing)
+        self._refusals = RefusalMonitor(options.name, timing.refusals, monotonic=timing.monotonic, jitter=timing.jitter)
         self._was_ready = False
         self._gateway: DiscordGateway | None = None
         self._last_frame_at = ""
@@ -71,16 +71,18 @@ class DiscordRun:
         health = (
             self._gateway.health()
             if self._gateway
-            else ChannelHealth(ready=False, heard=self._last_frame_at, note=self._problem)
+            else ChannelHealth(is_ready=False, last_seen_at=self._last_frame_at, note=self._problem)
         )
-        trouble = next(iter(self._retrying_api.trouble.values()), "")
-        if health.ready and trouble:
-            return ChannelHealth(ready=True, heard=health.heard, note=f"what was missed cannot be fetched: {trouble}")
-        if health.ready and self._duplicates.note:
-            return ChannelHealth(ready=True, heard=health.heard, note=self._duplicates.note)
-        return ChannelHealth(health.ready, health.heard or self._last_frame_at, health.note or trouble)
+        trouble = next(iter(self._retrying_api.last_errors.values()), "")
+        if health.is_ready and trouble:
+            return ChannelHealth(
+                is_ready=True, last_seen_at=health.last_seen_at, note=f"what was missed cannot be fetched: {trouble}"
+            )
+        if health.is_ready and self._duplicates.warning:
+            return ChannelHealth(is_ready=True, last_seen_at=health.last_seen_at, note=self._duplicates.warning)
+        return ChannelHealth(health.is_ready, health.last_seen_at or self._last_frame_at, health.note or trouble)
 
-    async def __call__(self, receive: Take) -> None:
+    async def __call__(self, receive: ReceiveEvent) -> None:
         """Receive until cancelled.
 
         Raises:
@@ -95,33 +97,33 @@ class DiscordRun:
                 self._problem = str(error)
                 if not self._was_ready:
                     raise
-                wait = self._refusals.refused(str(error))
+                wait = self._refusals.record_refusal(str(error))
             await asyncio.sleep(wait)
 
-    async def _receive(self, receive: Take) -> None:
+    async def _receive(self, receive: ReceiveEvent) -> None:
         application_id = await self._fetch_application_id()
-        cursor = await self._options.known()
+        cursor = await self._options.load_cursor()
         receiver = DiscordReceiver(
             self._options,
             self._retrying_api,
             self._interactions,
             self._duplicates,
             receive,
-            known=cursor,
-            pace=self._timing,
+            cursor=cursor,
+            timing=self._timing,
         )
         gateway = await self._create_gateway(receiver, application_id)
-        connection = asyncio.create_task(gateway.stay())
+        connection = asyncio.create_task(gateway.keep_connected())
         try:
-            await asyncio.wait({connection, receiver.failed}, return_when=asyncio.FIRST_COMPLETED)
-            for future in (receiver.failed, connection):
+            await asyncio.wait({connection, receiver.failure}, return_when=asyncio.FIRST_COMPLETED)
+            for future in (receiver.failure, connection):
                 if future.done():
                     await future
         finally:
             connection.cancel()
             await asyncio.gather(connection, return_exceptions=True)
             await receiver.close()
-            self._last_frame_at, self._problem, self._gateway = gateway.health().heard, "not connected", None
+            self._last_frame_at, self._problem, self._gateway = gateway.health().last_seen_at, "not connected", None
 
     async def _create_gateway(self, receiver: DiscordReceiver, application_id: str) -> DiscordGateway:
         """Create the gateway client, not connected yet. The commands are synced once, at the first READY."""
@@ -129,16 +131,16 @@ class DiscordRun:
 
         def on_event(event: str, raw: Any, serial: str) -> None:
             nonlocal is_synced
-            receiver.hear(event, raw, serial)
+            receiver.on_event(event, raw, serial)
             if event in ("READY", "RESUMED"):
                 self._was_ready = True
-                self._refusals.accepted()
+                self._refusals.record_success()
             if event == "READY" and not is_synced:
                 is_synced = True
-                receiver.beside(self._sync_commands(application_id))
+                receiver.start_task(self._sync_commands(application_id))
 
         self._gateway = DiscordGateway(
-            await self._api.http(), self._settings, self._timing, hear=on_event, now=self._options.now
+            await self._api.open_http(), self._settings, self._timing, on_event=on_event, now=self._options.now
         )  # fmt: skip
         return self._gateway
 
@@ -158,8 +160,8 @@ class DiscordRun:
             try:
                 return self._check_application(await self._api.call("GET", "/applications/@me"))
             except DiscordApiError as error:
-                if error.token_refused:
-                    raise refused_token(self._options.name) from None
+                if error.is_token_refused:
+                    raise token_refused_error(self._options.name) from None
                 reason, wait = error.text, error.retry_after or 0.0
             except (DiscordUnavailable, TypeError) as error:
                 reason, wait = str(error), 0.0
@@ -170,12 +172,12 @@ class DiscordRun:
                 "discord unavailable, retrying: channel=%s error=%s", self._options.name, reason,
                 extra={"action": "discord.offline"},
             )  # fmt: skip
-            await asyncio.sleep(max(wait, self._timing.wait(failures)))
+            await asyncio.sleep(max(wait, self._timing.backoff_seconds(failures)))
 
     def _check_application(self, body: Any) -> str:
-        application_id, flags = application(body)
-        if self._settings.content == "all" and not flags & SEES_TEXT:
-            raise refused_content(self._options.name)
+        application_id, flags = read_application(body)
+        if self._settings.content == "all" and not flags & MESSAGE_CONTENT_FLAGS:
+            raise content_intent_error(self._options.name)
         if self._settings.slash and body.get("interactions_endpoint_url"):
             log.warning(
                 "slash commands go to the application's Interactions Endpoint URL; clear it at discord.com/developers, "
@@ -185,12 +187,12 @@ class DiscordRun:
         return application_id
 
 
-def application(found: Any) -> tuple[str, int]:
+def read_application(value: Any) -> tuple[str, int]:
     """Read the id and the flags of the bot's application. Raise `TypeError` if the response lacks them."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise TypeError("its answer names no application")
-    body: Raw = found
+    body: Raw = value
     flags = body.get("flags")
     if not isinstance(flags, int):
         raise TypeError("its answer does not say what the application may do")
-    return number_of(body.get("id")), flags
+    return require_id(body.get("id")), flags

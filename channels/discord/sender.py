@@ -19,12 +19,12 @@ from channels.discord.errors import (
     UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordUnavailable,
-    delivery_failed,
+    to_delivery_failed,
 )
-from channels.discord.files import size_of
+from channels.discord.files import format_size
 from channels.discord.interactions import OpenInteractions
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import visible
+from channels.discord.text import is_visible
 
 log = logging.getLogger(__name__)
 NO_PREVIEWS = 1 << 2
@@ -64,27 +64,25 @@ class DiscordSender:
         A part without visible content is not sent; instead of a file that is too large, a notice names it.
         """
         channel_id = _channel_id(part.chat, part.thread)
-        if part.file is None and not visible(part.text):
+        if part.file is None and not is_visible(part.text):
             return Receipt()
         payload, files = self._payload(part.text), await self._uploads(part.file)
         try:
             return Receipt(await self._send_payload(part, channel_id, payload, files))
         except DiscordUnavailable as error:
-            raise delivery_failed(error) from None
+            raise to_delivery_failed(error) from None
         except DiscordApiError as error:
             # A key whose message was deleted since gives UNKNOWN_MESSAGE: it was sent, and is not sent again.
             if error.code == UNKNOWN_MESSAGE or (error.code == EMPTY_MESSAGE and not files):
                 return Receipt()
-            if not (error.too_large and files):
-                raise delivery_failed(error) from None
+            if not (error.is_too_large and files):
+                raise to_delivery_failed(error) from None
         log.warning("file too large for discord: %s", files[0].name, extra={"action": "discord.too_large"})
-        notice = (
-            f"📎 `{files[0].name.replace('`', '')}` ({size_of(len(files[0].content))}) is too large for Discord here."
-        )
+        notice = f"📎 `{files[0].name.replace('`', '')}` ({format_size(len(files[0].content))}) is too large for Discord here."
         try:
             return Receipt(await self._send_payload(part, channel_id, self._payload(notice), ()))
         except (DiscordApiError, DiscordUnavailable) as error:
-            raise delivery_failed(error) from None
+            raise to_delivery_failed(error) from None
 
     async def edit(self, message: str, part: MessagePart) -> None:
         """Edit a message of the bot. Raise `DeliveryFailed`."""
@@ -97,14 +95,14 @@ class DiscordSender:
             if not await self._interactions.edit(message, payload):
                 await self._edit_in_channel(channel_id, message, payload)
         except (DiscordApiError, DiscordUnavailable) as error:
-            raise delivery_failed(error) from None
+            raise to_delivery_failed(error) from None
 
     async def typing(self, chat: str, thread: str) -> None:
         """Show the typing indicator for ten seconds. Raise `DeliveryFailed`."""
         try:
             await self._api.call("POST", f"/channels/{_channel_id(chat, thread)}/typing")
         except (DiscordApiError, DiscordUnavailable) as error:
-            raise delivery_failed(error) from None
+            raise to_delivery_failed(error) from None
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
         """Remove the "thinking" notice if `message` is an interaction. Raises nothing."""
@@ -118,7 +116,7 @@ class DiscordSender:
             self._own_id = self._own_id or str((await self._api.call("GET", "/users/@me"))["id"])
             ids = await self._find_own(channel_id, part, _search_start(since, part.reply_to))
         except (DiscordApiError, DiscordUnavailable) as error:
-            raise delivery_failed(error) from None
+            raise to_delivery_failed(error) from None
         except (KeyError, TypeError, AttributeError):
             raise DeliveryFailed("Discord's list of messages cannot be read") from None
         return [str(number) for number in sorted(ids)]
@@ -169,7 +167,7 @@ class DiscordSender:
         except DiscordApiError as error:
             if error.code not in (MISSING_ACCESS, MISSING_PERMISSIONS):
                 raise
-            follow_up_id = await self._interactions.follow(channel_id, part.key, payload, files)
+            follow_up_id = await self._interactions.follow_up(channel_id, part.key, payload, files)
             if follow_up_id is None:
                 raise
             return follow_up_id
@@ -179,8 +177,8 @@ class DiscordSender:
     ) -> str:
         """Post an ordinary message; without the reply if Discord refuses only that."""
         path = f"/channels/{channel_id}/messages"
-        nonce = part.key or self._api.fresh_key()
-        self._duplicates.sending(nonce)
+        nonce = part.key or self._api.new_nonce()
+        self._duplicates.record_nonce(nonce)
         body = {**payload, "nonce": nonce, "enforce_nonce": True}
         if part.reply_to.isdecimal():
             # If the replied message was deleted, the answer is still sent.

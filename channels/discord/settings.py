@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from channels.platform import keys
 from channels.platform.keys import SettingKey, TableReader
 
-REST = "https://discord.com/api/v10"
-GATEWAY = "wss://gateway.discord.gg"
+DEFAULT_REST_URL = "https://discord.com/api/v10"
+DEFAULT_GATEWAY_URL = "wss://gateway.discord.gg"
 
 _TOKEN = re.compile(r"[\w-]{5,100}\.[\w-]{2,100}\.[\w-]{5,200}", re.ASCII)
 
@@ -22,8 +22,8 @@ DISCORD_KEYS = (
     SettingKey("slash", "true or false", default=True, description="Whether the commands are offered as slash commands."),
     SettingKey("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
     SettingKey("link_previews", "true or false", default=False, description="Whether Discord shows a preview of a link in an answer."),
-    SettingKey("rest_url", "text", REST, "The web address of the REST API, version 10."),
-    SettingKey("gateway_url", "text", GATEWAY, "The web address of the gateway."),
+    SettingKey("rest_url", "text", DEFAULT_REST_URL, "The web address of the REST API, version 10."),
+    SettingKey("gateway_url", "text", DEFAULT_GATEWAY_URL, "The web address of the gateway."),
     SettingKey("proxy", "text", None, "The web address of a proxy for everything sent to Discord: http or https."),
 )  # fmt: skip
 
@@ -55,9 +55,9 @@ class DiscordSettings:
     link_previews: bool = False
 
     @property
-    def self_hosted(self) -> bool:
+    def is_self_hosted(self) -> bool:
         """True if the server is not Discord's own."""
-        return self.rest_url != REST
+        return self.rest_url != DEFAULT_REST_URL
 
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
@@ -67,12 +67,12 @@ def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
         channel=channel,
         token=_read_token(read),
         rest_url=_read_rest_url(read),
-        gateway_url=read.address("gateway_url", ("ws", "wss")).rstrip("/"),
-        proxy=read.address("proxy", ("https", "http")) or None,
-        content="all" if read.one_of("content", ("all", "mentions")) == "all" else "mentions",
-        edit_interval=read.number("edit_interval", 0, 60),
-        slash=read.flag("slash"),
-        link_previews=read.flag("link_previews"),
+        gateway_url=read.read_url("gateway_url", ("ws", "wss")).rstrip("/"),
+        proxy=read.read_url("proxy", ("https", "http")) or None,
+        content="all" if read.read_choice("content", ("all", "mentions")) == "all" else "mentions",
+        edit_interval=read.read_number("edit_interval", 0, 60),
+        slash=read.read_boolean("slash"),
+        link_previews=read.read_boolean("link_previews"),
     )
 
 
@@ -83,23 +83,25 @@ def check_keys(channel: str, names: Iterable[str]) -> None:
 
 def _read_rest_url(read: TableReader) -> str:
     """Return the base URL with version; accept it with or without `/api` and the version, as found in examples."""
-    url = read.address("rest_url", ("http", "https")).rstrip("/")
+    url = read.read_url("rest_url", ("http", "https")).rstrip("/")
     path = urlsplit(url).path
     if not path:
         return f"{url}/api/v10"
     if re.search(r"/v\d+$", path):
         if not path.endswith("/v10"):
-            raise read.wrong("rest_url", f"names {path.rpartition('/')[2]} of the API: only v10 is spoken here")
+            raise read.make_error("rest_url", f"names {path.rpartition('/')[2]} of the API: only v10 is spoken here")
         return url
     return f"{url}/v10" if path.endswith("/api") else url
 
 
 def _read_token(read: TableReader) -> str:
-    token = read.text("token").removeprefix("Bot ").strip()
+    token = read.read_text("token").removeprefix("Bot ").strip()
     if not token:
-        raise read.wrong("token", "is not set: the page Bot of your application at discord.com/developers gives one")
+        raise read.make_error(
+            "token", "is not set: the page Bot of your application at discord.com/developers gives one"
+        )
     if not _TOKEN.fullmatch(token):
-        raise read.wrong(
+        raise read.make_error(
             "token",
             "is not a bot's token (three parts with full stops between them; an application's public key or client "
             "secret is something else): reset it on the page Bot of your application and copy it whole",

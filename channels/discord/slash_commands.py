@@ -10,18 +10,18 @@ from typing import Any
 
 from bubbot.ports.channel import CommandInfo, Inbound
 from channels.discord.api import DiscordApi
-from channels.discord.content import number_of
+from channels.discord.content import require_id
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
-from channels.discord.inbound import person, whole_text
+from channels.discord.inbound import read_sender, replace_surrogates
 
 log = logging.getLogger(__name__)
 PREFERRED_COMMANDS = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
 """The commands offered first, and always if there are more than `MAX_COMMANDS`."""
 MAX_COMMANDS = 100
-MAX_DESCRIPTION_LENGTH = 100
+MAX_DESCRIPTION_CHARS = 100
 """Characters of a description."""
 MAX_OPTIONS = 25
-COMMAND = 2
+COMMAND_INTERACTION_TYPE = 2
 """The interaction type of a used command; `CHAT_INPUT_COMMAND` is the command type of a slash command."""
 CHAT_INPUT_COMMAND, STRING_OPTION = 1, 3
 THREAD_CHANNEL_TYPES = (10, 11, 12)
@@ -29,7 +29,7 @@ _DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[a-z0-9_-]{1,32}")
 
 
-def commands(infos: Sequence[CommandInfo]) -> list[dict[str, Any]]:
+def build_commands(infos: Sequence[CommandInfo]) -> list[dict[str, Any]]:
     """Build Discord's form of the commands with one-word names, with an optional string for each argument."""
     by_name = {info.name: info for info in infos if _NAME.fullmatch(info.name)}
     names = [
@@ -58,12 +58,12 @@ def _build_command(info: CommandInfo) -> dict[str, Any]:
 
 def _shorten(summary: str) -> str:
     text = " ".join(summary.split())
-    return text if len(text) <= MAX_DESCRIPTION_LENGTH else text[: MAX_DESCRIPTION_LENGTH - 1].rstrip() + "…"
+    return text if len(text) <= MAX_DESCRIPTION_CHARS else text[: MAX_DESCRIPTION_CHARS - 1].rstrip() + "…"
 
 
-async def sync_commands(api: DiscordApi, application: str, infos: Sequence[CommandInfo]) -> None:
+async def sync_commands(api: DiscordApi, application_id: str, infos: Sequence[CommandInfo]) -> None:
     """Register the commands if others are registered. A failure is only logged."""
-    expected, path = commands(infos), f"/applications/{application}/commands"
+    expected, path = build_commands(infos), f"/applications/{application_id}/commands"
     try:
         if _comparable(await api.call("GET", path)) != _comparable(expected):
             await api.call("PUT", path, json=expected)
@@ -90,16 +90,16 @@ def _comparable(body: Any) -> list[Any]:
     )
 
 
-def read_interaction(channel: str, me: str, raw: Any) -> Inbound | None:
+def read_interaction(channel: str, bot_id: str, raw: Any) -> Inbound | None:
     """Read a used command as the equivalent message; return None for other or malformed interactions.
 
-    `channel` is the configured name of the bot's channel, `me` the bot's own id.
+    `channel` is the configured name of the bot's channel, `bot_id` the bot's own id.
     """
     try:
-        raw = whole_text(raw)
-        if raw["type"] != COMMAND or raw["data"].get("type", CHAT_INPUT_COMMAND) != CHAT_INPUT_COMMAND:
+        raw = replace_surrogates(raw)
+        if raw["type"] != COMMAND_INTERACTION_TYPE or raw["data"].get("type", CHAT_INPUT_COMMAND) != CHAT_INPUT_COMMAND:
             return None
-        return _read(channel, me, raw)
+        return _read(channel, bot_id, raw)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         log.warning(
             "unreadable slash command: channel=%s error=%s", channel, type(error).__name__,
@@ -110,17 +110,17 @@ def read_interaction(channel: str, me: str, raw: Any) -> Inbound | None:
 
 def _read(channel: str, me: str, raw: dict[str, Any]) -> Inbound | None:
     member = raw.get("member") or {}
-    sender = person(member.get("user") or raw["user"], member)
+    sender = read_sender(member.get("user") or raw["user"], member)
     if sender.id == me:
         return None
-    number, space = number_of(raw["id"]), str(raw.get("guild_id") or "")
+    number, space = require_id(raw["id"]), str(raw.get("guild_id") or "")
     place = raw.get("channel") or {}
-    channel_id = number_of(raw.get("channel_id") or place.get("id"))
+    channel_id = require_id(raw.get("channel_id") or place.get("id"))
     in_thread = place.get("type") in THREAD_CHANNEL_TYPES and bool(place.get("parent_id"))
     return Inbound(
         channel,
         f"i{number}",
-        number_of(place["parent_id"]) if in_thread else channel_id,
+        require_id(place["parent_id"]) if in_thread else channel_id,
         sender,
         _command_text(raw["data"]),
         (_DISCORD_EPOCH + timedelta(milliseconds=int(number) >> 22)).isoformat(),

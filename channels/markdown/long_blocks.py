@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from markdown_it.token import Token
 
 from bubbot.ports.channel import OutboundFile
-from channels.markdown.marked_text import clean
-from channels.markdown.parser import language_of, tokens
-from channels.markdown.render import PHONE
+from channels.markdown.marked_text import clean_text
+from channels.markdown.parser import parse_tokens, split_fence_info
+from channels.markdown.render import PHONE_COLUMNS
 
-SIGN = "📎"
+FILE_SIGN = "📎"
 _SUFFIXES = {
     "ada": "adb", "asm": "s", "bash": "sh", "bat": "bat", "c": "c", "c#": "cs", "c++": "cpp", "clojure": "clj",
     "cpp": "cpp", "cs": "cs", "csharp": "cs", "css": "css", "csv": "csv", "dart": "dart", "diff": "diff",
@@ -49,32 +49,32 @@ class LongBlockLimits:
 
     code_characters: int = 3_000
     code_lines: int = 80
-    columns: int = PHONE
+    columns: int = PHONE_COLUMNS
     rows: int = 20
 
 
-def to_files(
-    source: str, long: LongBlockLimits | None = None, *, taken: Collection[str] = ()
+def extract_files(
+    source: str, limits: LongBlockLimits | None = None, *, used_names: Collection[str] = ()
 ) -> tuple[str, tuple[OutboundFile, ...]]:
     """Replace each long block by a short reference; return the Markdown and the files, in order.
 
     Args:
         source: the Markdown of an answer.
-        long: the limits; None for the default ones.
-        taken: names of other files in the same message.
+        limits: the limits; None for the default ones.
+        used_names: names of other files in the same message.
     """
-    long = long or LongBlockLimits()
-    source = clean(source)
-    if not long.code_characters:
+    limits = limits or LongBlockLimits()
+    source = clean_text(source)
+    if not limits.code_characters:
         return source, ()
     lines = source.split("\n")
     output: list[str] = []
     files: list[OutboundFile] = []
     at = 0
-    for token in tokens(source, inline=False):
-        if not token.map or token.map[0] < at or not _is_long(token, long):
+    for token in parse_tokens(source, inline=False):
+        if not token.map or token.map[0] < at or not _is_long(token, limits):
             continue
-        file = _make_file(token, {*taken, *(other.name for other in files)})
+        file = _make_file(token, {*used_names, *(other.name for other in files)})
         files.append(file)
         output += [*lines[at : token.map[0]], *_make_reference(token, lines[token.map[0]], file.name)]
         at = token.map[1]
@@ -94,7 +94,7 @@ def _make_file(token: Token, taken: Collection[str]) -> OutboundFile:
     if token.type == "table_open":
         stem, suffix, text = "table", "md", token.meta["source"]
     else:
-        language = language_of(token.info)[0].lower()
+        language = split_fence_info(token.info)[0].lower()
         stem, suffix, text = "code", _SUFFIXES.get(language, "txt"), token.content
     number = 1
     while any(name.rpartition(".")[0] == f"{stem}-{number}" for name in taken):
@@ -110,5 +110,5 @@ def _make_reference(token: Token, line: str, name: str) -> list[str]:
         lead = lead.rstrip(" \t") + " " if lead.strip() else ""
     between = "".join(char if char == ">" else " " for char in lead).rstrip()
     before = [between] if not lead.strip(" \t>") else []
-    rest = language_of(token.info)[1]
-    return [*before, f"{lead}{SIGN} {name}" + (f" ({rest})" if rest else ""), between]
+    rest = split_fence_info(token.info)[1]
+    return [*before, f"{lead}{FILE_SIGN} {name}" + (f" ({rest})" if rest else ""), between]

@@ -43,12 +43,12 @@ class MarkedText:
     marks: tuple[TextMark, ...] = ()
 
 
-def utf16(text: str) -> int:
+def count_utf16_units(text: str) -> int:
     """Count the UTF-16 code units of a text, the measure of Telegram."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Make the text fit for every platform: line ends become `\\n`; NUL and half a surrogate pair become `�`."""
     if not text.isascii():
         # Two halves that belong together become one character here.
@@ -56,7 +56,7 @@ def clean(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def part_of(marked: MarkedText, start: int, end: int) -> MarkedText:
+def extract_part(marked: MarkedText, start: int, end: int) -> MarkedText:
     """Cut out the characters from `start` to `end` with their marks; close marks that continue beyond."""
     marks = tuple(
         replace(mark, start=max(mark.start, start) - start, end=min(mark.end, end) - start)
@@ -66,16 +66,16 @@ def part_of(marked: MarkedText, start: int, end: int) -> MarkedText:
     return MarkedText(marked.text[start:end], marks)
 
 
-def at_most(marked: MarkedText, count: int) -> MarkedText:
-    """Keep at most `count` marks: drop those that tell readers least, the last ones of them first."""
-    if len(marked.marks) <= count:
+def limit_marks(marked: MarkedText, max_marks: int) -> MarkedText:
+    """Keep at most `max_marks` marks: drop those that tell readers least, the last ones of them first."""
+    if len(marked.marks) <= max_marks:
         return marked
     order = sorted(marked.marks, key=lambda mark: (_LEAST_FIRST.index(mark.kind), -mark.start))
-    dropped = set(order[: len(order) - count])
+    dropped = set(order[: len(order) - max_marks])
     return MarkedText(marked.text, tuple(mark for mark in marked.marks if mark not in dropped))
 
 
-def settle(text: str, marks: Iterable[TextMark]) -> MarkedText:
+def normalise_marks(text: str, marks: Iterable[TextMark]) -> MarkedText:
     """Normalise marks that are nested or do not overlap into the form that platforms allow.
 
     Of nested links and code only the outer one stays; code in a spoiler is only hidden; bold and the like stop before

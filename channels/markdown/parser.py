@@ -19,11 +19,11 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-DEEPEST = 40
+MAX_NESTING_LEVELS = 40
 """Levels of nesting that are parsed; deeper text is shown as written. A list item has two."""
 MAX_PARAGRAPH_CHARS = 10_000
 """Characters of a paragraph that is parsed; a longer one is shown as written because some take seconds."""
-STEPS = 5
+MAX_STEPS_PER_CHAR = 5
 """Parser steps allowed for each character of a paragraph; ordinary text takes one. Brackets that never close take
 thousands, so such a paragraph is shown as written."""
 _SCHEME = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
@@ -32,7 +32,7 @@ _SENTENCE_END = ".,;:!?'*_~"
 _LANGUAGE = re.compile(r"[\w+#.\-]{1,32}")
 
 
-def tokens(source: str, *, inline: bool = True) -> list[Token]:
+def parse_tokens(source: str, *, inline: bool = True) -> list[Token]:
     """Parse a cleaned source into tokens; without `inline` only into blocks."""
     environment: dict[str, dict[str, dict[str, str]]] = {}
     parsed = _make_parser(inline=inline).parse(source, environment)
@@ -42,7 +42,7 @@ def tokens(source: str, *, inline: bool = True) -> list[Token]:
     return parsed
 
 
-def language_of(info: str) -> tuple[str, str]:
+def split_fence_info(info: str) -> tuple[str, str]:
     """Split the text after a fence into the language and the rest."""
     first, _, rest = info.strip().partition(" ")
     return (first, rest.strip()) if _LANGUAGE.fullmatch(first) else ("", info.strip())
@@ -55,7 +55,9 @@ def _addresses(parsed: list[Token]) -> Iterator[str]:
 
 
 def _make_parser(*, inline: bool, references: bool = True) -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * DEEPEST}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * MAX_NESTING_LEVELS}).enable(
+        ["table", "strikethrough"]
+    )
     parser.inline = BoundedInline(parser.inline)
     parser.block.ruler.before("table", "deep", _parse_deep)
     parser.block.ruler.at("table", _parse_table, {"alt": ["paragraph", "reference"]})
@@ -81,18 +83,18 @@ class BoundedInline(ParserInline):
     A step is one look ahead for the end of a link, or a character of a description that is parsed separately.
 
     Attributes:
-        taken: steps taken in this paragraph.
+        steps_taken: steps taken in this paragraph.
     """
 
     def __init__(self, other: ParserInline) -> None:
         super().__init__()
         self.ruler, self.ruler2 = other.ruler, other.ruler2
-        self.taken = 0
+        self.steps_taken = 0
         self._limit = 0
 
-    def read(self, token: Token, state: StateCore) -> None:
+    def parse_paragraph(self, token: Token, state: StateCore) -> None:
         """Fill in the children of a paragraph; only its plain text if it is too long or too slow."""
-        self.taken, self._limit = 0, STEPS * (len(token.content) + 1)
+        self.steps_taken, self._limit = 0, MAX_STEPS_PER_CHAR * (len(token.content) + 1)
         children: list[Token] = []
         try:
             if len(token.content) > MAX_PARAGRAPH_CHARS:
@@ -113,19 +115,19 @@ class BoundedInline(ParserInline):
         super().skipToken(state)
 
     def _count_steps(self, steps: int) -> None:
-        self.taken += steps
-        if self.taken > self._limit:
+        self.steps_taken += steps
+        if self.steps_taken > self._limit:
             raise ParserStepLimit
 
 
 def _parse_paragraphs(state: StateCore) -> None:
     for token in state.tokens:
         if token.type == "inline":
-            cast("BoundedInline", state.md.inline).read(token, state)
+            cast("BoundedInline", state.md.inline).parse_paragraph(token, state)
 
 
 def _parse_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 (a rule's signature)
-    if state.level < DEEPEST:
+    if state.level < MAX_NESTING_LEVELS:
         return False
     if not silent:
         token = state.push("paragraph_open", "p", 1)

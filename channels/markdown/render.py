@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 from markdown_it.token import Token
 
-from channels.markdown.marked_text import MarkedText, MarkKind, TextMark, clean, settle
-from channels.markdown.parser import language_of, tokens
-from channels.markdown.table import laid_out
+from channels.markdown.marked_text import MarkedText, MarkKind, TextMark, clean_text, normalise_marks
+from channels.markdown.parser import parse_tokens, split_fence_info
+from channels.markdown.table import lay_out_table
 
-RULE = "—" * 8
-BULLET = "•"
-PHONE = 40
+RULE_LINE = "—" * 8
+BULLET_SIGN = "•"
+PHONE_COLUMNS = 40
 """Columns of fixed width that a phone shows."""
 _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
 _LINKABLE = re.compile(r"(?:https?|ton)://\S+", re.IGNORECASE)
@@ -28,9 +28,9 @@ _ADDRESS = re.compile(
 _INLINE: dict[str, MarkKind] = {"strong": "bold", "em": "italic", "s": "strike", "spoiler": "spoiler"}
 
 
-def parse(source: str, *, table_columns: int = PHONE) -> MarkedText:
+def parse_markdown(source: str, *, table_columns: int = PHONE_COLUMNS) -> MarkedText:
     """Convert Markdown to the text people read and its marks. Tables wider than `table_columns` become row lists."""
-    source = clean(source)
+    source = clean_text(source)
     try:
         return _MarkdownPage(source, table_columns).render()
     except Exception:  # noqa: BLE001 (the parser is not ours: an answer without marks is better than none)
@@ -134,7 +134,7 @@ class _MarkdownPage:
 
     def __init__(self, source: str, table_columns: int) -> None:
         self._lines = source.split("\n")
-        self._tokens = tokens(source)
+        self._tokens = parse_tokens(source)
         self._columns = table_columns
         self._pieces: list[str] = []
         self._at = 0
@@ -150,7 +150,7 @@ class _MarkdownPage:
         position = 0
         while position < len(self._tokens):
             position = self._take(position)
-        return settle("".join(self._pieces), self._marks)
+        return normalise_marks("".join(self._pieces), self._marks)
 
     def _take(self, position: int) -> int:
         """Render one block, or the border of one, and return the position of the next one."""
@@ -165,7 +165,7 @@ class _MarkdownPage:
         elif token.type in ("fence", "code_block"):
             self._render_code(token)
         elif token.type == "hr":
-            self._write(RULE)
+            self._write(RULE_LINE)
         elif side in ("open", "close"):
             self._render_border(kind, position, opens=side == "open")
         return position + 1
@@ -240,7 +240,7 @@ class _MarkdownPage:
         if parent.numbered:
             # A list that says 1. everywhere is counted; any other keeps its numbers.
             parent.number = max(int(token.info), parent.number + 1)
-        marker = f"{parent.number}{token.markup} {task}" if parent.numbered else task or f"{BULLET} "
+        marker = f"{parent.number}{token.markup} {task}" if parent.numbered else task or f"{BULLET_SIGN} "
         self._write(marker)
         self._indents.append(" " * len(marker))
         self._is_inline = True
@@ -258,7 +258,7 @@ class _MarkdownPage:
         return "☐ " if match[1] == " " else "☑ "
 
     def _render_code(self, token: Token) -> None:
-        language, rest = language_of(token.info)
+        language, rest = split_fence_info(token.info)
         text = token.content.removesuffix("\n")
         self._break_after_marker()
         if rest or not text:
@@ -293,5 +293,5 @@ class _MarkdownPage:
                 rows[-1].append(MarkedText(line.text, tuple(line.marks)))
             position += 1
         self._break_after_marker()
-        self._put_flat(laid_out(rows, sides, self._columns))
+        self._put_flat(lay_out_table(rows, sides, self._columns))
         return position + 1

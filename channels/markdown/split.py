@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from channels.markdown.cuts import Measure, TextCutter
-from channels.markdown.marked_text import MarkedText, at_most, part_of, utf16
+from channels.markdown.marked_text import MarkedText, count_utf16_units, extract_part, limit_marks
 
 
-def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int | None = None) -> list[MarkedText]:
+def split_marked(
+    marked: MarkedText, limit: int, measure: Measure = count_utf16_units, *, max_marks: int | None = None
+) -> list[MarkedText]:
     """Split a text into pieces, in order.
 
     Between two pieces only white space is dropped; within code only the line end at the cut. A text that fits is one
@@ -19,7 +21,7 @@ def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int
         marked: the text and its marks.
         limit: the largest measure of a piece, at least 2.
         measure: the platform's count of its length.
-        most: marks in a piece; None for no limit.
+        max_marks: marks in a piece; None for no limit.
 
     Raises:
         ValueError: `limit` is less than 2.
@@ -30,22 +32,22 @@ def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int
     cutter = TextCutter(
         text,
         measure,
-        exact=[(mark.start, mark.end) for mark in marked.marks if mark.kind == "pre"],
-        whole=[(mark.start, mark.end) for mark in marked.marks if mark.kind in ("code", "link")],
+        code_ranges=[(mark.start, mark.end) for mark in marked.marks if mark.kind == "pre"],
+        unbreakable_ranges=[(mark.start, mark.end) for mark in marked.marks if mark.kind in ("code", "link")],
     )
     starts = sorted(mark.start for mark in marked.marks)
     pieces: list[MarkedText] = []
     start = 0
     while start < len(text):
-        before = _find_excess_mark(marked, starts, start, limit, most)
+        before = _find_excess_mark(marked, starts, start, limit, max_marks)
         if before is None and len(text) - start <= limit and measure(text[start:]) <= limit:
             end, begin = len(text), len(text)
         else:
             cut = cutter.cut(start, limit, before=before)
             end, begin = cut.end, cut.begin
         if text[start:end].strip():
-            piece = part_of(marked, start, end)
-            pieces.append(piece if most is None else at_most(piece, most))
+            piece = extract_part(marked, start, end)
+            pieces.append(piece if max_marks is None else limit_marks(piece, max_marks))
         start = begin
     return pieces
 

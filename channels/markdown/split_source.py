@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from channels.markdown.cuts import Measure, TextCut, TextCutter
-from channels.markdown.marked_text import clean
-from channels.markdown.parser import language_of, tokens
+from channels.markdown.marked_text import clean_text
+from channels.markdown.parser import parse_tokens, split_fence_info
 
-LEAST = 64
+MIN_PIECE_LIMIT = 64
 """The smallest limit of a piece: a fence needs room for its own lines."""
 _FENCE_SEARCH_CHARS = 200
 """Characters at the beginning of a line that are searched for a fence."""
@@ -51,9 +51,9 @@ def split_source(source: str, limit: int, measure: Measure = len) -> list[str]:
     Raises:
         ValueError: `limit` is less than 64.
     """
-    if limit < LEAST:
-        raise ValueError(f"limit is {limit}: a piece has to hold the lines of a fence; use {LEAST} or more")
-    source = clean(source)
+    if limit < MIN_PIECE_LIMIT:
+        raise ValueError(f"limit is {limit}: a piece has to hold the lines of a fence; use {MIN_PIECE_LIMIT} or more")
+    source = clean_text(source)
     if not source.strip():
         return []
     if measure(source) <= limit:
@@ -71,7 +71,7 @@ def _split_units(source: str) -> Iterator[str | _CodeFence]:
     """Yield the fences, and the lines between them."""
     lines = source.split("\n")
     at = 0
-    for token in tokens(source, inline=False):
+    for token in parse_tokens(source, inline=False):
         if token.type != "fence" or not token.map or token.map[0] < at:
             continue
         start, end = token.map
@@ -120,7 +120,9 @@ class _PiecePacker:
     def add_text(self, text: str) -> None:
         """Add lines that are not code."""
         spans = [match.span() for match in _UNBREAKABLE.finditer(text)]
-        cutter = TextCutter(text, self._measure, whole=spans, allowed=lambda cut: _opens_nothing(text, cut))
+        cutter = TextCutter(
+            text, self._measure, unbreakable_ranges=spans, is_allowed=lambda cut: _opens_nothing(text, cut)
+        )
         start = 0
         while start < len(text) or not text:
             if self._measure(text[start:]) <= self._room():
@@ -129,7 +131,7 @@ class _PiecePacker:
             if self._room() < self._limit // 4:
                 self._flush()
                 continue
-            cut = cutter.gentle(start, self._room())
+            cut = cutter.cut_gently(start, self._room())
             if cut is None and self._current is not None:
                 self._flush()
                 continue
@@ -152,7 +154,7 @@ class _PiecePacker:
             self._measure(lines) <= self._limit or self._is_room_small(first, marker)
         ):
             self._flush()
-        cutter = TextCutter(fence.content, self._measure, exact=[(-1, len(fence.content) + 1)])
+        cutter = TextCutter(fence.content, self._measure, code_ranges=[(-1, len(fence.content) + 1)])
         start = 0
         while True:
             room = self._room() - self._measure(first) - self._measure(marker) - 2
@@ -182,7 +184,7 @@ class _PiecePacker:
             marker = sign * min(length, max_length)
             if length <= max_length:
                 break
-        language, rest = language_of(fence.info)
+        language, rest = split_fence_info(fence.info)
         if self._measure(fence.info) <= max_length and not ("`" in fence.info and marker[0] == "`"):
             return marker, language, marker + fence.info
         if rest:

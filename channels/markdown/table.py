@@ -11,19 +11,19 @@ from channels.markdown.marked_text import MarkedText, TextMark
 Row = Sequence[MarkedText]
 
 
-def columns_of(text: str) -> int:
+def count_columns(text: str) -> int:
     """Count the terminal columns of a text: wide East Asian characters and emoji take two."""
     return sum(max(0, wcwidth(char)) for char in text)
 
 
-def aligned(rows: Sequence[Row], sides: Sequence[str]) -> str:
+def align_rows(rows: Sequence[Row], sides: Sequence[str]) -> str:
     """Format the table in columns; the first row is the head.
 
     Args:
         rows: the cells.
         sides: `left`, `right` or `center` for each column.
     """
-    widths = [max(columns_of(row[column].text) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(count_columns(row[column].text) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [_pad(cell.text, width, side) for cell, width, side in zip(row, widths, sides, strict=True)]
@@ -32,19 +32,19 @@ def aligned(rows: Sequence[Row], sides: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def width_of(rows: Sequence[Row]) -> int:
-    """Count the terminal columns that `aligned` needs."""
+def measure_rows(rows: Sequence[Row]) -> int:
+    """Count the terminal columns that `align_rows` needs."""
     columns = range(len(rows[0]))
-    return sum(max(columns_of(row[column].text) for row in rows) for column in columns) + 3 * (len(columns) - 1)
+    return sum(max(count_columns(row[column].text) for row in rows) for column in columns) + 3 * (len(columns) - 1)
 
 
-def laid_out(rows: Sequence[Row], sides: Sequence[str], columns: int) -> MarkedText:
-    """Format a table in columns if it fits `columns` and has no links, which would be lost there; else in blocks."""
+def lay_out_table(rows: Sequence[Row], sides: Sequence[str], max_columns: int) -> MarkedText:
+    """Format a table in columns if it fits `max_columns` and has no links, which would be lost there; else in blocks."""
     has_links = any(
         mark.kind == "link" and mark.url != cell.text for row in rows for cell in row for mark in cell.marks
     )
-    if not has_links and width_of(rows) <= columns:
-        text = aligned(rows, sides)
+    if not has_links and measure_rows(rows) <= max_columns:
+        text = align_rows(rows, sides)
         return MarkedText(text, (TextMark(0, len(text), "pre"),))
     return _lay_out_blocks(rows)
 
@@ -60,10 +60,10 @@ def _lay_out_blocks(rows: Sequence[Row]) -> MarkedText:
             pieces += [label, MarkedText(" "), cell] if name.text and cell.text else [label if name.text else cell]
     if not body:
         pieces = [MarkedText(" | ".join(name.text for name in head))]
-    return joined(pieces)
+    return join_marked(pieces)
 
 
-def joined(pieces: Sequence[MarkedText]) -> MarkedText:
+def join_marked(pieces: Sequence[MarkedText]) -> MarkedText:
     """Join the pieces and move their marks along."""
     texts: list[str] = []
     marks: list[TextMark] = []
@@ -76,6 +76,6 @@ def joined(pieces: Sequence[MarkedText]) -> MarkedText:
 
 
 def _pad(text: str, width: int, side: str) -> str:
-    room = width - columns_of(text)
+    room = width - count_columns(text)
     left = room if side == "right" else room // 2 if side == "center" else 0
     return " " * left + text + " " * (room - left)

@@ -6,7 +6,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 
-def iso(header: str) -> str:
+def parse_http_date(header: str) -> str:
     """Convert a `Date` header to ISO 8601 in UTC; return an empty text if it is missing or malformed."""
     try:
         return parsedate_to_datetime(header).astimezone(UTC).isoformat()

@@ -62,7 +62,7 @@ class TableReader:
         self._channel = channel
         self._table = table
 
-    def wrong(self, key: str, sentence: str) -> ConfigError:
+    def make_error(self, key: str, sentence: str) -> ConfigError:
         """Build the error for a key; `sentence` begins with its verb and has no full stop."""
         return ConfigError(f"[channels.{self._channel}] {key} {sentence}.")
 
@@ -70,25 +70,25 @@ class TableReader:
         value = self._table.get(key)
         return self._defaults[key] if value is None or value == "" else value
 
-    def text(self, key: str) -> str:
+    def read_text(self, key: str) -> str:
         """Read a text without surrounding white space; empty if not set."""
         value = self._value(key)
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self.wrong(key, f"has to be text, in quotes, and is {type(value).__name__}")
+            raise self.make_error(key, f"has to be text, in quotes, and is {type(value).__name__}")
         return value.strip()
 
-    def one_of(self, key: str, words: tuple[str, ...]) -> str:
-        """Read a text that must be one of `words`."""
-        value = self.text(key)
-        if value not in words:
-            raise self.wrong(key, f"is {value!r} and has to be one of {', '.join(words)}")
+    def read_choice(self, key: str, choices: tuple[str, ...]) -> str:
+        """Read a text that must be one of `choices`."""
+        value = self.read_text(key)
+        if value not in choices:
+            raise self.make_error(key, f"is {value!r} and has to be one of {', '.join(choices)}")
         return value
 
-    def address(self, key: str, schemes: tuple[str, ...]) -> str:
+    def read_url(self, key: str, schemes: tuple[str, ...]) -> str:
         """Read a web address; empty if not set. Errors leave it out: a proxy's address contains a password."""
-        value = self.text(key)
+        value = self.read_text(key)
         if not value:
             return ""
         try:
@@ -97,25 +97,29 @@ class TableReader:
         except ValueError:
             complete = False
         if not complete or re.search(r"[\s{}?#]", value):
-            raise self.wrong(key, f"has to be a whole web address such as {schemes[-1]}://host/path, without ? and #")
+            raise self.make_error(
+                key, f"has to be a whole web address such as {schemes[-1]}://host/path, without ? and #"
+            )
         return value
 
-    def number(self, key: str, low: float, high: float, *, whole: bool = False) -> float:
+    def read_number(self, key: str, low: float, high: float, *, is_integer: bool = False) -> float:
         """Read a number from `low` to `high`, both included."""
         value = self._value(key)
         try:
             number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
         except ValueError:
             number = None
-        if number is None or not low <= number <= high or (whole and number != int(number)):
-            raise self.wrong(key, f"is {value!r} and has to be a {'whole ' * whole}number from {low:g} to {high:g}")
+        if number is None or not low <= number <= high or (is_integer and number != int(number)):
+            raise self.make_error(
+                key, f"is {value!r} and has to be a {'whole ' * is_integer}number from {low:g} to {high:g}"
+            )
         return number
 
-    def flag(self, key: str) -> bool:
+    def read_boolean(self, key: str) -> bool:
         """Read a boolean."""
         value = self._value(key)
         meanings = {True: True, False: False, "true": True, "false": False}
         word = value.strip().lower() if isinstance(value, str) else value
         if not isinstance(word, bool | str) or word not in meanings:
-            raise self.wrong(key, f"is {value!r} and has to be true or false")
+            raise self.make_error(key, f"is {value!r} and has to be true or false")
         return meanings[word]

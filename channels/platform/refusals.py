@@ -19,17 +19,17 @@ class RefusalTiming:
 
     Attributes:
         first_wait: the wait after the first refusal; it doubles with each one.
-        longest_wait: the limit of that doubling.
+        max_wait: the limit of that doubling.
         confirmed_wait: the wait between two tries once the refusals are believed.
         confirmed_after: how long the platform has to keep refusing before it is believed.
-        confirmations: how often it has to refuse in that time.
+        min_refusals: how often it has to refuse in that time.
     """
 
     first_wait: float = 1.0
-    longest_wait: float = 15.0
+    max_wait: float = 15.0
     confirmed_wait: float = 60.0
     confirmed_after: float = 120.0
-    confirmations: int = 3
+    min_refusals: int = 3
 
 
 class RefusalMonitor:
@@ -63,11 +63,11 @@ class RefusalMonitor:
         self._is_confirmed = False
 
     @property
-    def sentence(self) -> str:
+    def problem(self) -> str:
         """The problem, for the operator; empty if nothing is refused."""
         return self._sentence
 
-    def refused(self, sentence: str) -> float:
+    def record_refusal(self, problem: str) -> float:
         """Count a refusal and return the seconds to wait before the next try."""
         now = self._monotonic()
         if self._count and self._quiet_seconds and now - self._last > self._quiet_seconds:
@@ -76,24 +76,24 @@ class RefusalMonitor:
             self._first = now
             log.warning(
                 "platform refuses the bot, retrying: %s",
-                sentence,
+                problem,
                 extra={"action": "channel.doubted", "channel": self._channel},
             )
-        self._count, self._last, self._sentence = self._count + 1, now, sentence
+        self._count, self._last, self._sentence = self._count + 1, now, problem
         timing = self._timing
         is_lasting = now - self._first >= timing.confirmed_after
-        if not self._is_confirmed and is_lasting and self._count >= timing.confirmations:
+        if not self._is_confirmed and is_lasting and self._count >= timing.min_refusals:
             self._is_confirmed = True
             log.error(
                 "channel down, retrying every %.0f seconds: %s",
                 timing.confirmed_wait,
-                sentence,
+                problem,
                 extra={"action": "channel.down", "channel": self._channel},
             )
-        wait = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.longest_wait)
+        wait = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.max_wait)
         return (timing.confirmed_wait if self._is_confirmed else wait) * (0.5 + self._jitter() / 2)
 
-    def accepted(self) -> None:
+    def record_success(self) -> None:
         """Record a success, which ends the refusals if they were quiet for long enough."""
         if not self._count or self._monotonic() - self._last < self._quiet_seconds:
             return

@@ -12,20 +12,20 @@ from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import ChannelOptions, MessagePart, Outbound, OutboundFile
 
 
-def parts_of(outbound: Outbound) -> Sequence[MessagePart]:
+def make_parts(outbound: Outbound) -> Sequence[MessagePart]:
     """Make one part for the text, however long, and one for each file."""
     text = [MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
     files = [MessagePart(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
     return [*(text if outbound.text or not files else ()), *files]
 
 
-async def saved(options: ChannelOptions, file: OutboundFile) -> str:
+async def save_file(options: ChannelOptions, file: OutboundFile) -> str:
     """Save a file under `exports/` and return a line that names its path. The same file twice is one file.
 
     Raises:
         DeliveryFailed: the file could not be written, or (`permanent`) its bytes are gone.
     """
-    data = await options.blob(file.digest) if file.digest else file.text.encode()
+    data = await options.read_blob(file.digest) if file.digest else file.text.encode()
     try:
         path = await asyncio.to_thread(_write, options.home / "exports", file.name, data)
     except OSError as error:

@@ -23,10 +23,17 @@ from telegram.error import TelegramError, TimedOut
 from telegram.request import HTTPXRequest, RequestData
 
 from channels.platform.refusals import RefusalTiming
-from channels.telegram.errors import TelegramApiError, TelegramUnavailable, refusal
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, parse_refusal
 from channels.telegram.settings import TelegramSettings
 
-UPDATES = ["message", "edited_message", "channel_post", "edited_channel_post", "message_reaction", "my_chat_member"]
+UPDATE_KINDS = [
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+    "message_reaction",
+    "my_chat_member",
+]
 """The kinds of updates that we use; Telegram sends no others."""
 
 _LOGGERS_WITH_ADDRESSES = ("httpx", "telegram.Bot")
@@ -38,35 +45,35 @@ class TelegramApiTiming:
     """Limits and waits in seconds, and the sources of time and randomness. Tests make them short.
 
     Attributes:
-        call: limit of a call.
-        introduction: limit of the check of the token; the operator waits for it at a terminal.
-        upload: limit of a call that sends a file.
-        download: limit of a download.
+        call_timeout: limit of a call.
+        verify_timeout: limit of the check of the token; the operator waits for it at a terminal.
+        upload_timeout: limit of a call that sends a file.
+        download_timeout: limit of a download.
         poll_margin: limit of a poll beyond the time that Telegram holds it.
         refusals: for a token that Telegram accepted before.
         conflicts: for 409. A process that is being replaced has its last poll open for about 30 seconds.
         conflict_quiet: time without a 409, beyond the length of a poll, after which the second program counts as
             gone. Two programs that take turns succeed now and then.
         first_wait: the wait after the first failure in an outage; it doubles with each one.
-        longest_wait: the limit of that doubling, so that people do not wait longer once the outage is over.
-        webhook_check: time between two checks of the webhook.
+        max_wait: the limit of that doubling, so that people do not wait longer once the outage is over.
+        webhook_check_interval: time between two checks of the webhook.
         monotonic: the clock.
-        chance: random numbers from 0 to 1.
+        jitter: random numbers from 0 to 1.
     """
 
-    call: float = 30.0
-    introduction: float = 4.0
-    upload: float = 180.0
-    download: float = 180.0
+    call_timeout: float = 30.0
+    verify_timeout: float = 4.0
+    upload_timeout: float = 180.0
+    download_timeout: float = 180.0
     poll_margin: float = 15.0
     refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
     conflicts: RefusalTiming = RefusalTiming(first_wait=4.0)  # noqa: RUF009 - frozen
     conflict_quiet: float = 90.0
     first_wait: float = 1.0
-    longest_wait: float = 10.0
-    webhook_check: float = 300.0
+    max_wait: float = 10.0
+    webhook_check_interval: float = 300.0
     monotonic: Callable[[], float] = time.monotonic
-    chance: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random
 
 
 class TelegramApi:
@@ -96,7 +103,7 @@ class TelegramApi:
             TelegramApiError: Telegram refused the call.
             TelegramUnavailable: no readable answer came in time.
         """
-        wait = self._timing.upload if upload else self._timing.call
+        wait = self._timing.upload_timeout if upload else self._timing.call_timeout
         return await self._call_within(wait, method, dict(parameters or {}))
 
     @property
@@ -110,7 +117,7 @@ class TelegramApi:
         A poll that neither returns nor fails is dropped together with its connection.
         """
         seconds = self._settings.poll_timeout if hold else 0
-        parameters: dict[str, Any] = {"timeout": seconds, "allowed_updates": UPDATES}
+        parameters: dict[str, Any] = {"timeout": seconds, "allowed_updates": UPDATE_KINDS}
         if offset is not None:
             parameters["offset"] = offset
         wait = seconds + self._timing.poll_margin
@@ -135,10 +142,10 @@ class TelegramApi:
         """Download a file by the path that `getFile` named; return None if it is larger than `limit` bytes."""
         url = f"{self._bot.base_file_url}/{quote(path)}"
         try:
-            async with asyncio.timeout(self._timing.download):
+            async with asyncio.timeout(self._timing.download_timeout):
                 return await self._calls.download(url, limit)
         except TimeoutError:
-            raise TelegramUnavailable(f"it was not there within {self._timing.download:g} s") from None
+            raise TelegramUnavailable(f"it was not there within {self._timing.download_timeout:g} s") from None
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -189,7 +196,7 @@ class _TelegramHttp(HTTPXRequest):
     ) -> tuple[int, bytes]:
         code, payload = await super().do_request(url, method, request_data, *args, **kwargs)
         if not 200 <= code <= 299:
-            raise refusal(code, payload, self._token)
+            raise parse_refusal(code, payload, self._token)
         return code, payload
 
     @staticmethod
@@ -206,7 +213,7 @@ class _TelegramHttp(HTTPXRequest):
         try:
             async with self._client.stream("GET", url) as response:
                 if response.status_code != 200:
-                    raise refusal(response.status_code, await _read_beginning(response), self._token)
+                    raise parse_refusal(response.status_code, await _read_beginning(response), self._token)
                 if int(response.headers.get("content-length") or 0) > limit:
                     return None
                 async for chunk in response.aiter_bytes():

@@ -24,19 +24,19 @@ from bubbot.ports.channel import (
     Receive,
 )
 from channels.telegram import text
-from channels.telegram.api import UPDATES, TelegramApi, TelegramApiTiming
+from channels.telegram.api import UPDATE_KINDS, TelegramApi, TelegramApiTiming
 from channels.telegram.command_menu import PREFERRED_COMMANDS, set_menu
-from channels.telegram.errors import TelegramApiError, TelegramUnavailable, refused_webhook, token_refused
-from channels.telegram.files import LocalFiles, fetch
-from channels.telegram.identity import introduce
-from channels.telegram.inbound import read_update, unparsed
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, is_token_refusal, make_webhook_error
+from channels.telegram.files import LocalFiles, fetch_attachment
+from channels.telegram.identity import verify_token
+from channels.telegram.inbound import make_unparsed, read_update
 from channels.telegram.inbound_text import TelegramBotUser
-from channels.telegram.poller import RetryingTelegramApi, poll
+from channels.telegram.poller import RetryingTelegramApi, run_polling
 from channels.telegram.sender import TelegramSender
 from channels.telegram.settings import TelegramSettings, check_keys, read_settings
 
 log = logging.getLogger(__name__)
-WEBHOOK_BODY_BYTES = 1_000_000
+MAX_WEBHOOK_BODY_BYTES = 1_000_000
 """Bytes in the body of one webhook call."""
 
 
@@ -49,16 +49,16 @@ class TelegramChannel:
 
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         self.name = options.name
-        self._commands = options.commands
+        self._commands = options.list_commands
         self._settings = settings
         self._timing = timing
         self._api = TelegramApi(settings, timing)
-        self._sender = TelegramSender(self._api, settings, options.blob)
+        self._sender = TelegramSender(self._api, settings, options.read_blob)
         self._now = options.now
         self._overhears = options.overhears
         local = LocalFiles(options.name, settings.file_folder, options.home)
-        self._local = local if settings.self_hosted else None
-        self._health = ChannelHealth(ready=False, note="not connected yet")
+        self._local = local if settings.is_self_hosted else None
+        self._health = ChannelHealth(is_ready=False, note="not connected yet")
         self._retrying_api = RetryingTelegramApi(self._api, settings, timing, self._update_health)
 
     async def run(self, receive: Receive) -> None:
@@ -68,22 +68,24 @@ class TelegramChannel:
         async def deliver(raw: Any) -> None:
             await self._deliver(me, receive, raw)
 
-        await poll(self._api, self._retrying_api, deliver)
+        await run_polling(self._api, self._retrying_api, deliver)
 
     def health(self) -> ChannelHealth:
         """Report ready while Telegram answers; `heard` is the time of its last answer."""
         return self._health
 
     def _update_health(self, problem: str) -> None:
-        heard = self._health.heard if problem else self._now()
-        self._health = ChannelHealth(not problem, heard, problem or self._retrying_api.conflict)
+        heard = self._health.last_seen_at if problem else self._now()
+        self._health = ChannelHealth(not problem, heard, problem or self._retrying_api.conflict_problem)
 
     async def _connect(self) -> TelegramBotUser:
         """Fetch the bot's identity, which also tests the token, and set the menu."""
         commands = self._commands()
         names = frozenset({*PREFERRED_COMMANDS, *(command.name for command in commands)})
         me = await self._retrying_api(lambda: self._fetch_bot_user(names))
-        self._health = ChannelHealth(ready=False, heard=self._health.heard, note="connected, nothing received yet")
+        self._health = ChannelHealth(
+            is_ready=False, last_seen_at=self._health.last_seen_at, note="connected, nothing received yet"
+        )
         await set_menu(self._api, self.name, commands)
         log.info(
             "telegram connected: channel=%s username=@%s", self.name, me.username, extra={"action": "telegram.ready"}
@@ -118,7 +120,7 @@ class TelegramChannel:
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Split an answer into parts that fit Telegram's limits, with their entities."""
-        return text.parts(outbound)
+        return text.make_parts(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send one part; as plain text if Telegram refuses its markup, without its topic if that is gone."""
@@ -139,12 +141,12 @@ class TelegramChannel:
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """Fetch a file that came with a message; Telegram's own servers provide at most 20 MB."""
-        return await fetch(self._api, attachment, limit, self._local)
+        return await fetch_attachment(self._api, attachment, limit, self._local)
 
-    async def introduce(self) -> BotIdentity:
+    async def verify_token(self) -> BotIdentity:
         """Fetch the bot's identity; leave its webhook unchanged."""
-        within = self._timing.introduction
-        return await introduce(self._api, self._settings, overhears=self._overhears, within=within)
+        within = self._timing.verify_timeout
+        return await verify_token(self._api, self._settings, overhears=self._overhears, timeout_seconds=within)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -166,7 +168,7 @@ class TelegramWebhookChannel(TelegramChannel):
         try:
             await self._retrying_api(self._set_first_webhook)
             while True:
-                await asyncio.sleep(self._timing.webhook_check)
+                await asyncio.sleep(self._timing.webhook_check_interval)
                 await self._check_webhook()
         finally:
             self._receiving = None
@@ -177,7 +179,7 @@ class TelegramWebhookChannel(TelegramChannel):
         except TelegramApiError as error:
             if error.code != 400 or self._was_set:
                 raise
-            raise refused_webhook(self.name, error) from None
+            raise make_webhook_error(self.name, error) from None
         self._was_set = True
 
     async def _set_webhook(self) -> None:
@@ -186,7 +188,7 @@ class TelegramWebhookChannel(TelegramChannel):
             {
                 "url": self._settings.webhook_url,
                 "secret_token": self._settings.webhook_secret,
-                "allowed_updates": UPDATES,
+                "allowed_updates": UPDATE_KINDS,
                 "drop_pending_updates": False,
                 # One call at a time keeps the messages of a chat in order.
                 "max_connections": 1,
@@ -203,7 +205,7 @@ class TelegramWebhookChannel(TelegramChannel):
                 )  # fmt: skip
                 await self._set_webhook()
         except (TelegramApiError, TelegramUnavailable) as error:
-            if isinstance(error, TelegramApiError) and token_refused(error):
+            if isinstance(error, TelegramApiError) and is_token_refusal(error):
                 return await self._retrying_api(self._set_webhook)
             log.warning(
                 "webhook check failed: channel=%s error=%s", self.name, error,
@@ -228,7 +230,7 @@ class TelegramWebhookChannel(TelegramChannel):
         """
         if not self.verify(headers):
             return 401
-        if len(body) > WEBHOOK_BODY_BYTES:
+        if len(body) > MAX_WEBHOOK_BODY_BYTES:
             return 413
         if self._receiving is None:
             return 503
@@ -237,7 +239,7 @@ class TelegramWebhookChannel(TelegramChannel):
         try:
             raw = json.loads(body)
         except (ValueError, RecursionError):
-            await receive(unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
+            await receive(make_unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
         else:
             await self._deliver(me, receive, raw)
         return 200
@@ -247,5 +249,5 @@ def create(options: ChannelOptions) -> TelegramChannel:
     """Create the channel; the factory of the entry point. Raises `ConfigError`."""
     check_keys(options.name, options.settings)
     settings = read_settings(options.name, options.settings)
-    kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
+    kind = TelegramWebhookChannel if settings.uses_webhook else TelegramChannel
     return kind(options, settings, TelegramApiTiming())

@@ -18,7 +18,7 @@ _MAX_COMMANDS = 100
 _MAX_DESCRIPTION_CHARS = 256
 
 
-def menu(commands: Sequence[CommandInfo]) -> list[dict[str, str]]:
+def build_menu(commands: Sequence[CommandInfo]) -> list[dict[str, str]]:
     """Build the menu in Telegram's format: commands whose names are one word, the preferred ones first."""
     summaries = {command.name: command.summary for command in commands if _NAME.fullmatch(command.name)}
     names = [
@@ -33,7 +33,7 @@ def menu(commands: Sequence[CommandInfo]) -> list[dict[str, str]]:
 
 async def set_menu(api: TelegramApi, channel: str, commands: Sequence[CommandInfo]) -> None:
     """Set the menu if it differs. A failure is logged and has no other effect."""
-    entries = menu(commands)
+    entries = build_menu(commands)
     try:
         if entries and await api.call("getMyCommands") != entries:
             await api.call("setMyCommands", {"commands": entries})

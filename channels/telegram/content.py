@@ -33,7 +33,7 @@ _NOTES = {
 """Fields whose content we only name."""
 
 
-def attachments(content: Content) -> tuple[Attachment, ...]:
+def read_attachments(content: Content) -> tuple[Attachment, ...]:
     """Return the files of a message, in the order of their fields."""
     return tuple(_attachments(content))
 
@@ -41,11 +41,11 @@ def attachments(content: Content) -> tuple[Attachment, ...]:
 def _attachments(content: Content) -> Iterator[Attachment]:
     if content.photo:
         largest = max(content.photo, key=_area)
-        yield Attachment(text_of(largest.file_id), "", "image/jpeg", _size(largest), "image")
+        yield Attachment(require_text(largest.file_id), "", "image/jpeg", _size(largest), "image")
     if content.sticker and _is_still(content.sticker):
         sticker = content.sticker
         note = f"sticker {sticker.emoji or ''}".strip()
-        yield Attachment(text_of(sticker.file_id), "", "image/webp", _size(sticker), "image", note)
+        yield Attachment(require_text(sticker.file_id), "", "image/webp", _size(sticker), "image", note)
     for name, kind, media_type in _FILES:
         file = getattr(content, name)
         # An animation comes a second time as a document, for clients that do not support animations.
@@ -57,8 +57,8 @@ def _make_attachment(file: Any, kind: AttachmentKind, media_type: str) -> Attach
     name = getattr(file, "file_name", None) or getattr(file, "title", None) or ""
     media_type = getattr(file, "mime_type", None) or media_type
     if kind == "file":
-        kind = _KINDS.get(text_of(media_type).partition("/")[0], "file")
-    return Attachment(text_of(file.file_id), text_of(name), text_of(media_type), _size(file), kind)
+        kind = _KINDS.get(require_text(media_type).partition("/")[0], "file")
+    return Attachment(require_text(file.file_id), require_text(name), require_text(media_type), _size(file), kind)
 
 
 def _area(photo: PhotoSize) -> int:
@@ -76,14 +76,14 @@ def _size(file: Any) -> int | None:
     return size
 
 
-def text_of(value: object) -> str:
+def require_text(value: object) -> str:
     """Return the value if it is a text. Raises `TypeError`: the library passes on values of any type."""
     if not isinstance(value, str):
         raise TypeError(f"a {type(value).__name__} stands where a text should")
     return value
 
 
-def words(content: Content) -> str:
+def describe_content(content: Content) -> str:
     """Describe the content of a message that is neither text nor file; empty if there is none."""
     return "\n".join(_descriptions(content))
 

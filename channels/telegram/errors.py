@@ -23,22 +23,28 @@ class TelegramApiError(TelegramError):
     Attributes:
         code: the HTTP status.
         description: the reason, without the token.
-        json: the answer is one of the Bot API and not, say, the page of a proxy.
+        is_api_answer: the answer is one of the Bot API and not, say, the page of a proxy.
         retry_after: seconds to wait; None if not stated.
         migrate_to: the chat's new id; empty if not stated.
     """
 
     def __init__(
-        self, code: int, description: str, *, json: bool = True, retry_after: float | None = None, migrate_to: str = ""
+        self,
+        code: int,
+        description: str,
+        *,
+        is_api_answer: bool = True,
+        retry_after: float | None = None,
+        migrate_to: str = "",
     ) -> None:
         super().__init__(description)
         self.code = code
         self.description = description
-        self.json = json
+        self.is_api_answer = is_api_answer
         self.retry_after = retry_after
         self.migrate_to = migrate_to
 
-    def says(self, *words: str) -> bool:
+    def mentions(self, *words: str) -> bool:
         """Return true if the description contains one of `words`, which are in lower case."""
         return any(word in self.description.lower() for word in words)
 
@@ -47,14 +53,14 @@ class TelegramUnavailable(Exception):
     """No answer came, or an unreadable one. The text is written for people and contains no address."""
 
 
-def refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
+def parse_refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
     """Read an answer whose HTTP status is not a success."""
     try:
         body = json.loads(payload)
     except ValueError:
         body = None
     if not isinstance(body, dict) or "description" not in body:
-        return TelegramApiError(code, "an answer that is not one of the Bot API", json=False)
+        return TelegramApiError(code, "an answer that is not one of the Bot API", is_api_answer=False)
     field = body.get("parameters")
     parameters: dict[str, Any] = field if isinstance(field, dict) else {}
     wait, new_chat = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
@@ -66,12 +72,12 @@ def refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
     )
 
 
-def token_refused(error: TelegramApiError) -> bool:
+def is_token_refusal(error: TelegramApiError) -> bool:
     """Return true if the token is wrong: no such bot (404), or a revoked token (401)."""
-    return error.json and error.code in (401, 404)
+    return error.is_api_answer and error.code in (401, 404)
 
 
-def refused_token(channel: str, error: TelegramApiError, *, self_hosted: bool) -> ChannelRefused:
+def make_token_error(channel: str, error: TelegramApiError, *, self_hosted: bool) -> ChannelRefused:
     """Build the error for a token that Telegram does not accept."""
     server = ", and see that base_url is right" if self_hosted else ""
     return ChannelRefused(
@@ -79,7 +85,7 @@ def refused_token(channel: str, error: TelegramApiError, *, self_hosted: bool) -
     )
 
 
-def second_poller(channel: str) -> str:
+def describe_second_poller(channel: str) -> str:
     """Describe the problem if 409 keeps coming."""
     return (
         f"[channels.{channel}] token is used by a second program, which asks Telegram for the same messages (409): stop "
@@ -87,7 +93,7 @@ def second_poller(channel: str) -> str:
     )
 
 
-def stray_webhook(channel: str) -> str:
+def describe_stray_webhook(channel: str) -> str:
     """Describe the problem if a webhook comes back after its removal."""
     return (
         f"[channels.{channel}] token is used by a second program, which sets a webhook (409, again after it was "
@@ -95,12 +101,12 @@ def stray_webhook(channel: str) -> str:
     )
 
 
-def refused_webhook(channel: str, error: TelegramApiError) -> ChannelRefused:
+def make_webhook_error(channel: str, error: TelegramApiError) -> ChannelRefused:
     """Build the error for a `webhook_url` that Telegram does not accept."""
     return ChannelRefused(f"[channels.{channel}] webhook_url was refused by Telegram: {error.description}")
 
 
-def delivery_failed(error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
+def make_delivery_error(error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
     """Translate a failed sending or editing into the port's error."""
     if isinstance(error, TelegramUnavailable):
         return DeliveryFailed(f"Telegram did not answer: {error}", maybe=True)
@@ -109,17 +115,17 @@ def delivery_failed(error: TelegramApiError | TelegramUnavailable) -> DeliveryFa
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
     # 401 and 404 concern the token, which the operator can fix; pending messages are then sent.
     permanent = 400 <= error.code < 500 and error.code not in (401, 404, 408, 409)
-    is_unreachable = error.code == 403 or error.says(
+    is_unreachable = error.code == 403 or error.mentions(
         "chat not found", "chat was deleted", "group chat was deactivated", "user is deactivated"
     )
     return DeliveryFailed(text, permanent=permanent, gone=permanent and is_unreachable)
 
 
-def fetch_failed(error: TelegramApiError | TelegramUnavailable) -> FetchFailed:
+def make_fetch_error(error: TelegramApiError | TelegramUnavailable) -> FetchFailed:
     """Translate a failed download of an attachment into the port's error."""
     if isinstance(error, TelegramUnavailable):
         return FetchFailed(f"the file could not be fetched: {error}", permanent=False)
-    if error.says("file is too big"):
+    if error.mentions("file is too big"):
         return FetchFailed("the file is larger than the 20 MB that Telegram hands out to bots")
     text = f"Telegram does not hand out the file ({error.code}): {error.description}"
     return FetchFailed(text, permanent=error.code < 500 and error.code != 429)

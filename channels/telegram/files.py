@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment
 from channels.telegram.api import TelegramApi
-from channels.telegram.errors import TelegramApiError, TelegramUnavailable, fetch_failed
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, make_fetch_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,16 @@ class LocalFiles:
     home: Path
 
 
-async def fetch(api: TelegramApi, attachment: Attachment, limit: int, local: LocalFiles | None) -> bytes:
+async def fetch_attachment(
+    api: TelegramApi, attachment: Attachment, limit: int, local_files: LocalFiles | None
+) -> bytes:
     """Fetch the bytes of an attachment.
 
     Args:
         api: the bot's API.
         attachment: the file, by its reference.
         limit: the largest size in bytes.
-        local: the files of a self-hosted server, which names paths on its own disk if it runs with `--local`; None
+        local_files: the files of a self-hosted server, which names paths on its own disk if it runs with `--local`; None
             for Telegram's own server, which has none here.
 
     Raises:
@@ -49,12 +51,12 @@ async def fetch(api: TelegramApi, attachment: Attachment, limit: int, local: Loc
         file = await api.call("getFile", {"file_id": attachment.reference})
         path = _read_path(file)
         _check_size(file.get("file_size"), limit)
-        if path.startswith("/") and local is not None:
-            content = await asyncio.to_thread(_read_file, Path(path), limit, local)
+        if path.startswith("/") and local_files is not None:
+            content = await asyncio.to_thread(_read_file, Path(path), limit, local_files)
         else:
             content = await api.download(path, limit)
     except (TelegramApiError, TelegramUnavailable) as error:
-        raise fetch_failed(error) from None
+        raise make_fetch_error(error) from None
     if content is None:
         raise FetchFailed(f"the file is larger than {_format_size(limit)}, the most that is taken")
     return content

@@ -9,39 +9,41 @@ from urllib.parse import urlsplit
 
 from bubbot.errors import ChannelError
 from bubbot.ports.channel import BotIdentity
-from channels.platform.http_date import iso
+from channels.platform.http_date import parse_http_date
 from channels.telegram.api import TelegramApi
-from channels.telegram.errors import TelegramApiError, TelegramUnavailable, refused_token, token_refused
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, is_token_refusal, make_token_error
 from channels.telegram.settings import TelegramSettings
 
 
-async def introduce(api: TelegramApi, settings: TelegramSettings, *, overhears: bool, within: float) -> BotIdentity:
+async def verify_token(
+    api: TelegramApi, settings: TelegramSettings, *, overhears: bool, timeout_seconds: float
+) -> BotIdentity:
     """Check the token and report the bot's identity, with remarks about its account. See `VerifiesCredentials`.
 
     Args:
         api: the bot's API.
         settings: the channel's settings.
         overhears: messages that do not address the bot matter, too.
-        within: seconds for all calls.
+        timeout_seconds: seconds for all calls.
     """
     channel = settings.channel
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(timeout_seconds):
             me = await api.call("getMe")
             hook = await api.call("getWebhookInfo")
         number, name = int(me["id"]), str(me["username"])
     except TimeoutError:
-        raise ChannelError(f"[channels.{channel}] Telegram did not answer within {within:g} s.") from None
+        raise ChannelError(f"[channels.{channel}] Telegram did not answer within {timeout_seconds:g} s.") from None
     except TelegramApiError as error:
-        if token_refused(error):
-            raise refused_token(channel, error, self_hosted=settings.self_hosted) from None
+        if is_token_refusal(error):
+            raise make_token_error(channel, error, self_hosted=settings.is_self_hosted) from None
         raise ChannelError(f"[channels.{channel}] Telegram refused ({error.code}): {error.description}") from None
     except TelegramUnavailable as error:
         raise ChannelError(f"[channels.{channel}] Telegram cannot be reached: {error}.") from None
     except (KeyError, TypeError, ValueError):
         raise ChannelError(f"[channels.{channel}] Telegram's answer to getMe names no bot.") from None
     remarks = [*_privacy_remarks(me, overhears=overhears), *_webhook_remarks(hook, settings)]
-    return BotIdentity(str(number), name, tuple(remarks), iso(api.date))
+    return BotIdentity(str(number), name, tuple(remarks), parse_http_date(api.date))
 
 
 def _privacy_remarks(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:
@@ -59,7 +61,7 @@ def _webhook_remarks(hook: Any, settings: TelegramSettings) -> Iterator[str]:
     if not isinstance(hook, dict):
         return
     url = str(hook.get("url") or "")
-    if url and not settings.webhook:
+    if url and not settings.uses_webhook:
         yield (
             f"Telegram calls a webhook at {_host(url)} and nobody can poll meanwhile; bubbot removes it when it starts: "
             f'stop the program that set it, or set mode = "webhook".'

@@ -25,10 +25,10 @@ from telegram import (
 )
 
 from bubbot.ports.channel import ChannelEvent, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
-from channels.telegram.content import attachments, text_of, words
-from channels.telegram.inbound_text import TelegramBotUser, said
+from channels.telegram.content import describe_content, read_attachments, require_text
+from channels.telegram.inbound_text import TelegramBotUser, parse_text
 
-PAID = "⭐"
+PAID_REACTION = "⭐"
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -42,7 +42,7 @@ def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | N
     raw = _replace_half_pairs(raw)
     number = raw.get("update_id") if isinstance(raw, Mapping) else None
     if not isinstance(number, int) or isinstance(number, bool):
-        return unparsed(channel, me, json.dumps(raw).encode(), "an update without a number")
+        return make_unparsed(channel, me, json.dumps(raw).encode(), "an update without a number")
     try:
         return _read_event(channel, me, f"{me.id}:{number}", raw)
     except Exception as error:  # noqa: BLE001 - the library raises anything for a form it does not know
@@ -51,7 +51,7 @@ def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | N
         return UnparsedUpdate(channel, f"{me.id}:u{number}", _chat_of(raw), content, reason, _sender_of(raw))
 
 
-def unparsed(channel: str, me: TelegramBotUser, raw: bytes, reason: str) -> UnparsedUpdate:
+def make_unparsed(channel: str, me: TelegramBotUser, raw: bytes, reason: str) -> UnparsedUpdate:
     """Make the event for an update without a number; a digest of its content is its id."""
     return UnparsedUpdate(channel, f"{me.id}:u{hashlib.sha256(raw).hexdigest()[:32]}", "", raw, reason)
 
@@ -112,17 +112,17 @@ class _TelegramMessageReader:
         self._me = me
         self._message = message
         self._direct = message.chat.type == Chat.PRIVATE
-        self._parsed_text = said(
+        self._parsed_text = parse_text(
             message.text or message.caption or "",
             message.entities or message.caption_entities,
             me,
-            direct=self._direct,
+            is_direct=self._direct,
         )
-        self._text = "\n".join(part for part in (self._parsed_text.text, words(message)) if part)
+        self._text = "\n".join(part for part in (self._parsed_text.text, describe_content(message)) if part)
 
     def inbound(self, external_id: str) -> Inbound | None:
         message = self._message
-        files = attachments(message)
+        files = read_attachments(message)
         sender = _sender(message)
         # A message without content is a notice from Telegram; our own messages are on the tape already.
         if not (self._text or files) or sender.id == str(self._me.id):
@@ -140,15 +140,15 @@ class _TelegramMessageReader:
             attachments=files,
             message=_format_id(message.message_id),
             direct=self._direct,
-            addressed=self._direct or self._parsed_text.called or _is_reply_to_bot(message, self._me),
+            addressed=self._direct or self._parsed_text.is_addressed or _is_reply_to_bot(message, self._me),
             quote=quote,
-            group=text_of(message.media_group_id or ""),
+            group=require_text(message.media_group_id or ""),
         )
 
     def edit(self, external_id: str) -> Edit | None:
         message = self._message
         sender = _sender(message)
-        if not (self._text or attachments(message)) or sender.id == str(self._me.id):
+        if not (self._text or read_attachments(message)) or sender.id == str(self._me.id):
             return None
         time = (message.edit_date or message.date).isoformat()
         return Edit(
@@ -163,11 +163,11 @@ def _thread(message: Message) -> str:
 
 
 def _user_sender(user: User) -> Sender:
-    return Sender(_format_id(user.id), text_of(user.full_name), bool(user.is_bot))
+    return Sender(_format_id(user.id), require_text(user.full_name), bool(user.is_bot))
 
 
 def _chat_sender(chat: Chat) -> Sender:
-    return Sender(_format_id(chat.id), text_of(chat.title or chat.effective_name or ""))
+    return Sender(_format_id(chat.id), require_text(chat.title or chat.effective_name or ""))
 
 
 def _sender(message: Message) -> Sender:
@@ -193,18 +193,18 @@ def _quote(message: Message, me: TelegramBotUser) -> Quote | None:
     selection = message.quote.text if message.quote else ""
     if replied := _replied_message(message):
         text = replied.text or replied.caption or ""
-        text = "\n".join(part for part in (selection or text, words(replied)) if part)
+        text = "\n".join(part for part in (selection or text, describe_content(replied)) if part)
         return Quote(
             _format_id(replied.message_id),
             _sender(replied),
             text,
-            attachments(replied),
+            read_attachments(replied),
             own=_is_reply_to_bot(message, me),
         )
     if external := message.external_reply:
-        text = "\n".join(part for part in (selection, words(external)) if part)
+        text = "\n".join(part for part in (selection, describe_content(external)) if part)
         # Its message id belongs to another chat.
-        return Quote("", _original_sender(external), text, attachments(external))
+        return Quote("", _original_sender(external), text, read_attachments(external))
     return None
 
 
@@ -217,7 +217,7 @@ def _original_sender(external: ExternalReplyInfo) -> Sender:
         case MessageOriginChannel(chat=chat):
             return _chat_sender(chat)
         case MessageOriginHiddenUser(sender_user_name=name):
-            return Sender("", text_of(name))
+            return Sender("", require_text(name))
     return Sender("")
 
 
@@ -245,4 +245,4 @@ def _format_emoji(reaction: ReactionType) -> str:
             return str(emoji)
         case ReactionTypeCustomEmoji(custom_emoji_id=number):
             return f"custom:{number}"
-    return PAID
+    return PAID_REACTION

@@ -25,10 +25,10 @@ class TelegramBotUser:
 
 @dataclass(frozen=True, slots=True)
 class TelegramText:
-    """A parsed text. `called`: it is a command for us, or contains our name."""
+    """A parsed text. `is_addressed`: it is a command for us, or contains our name."""
 
     text: str
-    called: bool
+    is_addressed: bool
 
 
 class Utf16Text:
@@ -37,28 +37,28 @@ class Utf16Text:
     def __init__(self, text: str) -> None:
         self._units = text.encode("utf-16-le", "surrogatepass")
 
-    def piece(self, start: int, length: int | None = None) -> str:
+    def slice_units(self, start: int, length: int | None = None) -> str:
         """Return `length` units from `start`; None: all to the end."""
         end = None if length is None else 2 * (start + length)
         return self._units[2 * start : end].decode("utf-16-le", "replace")
 
 
-def said(text: str, entities: Sequence[MessageEntity], me: TelegramBotUser, *, direct: bool) -> TelegramText:
+def parse_text(text: str, entities: Sequence[MessageEntity], me: TelegramBotUser, *, is_direct: bool) -> TelegramText:
     """Remove our name from the beginning, and write a command for us as `,name arguments`.
 
     Args:
         text: the text of a message.
         entities: its entities.
         me: the bot.
-        direct: the chat is private, so every command is for us.
+        is_direct: the chat is private, so every command is for us.
     """
     units = Utf16Text(text)
     called = any(_is_our_name(units, entity, me) for entity in entities)
     start = _skip_our_name(units, entities, me)
-    rest = units.piece(start)
-    command = _read_command(units, start, entities, me, direct=direct or start > 0)
+    rest = units.slice_units(start)
+    command = _read_command(units, start, entities, me, direct=is_direct or start > 0)
     if command is not None:
-        return TelegramText(command, called=True)
+        return TelegramText(command, is_addressed=True)
     # If the text is only our name, keep it: there is nothing else to show.
     return TelegramText(rest if rest.strip() else text, called)
 
@@ -68,14 +68,14 @@ def _is_our_name(units: Utf16Text, entity: MessageEntity, me: TelegramBotUser) -
         return entity.user is not None and entity.user.id == me.id
     if entity.type != MessageEntity.MENTION:
         return False
-    return units.piece(entity.offset, entity.length).casefold() == f"@{me.username}".casefold()
+    return units.slice_units(entity.offset, entity.length).casefold() == f"@{me.username}".casefold()
 
 
 def _skip_our_name(units: Utf16Text, entities: Sequence[MessageEntity], me: TelegramBotUser) -> int:
     """Return the offset behind our name and the separator; 0 if the text does not begin with our name."""
     for entity in entities:
         if entity.offset == 0 and _is_our_name(units, entity, me):
-            separator = _AFTER_NAME.match(units.piece(entity.length))
+            separator = _AFTER_NAME.match(units.slice_units(entity.length))
             # White space and punctuation here are one unit each.
             return entity.length + (len(separator[0]) if separator else 0)
     return 0
@@ -88,10 +88,10 @@ def _read_command(
     for entity in entities:
         if entity.type != MessageEntity.BOT_COMMAND or entity.offset != start:
             continue
-        name, _, bot = units.piece(start, entity.length).removeprefix("/").lower().partition("@")
+        name, _, bot = units.slice_units(start, entity.length).removeprefix("/").lower().partition("@")
         # In a group other bots have commands, too: those without a bot's name are ours if we have them.
         is_ours = bot == me.username.lower() if bot else direct or name in me.commands
         if is_ours and name:
-            rest = units.piece(start + entity.length).strip()
+            rest = units.slice_units(start + entity.length).strip()
             return f",{_ALIASES[name]}" if name in _ALIASES else f",{name} {rest}".rstrip()
     return None

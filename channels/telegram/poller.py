@@ -17,10 +17,10 @@ from channels.telegram.api import TelegramApi, TelegramApiTiming
 from channels.telegram.errors import (
     TelegramApiError,
     TelegramUnavailable,
-    refused_token,
-    second_poller,
-    stray_webhook,
-    token_refused,
+    describe_second_poller,
+    describe_stray_webhook,
+    is_token_refusal,
+    make_token_error,
 )
 from channels.telegram.settings import TelegramSettings
 
@@ -48,13 +48,13 @@ class OutageLog:
                 extra={"action": "telegram.offline"},
             )
         self._failures += 1
-        limit = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.longest_wait)
-        seconds = limit * (0.5 + self._timing.chance() / 2)
+        limit = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.max_wait)
+        seconds = limit * (0.5 + self._timing.jitter() / 2)
         if isinstance(error, TelegramApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         await asyncio.sleep(seconds)
 
-    def over(self) -> None:
+    def record_success(self) -> None:
         """End the outage, if there was one: Telegram answered."""
         if self._failures:
             seconds = self._timing.monotonic() - self._since
@@ -79,26 +79,26 @@ class PollConflicts:
             settings.channel,
             timing.conflicts,
             monotonic=timing.monotonic,
-            jitter=timing.chance,
+            jitter=timing.jitter,
             quiet_seconds=timing.conflict_quiet + settings.poll_timeout,
         )
         self._has_removed_webhook = False
 
     @property
-    def sentence(self) -> str:
+    def problem(self) -> str:
         """The problem while there is a second program; empty if there is none."""
-        return self._monitor.sentence
+        return self._monitor.problem
 
-    def passed(self) -> None:
+    def record_success(self) -> None:
         """Record a successful poll."""
-        self._monitor.accepted()
+        self._monitor.record_success()
 
     async def handle(self, error: TelegramApiError) -> None:
         """Wait until another try makes sense. Raises the errors of removing a webhook."""
-        if not error.says("webhook is active", "setwebhook"):
-            return await asyncio.sleep(self._monitor.refused(second_poller(self._channel)))
+        if not error.mentions("webhook is active", "setwebhook"):
+            return await asyncio.sleep(self._monitor.record_refusal(describe_second_poller(self._channel)))
         if self._has_removed_webhook:  # the program that sets it again gets time; it may have ended and left it behind
-            await asyncio.sleep(self._monitor.refused(stray_webhook(self._channel)))
+            await asyncio.sleep(self._monitor.record_refusal(describe_stray_webhook(self._channel)))
         await self._api.call("deleteWebhook", {"drop_pending_updates": False})
         self._has_removed_webhook = True
         log.warning(
@@ -115,7 +115,7 @@ class RetryingTelegramApi:
     """
 
     def __init__(
-        self, api: TelegramApi, settings: TelegramSettings, timing: TelegramApiTiming, noted: Callable[[str], None]
+        self, api: TelegramApi, settings: TelegramSettings, timing: TelegramApiTiming, on_call: Callable[[str], None]
     ) -> None:
         """Prepare the calls.
 
@@ -123,21 +123,21 @@ class RetryingTelegramApi:
             api: the bot's API.
             settings: the channel's settings.
             timing: waits and limits.
-            noted: called after every call with the problem; empty if there is none.
+            on_call: called after every call with the problem; empty if there is none.
         """
         self._settings = settings
-        self._on_call = noted
+        self._on_call = on_call
         self._outage = OutageLog(settings.channel, timing)
         self._conflicts = PollConflicts(api, settings, timing)
         self._refusals = RefusalMonitor(
-            settings.channel, timing.refusals, monotonic=timing.monotonic, jitter=timing.chance
+            settings.channel, timing.refusals, monotonic=timing.monotonic, jitter=timing.jitter
         )
         self._was_accepted = False
 
     @property
-    def conflict(self) -> str:
+    def conflict_problem(self) -> str:
         """The problem while a second program uses the token, though polls may succeed; empty if there is none."""
-        return self._conflicts.sentence
+        return self._conflicts.problem
 
     async def __call__(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Retry the call until it succeeds; return its result. Raises `ChannelRefused` if the token never worked."""
@@ -145,7 +145,7 @@ class RetryingTelegramApi:
             try:
                 result = await self._call_once(call)
             except (TelegramApiError, TelegramUnavailable) as error:
-                if isinstance(error, TelegramApiError) and token_refused(error):
+                if isinstance(error, TelegramApiError) and is_token_refusal(error):
                     await self._wait_after_refusal(error)
                     continue
                 self._on_call(_describe(error))
@@ -153,19 +153,19 @@ class RetryingTelegramApi:
             else:
                 if result is not None:
                     self._was_accepted = True
-                    self._refusals.accepted()
-                    self._conflicts.passed()
+                    self._refusals.record_success()
+                    self._conflicts.record_success()
                     self._on_call("")
-                    self._outage.over()
+                    self._outage.record_success()
                     return result[0]
 
     async def _wait_after_refusal(self, error: TelegramApiError) -> None:
         """Wait after a refusal of the token. Raises `ChannelRefused` if Telegram never accepted it."""
-        refused = refused_token(self._settings.channel, error, self_hosted=self._settings.self_hosted)
+        refused = make_token_error(self._settings.channel, error, self_hosted=self._settings.is_self_hosted)
         if not self._was_accepted:
             raise refused from None
         self._on_call(str(refused))
-        await asyncio.sleep(self._refusals.refused(str(refused)))
+        await asyncio.sleep(self._refusals.record_refusal(str(refused)))
 
     async def _call_once(self, call: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
         """Call once; return the result in a tuple, or None after a conflict."""
@@ -174,13 +174,15 @@ class RetryingTelegramApi:
         except TelegramApiError as error:
             if error.code != 409:
                 raise
-            self._on_call(self._conflicts.sentence or "another program polls this bot")
+            self._on_call(self._conflicts.problem or "another program polls this bot")
             await self._conflicts.handle(error)
             return None
 
 
-async def poll(api: TelegramApi, persistent: RetryingTelegramApi, deliver: Callable[[Any], Awaitable[None]]) -> None:
-    """Pass every update to `deliver` until cancelled. An error of `deliver` ends it; its batch is not acknowledged.
+async def run_polling(
+    api: TelegramApi, retrying_api: RetryingTelegramApi, on_update: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Pass every update to `on_update` until cancelled. An error of `on_update` ends it; its batch is not acknowledged.
 
     Telegram answers the first request, and each one after a failure, at once: the health of the connection is known
     without waiting for a message or the end of an idle poll.
@@ -196,9 +198,9 @@ async def poll(api: TelegramApi, persistent: RetryingTelegramApi, deliver: Calla
         return batch
 
     while True:
-        batch = await persistent(fetch_batch)
+        batch = await retrying_api(fetch_batch)
         for raw in batch:
-            await deliver(raw)
+            await on_update(raw)
         offset = max(_numbers(batch)) + 1 if batch else None
 
 

@@ -12,12 +12,12 @@ from telegram import InputFile
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import MessagePart, OutboundFile, Receipt
 from channels.telegram.api import TelegramApi
-from channels.telegram.errors import TelegramApiError, TelegramUnavailable, delivery_failed
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, make_delivery_error
 from channels.telegram.settings import TelegramSettings
-from channels.telegram.text import plain
+from channels.telegram.text import strip_markup
 
-PHOTOS = frozenset({"image/jpeg", "image/png", "image/webp"})
-PHOTO_LIMIT = 10_000_000
+PHOTO_MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/webp"})
+MAX_PHOTO_BYTES = 10_000_000
 """Bytes of an image sent as a photo; larger ones are sent as files."""
 _TRIES = 6
 """More than there are ways to change a refused part."""
@@ -38,20 +38,22 @@ class TelegramSender:
         if chat in self._moved:
             part = replace(part, chat=self._moved[chat], reply_to="")  # messages have other ids there
         content = await self._read_content(part.file) if part.file else b""
-        as_photo = part.file is not None and part.file.media_type in PHOTOS and len(content) <= PHOTO_LIMIT
+        as_photo = (
+            part.file is not None and part.file.media_type in PHOTO_MEDIA_TYPES and len(content) <= MAX_PHOTO_BYTES
+        )
         for _ in range(_TRIES):
             try:
                 receipt = _make_receipt(await self._post(part, content, as_photo=as_photo))
                 return receipt if part.chat == chat else replace(receipt, chat=part.chat)
             except TelegramUnavailable as error:
-                raise delivery_failed(error) from None
+                raise make_delivery_error(error) from None
             except TelegramApiError as error:
-                if as_photo and error.code == 400 and error.says("photo", "image"):
+                if as_photo and error.code == 400 and error.mentions("photo", "image"):
                     as_photo = False
                 elif (fallback := self._make_fallback(part, error)) is not None:
                     part = fallback
                 else:
-                    raise delivery_failed(error) from None
+                    raise make_delivery_error(error) from None
         raise DeliveryFailed("Telegram refused it in every form", permanent=True)
 
     async def edit(self, message: str, part: MessagePart) -> None:
@@ -64,11 +66,11 @@ class TelegramSender:
             if not (_is_about_markup(error) and part.markup):
                 raise self._make_edit_error(error) from None
         except TelegramUnavailable as error:
-            raise delivery_failed(error) from None
+            raise make_delivery_error(error) from None
         else:
             return
         try:
-            await self._edit_once(message, plain(part))
+            await self._edit_once(message, strip_markup(part))
         except (TelegramApiError, TelegramUnavailable) as error:
             raise self._make_edit_error(error) from None
 
@@ -77,7 +79,7 @@ class TelegramSender:
         try:
             await self._api.call("sendChatAction", {**self._target(chat, thread), "action": "typing"})
         except (TelegramApiError, TelegramUnavailable) as error:
-            raise delivery_failed(error) from None
+            raise make_delivery_error(error) from None
 
     async def _read_content(self, file: OutboundFile) -> bytes:
         return await self._blob(file.digest) if file.digest else file.text.encode(errors="replace")
@@ -93,7 +95,7 @@ class TelegramSender:
         if part.text:
             parameters["caption"] = part.text
             if entities:
-                parameters["caption_entities"] = plain_json(entities)
+                parameters["caption_entities"] = to_plain_json(entities)
         field, method = ("photo", "sendPhoto") if as_photo else ("document", "sendDocument")
         parameters[field] = InputFile(content, filename=part.file.name)
         return await self._api.call(method, parameters, upload=True)
@@ -101,7 +103,7 @@ class TelegramSender:
     def _text(self, part: MessagePart) -> dict[str, Any]:
         parameters: dict[str, Any] = {"text": part.text}
         if entities := part.markup.get("entities"):
-            parameters["entities"] = plain_json(entities)
+            parameters["entities"] = to_plain_json(entities)
         if not self._previews:
             parameters["link_preview_options"] = {"is_disabled": True}
         return parameters
@@ -119,10 +121,10 @@ class TelegramSender:
             return replace(part, chat=error.migrate_to, reply_to="")  # messages have other ids there
         if error.code != 400:
             return None
-        if part.thread and error.says("thread not found", "topic_closed", "topic_deleted", "topic closed"):
+        if part.thread and error.mentions("thread not found", "topic_closed", "topic_deleted", "topic closed"):
             return replace(part, thread="")
         if part.markup and _is_about_markup(error):
-            return plain(part)
+            return strip_markup(part)
         return None
 
     async def _edit_once(self, message: str, part: MessagePart) -> None:
@@ -132,17 +134,17 @@ class TelegramSender:
         try:
             await self._api.call("editMessageText", {**target, **self._text(part)})
         except TelegramApiError as error:
-            if not (error.code == 400 and error.says("not modified")):
+            if not (error.code == 400 and error.mentions("not modified")):
                 raise
 
     def _make_edit_error(self, error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
         if isinstance(error, TelegramApiError) and error.migrate_to:
             # Messages of the moved chat have new ids: the old id names nothing any more.
             return DeliveryFailed("the chat moved, and its old messages cannot be changed", permanent=True)
-        return delivery_failed(error)
+        return make_delivery_error(error)
 
 
-def plain_json(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Convert a value to lists and dicts: values from the tape are frozen and have other types."""
     return json.loads(json.dumps(value, default=_thaw))
 
@@ -157,4 +159,4 @@ def _make_receipt(result: Any) -> Receipt:
 
 
 def _is_about_markup(error: TelegramApiError) -> bool:
-    return error.code == 400 and error.says("entit")
+    return error.code == 400 and error.mentions("entit")

@@ -15,16 +15,16 @@ from itertools import accumulate
 from typing import Any
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
-from channels.markdown.long_blocks import LongBlockLimits, to_files
-from channels.markdown.marked_text import MarkedText, TextMark, part_of, utf16
-from channels.markdown.render import PHONE, parse
-from channels.markdown.split import split
+from channels.markdown.long_blocks import LongBlockLimits, extract_files
+from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, extract_part
+from channels.markdown.render import PHONE_COLUMNS, parse_markdown
+from channels.markdown.split import split_marked
 
 TELEGRAM_MESSAGE_LIMIT = 4_096
 """UTF-16 code units of a message."""
 CAPTION_LIMIT = 1_024
 """UTF-16 code units of the text below a file. Our files have none: their names suffice."""
-ENTITIES = 100
+MAX_ENTITIES = 100
 """Marks that Telegram shows in one message."""
 _TYPES = {"strike": "strikethrough", "link": "text_link", "quote": "blockquote"}
 
@@ -35,32 +35,37 @@ class TelegramLayout:
 
     Attributes:
         table_columns: the widest table shown in columns; a wider one is shown row by row.
-        long: limits beyond which a block becomes a file.
+        long_blocks: limits beyond which a block becomes a file.
     """
 
-    table_columns: int = PHONE
-    long: LongBlockLimits = field(default_factory=LongBlockLimits)
+    table_columns: int = PHONE_COLUMNS
+    long_blocks: LongBlockLimits = field(default_factory=LongBlockLimits)
 
 
-def parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list[MessagePart]:
+def make_parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list[MessagePart]:
     """Split an answer into parts in sending order: text, long blocks as files, then the answer's files.
 
     An answer without visible characters has no text part; without files, too, it has no part at all.
     """
     layout = layout or TelegramLayout()
-    source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
-    pieces = split(parse(source, table_columns=layout.table_columns), TELEGRAM_MESSAGE_LIMIT, utf16, most=ENTITIES)
+    source, blocks = extract_files(outbound.text, layout.long_blocks, used_names=[file.name for file in outbound.files])
+    pieces = split_marked(
+        parse_markdown(source, table_columns=layout.table_columns),
+        TELEGRAM_MESSAGE_LIMIT,
+        count_utf16_units,
+        max_marks=MAX_ENTITIES,
+    )
     texts = [_make_text_part(outbound, piece) for piece in map(_trim, pieces) if _is_visible(piece.text)]
     files = [_make_file_part(outbound, file) for file in (*blocks, *outbound.files)]
     return [part if index else replace(part, reply_to=outbound.reply_to) for index, part in enumerate([*texts, *files])]
 
 
-def plain(part: MessagePart) -> MessagePart:
+def strip_markup(part: MessagePart) -> MessagePart:
     """Remove the markup of a part, for when Telegram refuses it."""
     return replace(part, markup={})
 
 
-def entities(marked: MarkedText) -> list[dict[str, Any]]:
+def make_entities(marked: MarkedText) -> list[dict[str, Any]]:
     """Convert marks to entities of the Bot API."""
     offsets = list(accumulate((2 if char > "\uffff" else 1 for char in marked.text), initial=0))
     return list(_iterate_entities(marked, offsets))
@@ -92,7 +97,7 @@ def _trim(marked: MarkedText) -> MarkedText:
     text = marked.text
     first = marked.marks[0].start if marked.marks else len(text)
     start = min(len(text) - len(text.lstrip(" \n")), first)
-    return part_of(marked, start, len(text.rstrip()))
+    return extract_part(marked, start, len(text.rstrip()))
 
 
 def _is_visible(text: str) -> bool:
@@ -100,7 +105,7 @@ def _is_visible(text: str) -> bool:
 
 
 def _make_text_part(outbound: Outbound, piece: MarkedText) -> MessagePart:
-    items = entities(piece)
+    items = make_entities(piece)
     return MessagePart(outbound.chat, piece.text, outbound.thread, markup={"entities": items} if items else {})
 
 

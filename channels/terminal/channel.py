@@ -37,32 +37,32 @@ from bubbot.ports.channel import (
     ToolStarted,
     TurnFinished,
     TurnStarted,
-    kept_aside,
+    session_folder,
 )
-from channels.platform.saved_files import parts_of, saved
+from channels.platform.saved_files import make_parts, save_file
 from channels.terminal.history import LineHistory
-from channels.terminal.screen import ParkedCursor, ScreenOutput, printed_above
-from channels.terminal.view import CommandCompleter, dim, harmless, markdown, rows, tool_line
+from channels.terminal.screen import ParkedCursor, ScreenOutput, print_above
+from channels.terminal.view import CommandCompleter, dim, fold_rows, format_tool_call, neutralise, render_markdown
 
 PROMPT = "> "
-OWNER = Sender("0", "owner")
+TERMINAL_OWNER = Sender("0", "owner")
 """Anyone who can type here can also read the database."""
-LEAVE = "Ctrl-D or ,quit leaves."
-WAITING = "Waiting for the answer that is under way; Ctrl-C stops it."
-FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+LEAVE_HINT = "Ctrl-D or ,quit leaves."
+WAITING_NOTICE = "Waiting for the answer that is under way; Ctrl-C stops it."
+SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_SECONDS = 0.2
 """Seconds between two frames of the spinner."""
-REDRAW = 0.05
+REDRAW_SECONDS = 0.05
 """Seconds between two drawings of a text in progress."""
-ACCEPTED = 5.0
+ACCEPT_TIMEOUT_SECONDS = 5.0
 """Seconds that a stop waits for the messages typed before it."""
 MENU_ROWS = 6
 """Rows for completions."""
-LIVE = 6
+MAX_LIVE_ROWS = 6
 """Rows of a text in progress."""
-FEWEST = 2
+MIN_LIVE_ROWS = 2
 """Rows shown in any case: the command that began the chat, and its first line, are above them."""
-HINT = "  (Ctrl-C stops)"
+STOP_HINT = "  (Ctrl-C stops)"
 
 
 @dataclass
@@ -94,8 +94,8 @@ class TerminalChannel:
         self._options = options
         self._chat = str(options.settings.get("chat") or "default")
         self._colour = bool(options.settings.get("colour", True))
-        self._completer = CommandCompleter(options.commands)
-        self._history = LineHistory(kept_aside(options.home, f"{options.name}:{self._chat}"))
+        self._completer = CommandCompleter(options.list_commands)
+        self._history = LineHistory(session_folder(options.home, f"{options.name}:{self._chat}"))
         self._now = options.now
         self._process = options.new_id()
         self._live = _LiveScreen()
@@ -111,11 +111,11 @@ class TerminalChannel:
     async def run(self, receive: Receive) -> None:
         """Read until Ctrl-D, `,quit`, or the end of the terminal."""
         async with self._running_helpers(receive):
-            with printed_above(self._put):
+            with print_above(self._put):
                 is_eof = await self._read_lines()
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._ask_to_stop)
                 if is_eof and self._live.busy:
-                    self._put(dim(WAITING, colour=self._colour))
+                    self._put(dim(WAITING_NOTICE, colour=self._colour))
                 await self._lines.join()
                 if self._live.busy:
                     await self._idle.wait()
@@ -157,7 +157,7 @@ class TerminalChannel:
             self._live.busy = True
             self._idle.clear()
             external_id = f"{self._process}-{number}"
-            self._lines.put_nowait(Inbound(self.name, external_id, self._chat, OWNER, text, self._now()))
+            self._lines.put_nowait(Inbound(self.name, external_id, self._chat, TERMINAL_OWNER, text, self._now()))
             if text.strip() == ",quit":
                 return False
 
@@ -171,7 +171,7 @@ class TerminalChannel:
         while True:
             stop = await self._stops.get()
             with suppress(TimeoutError):  # the stop also applies to messages that are still being accepted
-                async with asyncio.timeout(ACCEPTED):
+                async with asyncio.timeout(ACCEPT_TIMEOUT_SECONDS):
                     await self._lines.join()
             await receive(stop)
 
@@ -184,19 +184,19 @@ class TerminalChannel:
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Make one part for the text, of any length, and one for each file, which `send` saves."""
-        return parts_of(outbound)
+        return make_parts(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
         """Print the part: the model's answer as Markdown, the output of commands unchanged."""
         if part.file:
-            part = replace(part, text=await saved(self._options, part.file))
+            part = replace(part, text=await save_file(self._options, part.file))
         answer, self._live.answer = self._live.answer, ""
         before = part.text.removesuffix(answer) if answer else part.text
-        blocks = [harmless(before).rstrip("\n")] if before.strip() or not answer else []
+        blocks = [neutralise(before).rstrip("\n")] if before.strip() or not answer else []
         if answer and before != part.text:
             blocks.append(self._render(answer))
         elif answer:
-            blocks = [harmless(part.text)]
+            blocks = [neutralise(part.text)]
         try:
             await self._print_and_wait("\n\n".join(blocks))
         except (OSError, ValueError) as error:
@@ -217,21 +217,21 @@ class TerminalChannel:
             case ToolStarted(name, arguments):
                 live.tool, live.arguments = name, arguments
             case ToolFinished():
-                self._put(dim(tool_line(live.arguments, event), colour=self._colour))
+                self._put(dim(format_tool_call(live.arguments, event), colour=self._colour))
                 live.tool = ""
             case StepFinished(_, calls) if calls and live.text:
                 self._put(self._render(live.text))
                 live.text = ""
             case TurnFinished(status):
                 if live.text and status != "answered":  # no answer, but the text that people have seen stays
-                    self._put(dim(harmless(live.text), colour=self._colour))
+                    self._put(dim(neutralise(live.text), colour=self._colour))
                 self._live = _LiveScreen(answer=live.text if status == "answered" else "", frame=live.frame)
                 self._idle.set()
                 self._forget_erased()
         self._redraw()
 
     def _render(self, text: str) -> str:
-        return markdown(text, width=self._output.get_size().columns, colour=self._colour)
+        return render_markdown(text, width=self._output.get_size().columns, colour=self._colour)
 
     def _put(self, text: str) -> None:
         """Queue a text to print."""
@@ -310,7 +310,7 @@ class TerminalChannel:
             color_depth=depth,
             output=self._output,
         )
-        session.app.min_redraw_interval = REDRAW
+        session.app.min_redraw_interval = REDRAW_SECONDS
         session.app.layout.container = ParkedCursor(
             session.app.layout, lambda: self._live.busy and not session.app.is_done
         )
@@ -322,13 +322,13 @@ class TerminalChannel:
         if not live.busy or (self._session is not None and self._session.app.is_done):
             return [("", PROMPT)]
         size = self._output.get_size()
-        width = max(len(HINT) + 2, size.columns - 1)
+        width = max(len(STOP_HINT) + 2, size.columns - 1)
         # No more than are above: tmux, folding rows, scrolls as many out at the top, where nothing can be erased.
-        max_rows = min(LIVE, max(FEWEST, self._rows_above), max(1, size.rows - MENU_ROWS - 2))
+        max_rows = min(MAX_LIVE_ROWS, max(MIN_LIVE_ROWS, self._rows_above), max(1, size.rows - MENU_ROWS - 2))
         activity = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
-        status = rows(" ".join(harmless(activity).split()), width - len(HINT) - 2, 99)[0]
-        text = rows(live.text, width, max_rows) if live.text else []
-        aside = f"{FRAMES[live.frame % len(FRAMES)]} {status}{HINT}"
+        status = fold_rows(" ".join(neutralise(activity).split()), width - len(STOP_HINT) - 2, 99)[0]
+        text = fold_rows(live.text, width, max_rows) if live.text else []
+        aside = f"{SPINNER_FRAMES[live.frame % len(SPINNER_FRAMES)]} {status}{STOP_HINT}"
         return [*[("", f"{row}\n") for row in text], ("class:aside", f"{aside}\n"), ("", PROMPT)]
 
     def _ask_to_stop(self) -> None:
@@ -370,7 +370,7 @@ class TerminalChannel:
                 self._ask_to_stop()
                 return
             event.current_buffer.reset()
-            self._put(dim(LEAVE, colour=self._colour))
+            self._put(dim(LEAVE_HINT, colour=self._colour))
 
         return keys
 

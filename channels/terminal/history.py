@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory
 
-HISTORY = "terminal_history"
+HISTORY_FILE_NAME = "terminal_history"
 
 
 class LineHistory(FileHistory):
@@ -19,8 +19,8 @@ class LineHistory(FileHistory):
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(str(folder / HISTORY))
-        self._path = folder / HISTORY
+        super().__init__(str(folder / HISTORY_FILE_NAME))
+        self._path = folder / HISTORY_FILE_NAME
         self._has_lines = self._erased = False
 
     async def load(self) -> AsyncGenerator[str, None]:

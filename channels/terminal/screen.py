@@ -18,11 +18,11 @@ from prompt_toolkit.layout.mouse_handlers import MouseHandlers
 from prompt_toolkit.layout.screen import Char, Screen, WritePosition
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-LAST = 10**9
+TOP_Z_INDEX = 10**9
 """The z-index that is drawn after everything else, completions included."""
 
 
-def window_size() -> Size:
+def get_window_size() -> Size:
     """Return the size of the terminal on standard output, else 24 rows of 80 columns."""
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
@@ -35,7 +35,7 @@ class ScreenOutput(Vt100_Output):
     """The terminal on standard output. It sends no queries: their answers would count as typing."""
 
     def __init__(self) -> None:
-        super().__init__(sys.stdout, window_size, enable_cpr=False)
+        super().__init__(sys.stdout, get_window_size, enable_cpr=False)
 
     def erase_down(self) -> None:
         """Erase from the cursor, in the first column, to the end of the screen.
@@ -47,16 +47,16 @@ class ScreenOutput(Vt100_Output):
 
 
 class ParkedCursor(Container):
-    """A layout whose cursor waits at its first cell while `when` is true; the input position is drawn.
+    """A layout whose cursor waits at its first cell while `is_parked` is true; the input position is drawn.
 
     A narrower terminal may fold rows, and no two terminals do it alike. But each keeps the cursor at its cell, so that
     erasing from there downwards removes everything that was drawn.
     """
 
-    def __init__(self, layout: Layout, when: Callable[[], bool]) -> None:
+    def __init__(self, layout: Layout, is_parked: Callable[[], bool]) -> None:
         self._inner = layout.container
         self._layout = layout
-        self._when = when
+        self._when = is_parked
 
     def reset(self) -> None:
         """See `Container`."""
@@ -94,7 +94,7 @@ class ParkedCursor(Container):
         """See `Container`."""
         self._inner.write_to_screen(screen, mouse_handlers, write_position, parent_style, erase_bg, z_index)
         if self._when():
-            screen.draw_with_z_index(LAST, lambda: self._park(screen))
+            screen.draw_with_z_index(TOP_Z_INDEX, lambda: self._park(screen))
 
     def _park(self, screen: Screen) -> None:
         window = self._layout.current_window
@@ -106,11 +106,11 @@ class ParkedCursor(Container):
 
 
 class PrintAbove(io.TextIOBase):
-    """A stream that takes output from any thread and passes complete lines to `put` on the loop that created it."""
+    """A stream that takes output from any thread and passes complete lines to `on_print` on the loop that created it."""
 
-    def __init__(self, stream: TextIO, put: Callable[[str], None]) -> None:
+    def __init__(self, stream: TextIO, on_print: Callable[[str], None]) -> None:
         self._stream = stream
-        self._put = put
+        self._put = on_print
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
@@ -150,13 +150,13 @@ class PrintAbove(io.TextIOBase):
 
 
 @contextmanager
-def printed_above(put: Callable[[str], None]) -> Iterator[None]:
-    """Pass output inside the block to `put`; standard error too if it is the same terminal."""
+def print_above(on_print: Callable[[str], None]) -> Iterator[None]:
+    """Pass output inside the block to `on_print`; standard error too if it is the same terminal."""
     with ExitStack() as stack:
         is_same = _is_same_file(sys.stdout, sys.stderr)
         for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
             if stream is sys.stdout or is_same:
-                above = PrintAbove(stream, put)
+                above = PrintAbove(stream, on_print)
                 stack.callback(above.end)
                 stack.enter_context(redirect(cast("TextIO", above)))
         yield

@@ -26,13 +26,13 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
     replace_controls,
 )
-from channels.platform.saved_files import parts_of, saved
+from channels.platform.saved_files import make_parts, save_file
 
 STDIN_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one line; a longer one is reported as unparsed, with its first `MAX_KEPT_BYTES`."""
 MAX_KEPT_BYTES = 64 * 1024
 PROMPT = "> "
-OWNER = Sender("0", "owner")
+STDIN_OWNER = Sender("0", "owner")
 """Anyone who can type here can also read the database."""
 
 
@@ -86,15 +86,15 @@ class StdinChannel:
         except UnicodeDecodeError as error:
             reason = f"line {number} is not valid UTF-8 (byte {error.start + 1})"
             return UnparsedUpdate(self.name, external_id, self._chat, raw, reason)
-        return Inbound(self.name, external_id, self._chat, OWNER, text.rstrip("\r\n"), self._now())
+        return Inbound(self.name, external_id, self._chat, STDIN_OWNER, text.rstrip("\r\n"), self._now())
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Make one part for the text, of any length, and one for each file, which `send` saves."""
-        return parts_of(outbound)
+        return make_parts(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
         """Print the part; for a file, the path where it was saved."""
-        text = await saved(self._options, part.file) if part.file else part.text
+        text = await save_file(self._options, part.file) if part.file else part.text
         try:
             await asyncio.to_thread(self._write, text)
         except (OSError, ValueError, OutputFailed) as error:

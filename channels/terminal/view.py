@@ -14,15 +14,15 @@ from rich.markdown import Markdown
 
 from bubbot.ports.channel import CommandInfo, ToolFinished, replace_controls
 
-WIDEST = 100
+MAX_ANSWER_COLUMNS = 100
 """The widest answer, in columns: longer lines are hard to read."""
-SUMMARY_SHOWN = 60
+MAX_SUMMARY_CHARS = 60
 FOLD_CHARS = 10_000
 """Characters of a line that are folded again at every drawing."""
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
-def harmless(text: str) -> str:
+def neutralise(text: str) -> str:
     """Replace characters that a terminal would obey.
 
     The text cannot move the cursor, rename the window, or reverse the direction of writing.
@@ -30,9 +30,9 @@ def harmless(text: str) -> str:
     return replace_controls(text)
 
 
-def markdown(text: str, *, width: int, colour: bool) -> str:
+def render_markdown(text: str, *, width: int, colour: bool) -> str:
     """Render an answer for printing. The model's line breaks stay."""
-    parsed = Markdown(harmless(text), code_theme="ansi_dark", hyperlinks=False)
+    parsed = Markdown(neutralise(text), code_theme="ansi_dark", hyperlinks=False)
     for token in parsed.parsed:
         for child in token.children or ():
             if child.type == "softbreak":
@@ -40,7 +40,7 @@ def markdown(text: str, *, width: int, colour: bool) -> str:
     file = io.StringIO()
     console = Console(
         file=file,
-        width=max(20, min(width, WIDEST)),
+        width=max(20, min(width, MAX_ANSWER_COLUMNS)),
         force_terminal=True,
         color_system="standard" if colour else None,
         no_color=not colour,
@@ -59,20 +59,20 @@ def dim(text: str, *, colour: bool) -> str:
     return f"\x1b[2m{text}\x1b[0m" if colour else text
 
 
-def tool_line(arguments: str, ended: ToolFinished) -> str:
+def format_tool_call(arguments: str, event: ToolFinished) -> str:
     """Format a finished tool call on one line."""
-    outcome = f"{ended.size} characters" if ended.ok else "failed"
-    storage = ", kept aside whole" if ended.spilled else ""
-    return " ".join(harmless(f"· {ended.name} {arguments} → {outcome}{storage}").split())
+    outcome = f"{event.size} characters" if event.ok else "failed"
+    storage = ", kept aside whole" if event.spilled else ""
+    return " ".join(neutralise(f"· {ended.name} {arguments} → {outcome}{storage}").split())
 
 
-def rows(text: str, width: int, most: int) -> list[str]:
-    """Fold a text in progress; return its last `most` rows, none wider than `width`."""
+def fold_rows(text: str, width: int, max_rows: int) -> list[str]:
+    """Fold a text in progress; return its last `max_rows` rows, none wider than `width`."""
     folded: list[str] = []
-    begin = text.rfind("\n", 0, max(0, len(text) - width * most)) + 1
+    begin = text.rfind("\n", 0, max(0, len(text) - width * max_rows)) + 1
     if len(text) - begin > FOLD_CHARS:  # from the same position at every drawing, or the rows would flicker
-        begin += (len(text) - begin - width * most) // FOLD_CHARS * FOLD_CHARS
-    for line in harmless(text[begin:]).expandtabs(4).split("\n"):
+        begin += (len(text) - begin - width * max_rows) // FOLD_CHARS * FOLD_CHARS
+    for line in neutralise(text[begin:]).expandtabs(4).split("\n"):
         folded.append("")
         used = 0
         for char in line:
@@ -82,7 +82,7 @@ def rows(text: str, width: int, most: int) -> list[str]:
                 used = 0
             folded[-1] += char
             used += columns
-    return folded[-most:]
+    return folded[-max_rows:]
 
 
 class CommandCompleter(Completer):
@@ -118,4 +118,4 @@ class CommandCompleter(Completer):
     def _complete_names(self, prefix: str) -> Iterator[Completion]:
         for info in sorted(self._commands(), key=lambda info: info.name):
             if info.name.startswith(prefix):
-                yield Completion(info.name, start_position=-len(prefix), display_meta=info.summary[:SUMMARY_SHOWN])
+                yield Completion(info.name, start_position=-len(prefix), display_meta=info.summary[:MAX_SUMMARY_CHARS])

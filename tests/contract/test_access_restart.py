@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.access import ACCESS_TAPE, TERMINAL, WRONG_CODES, AccessService, ListedPeople
+from bubbot.access import ACCESS_TAPE, MAX_WRONG_CODES, TERMINAL, AccessService, ListedPeople
 from bubbot.errors import AccessError
 from bubbot.ports.channel import Role, Sender
 from bubbot.stores.sqlite.store import open_readonly, open_store
@@ -36,30 +36,30 @@ async def test_everything_is_as_it_was(tmp_path: Path, clock: SteppingClock) -> 
         await access.grant("chat", "1", Role.OWNER, TERMINAL)
         await access.grant("chat", "2", Role.ADMIN, "chat:1")
         await access.revoke("chat", "2", "chat:1")
-        used = await access.pair(Sender("3", "Čárá"), "chat", "3")
-        unused = await access.pair(Sender("4"), "chat", "4")
+        used = await access.create_code(Sender("3", "Čárá"), "chat", "3")
+        unused = await access.create_code(Sender("4"), "chat", "4")
         assert used
         assert unused
         await access.approve(used, Role.MEMBER, TERMINAL)
         before = access.state
     async with process(path, clock, write=False) as reader:
         assert reader.state == before
-        assert [code.id for code in reader.pending()] == ["4"]
-        assert [entry.id for entry in await reader.history(3)] == [7, 6, 5]
+        assert [code.id for code in reader.pending_codes()] == ["4"]
+        assert [entry.id for entry in await reader.read_history(3)] == [7, 6, 5]
     async with process(path, clock) as access:
         assert [access.role("chat", one) for one in "1234"] == [Role.OWNER, Role.STRANGER, Role.MEMBER, Role.STRANGER]
-        assert await access.pair(Sender("4"), "chat", "4") is None  # the limits hold as well
+        assert await access.create_code(Sender("4"), "chat", "4") is None  # the limits hold as well
         with pytest.raises(AccessError, match="used before"):
             await access.approve(used, Role.MEMBER, TERMINAL)
         await access.approve(unused, Role.MEMBER, TERMINAL)
-        for _ in range(WRONG_CODES):
+        for _ in range(MAX_WRONG_CODES):
             with pytest.raises(AccessError, match=r"used before|wrong within"):
                 await access.approve(used, Role.MEMBER, TERMINAL)
     async with process(path, clock) as access:
         with pytest.raises(AccessError, match="wrong within an hour"):
             await access.approve(unused, Role.MEMBER, TERMINAL)
         clock.advance(timedelta(days=2))
-        assert await access.pair(Sender("5"), "chat", "5")
+        assert await access.create_code(Sender("5"), "chat", "5")
         assert [code.id for code in access.state.codes] == ["5"]
         assert access.role("chat", "4") is Role.MEMBER
 
@@ -69,11 +69,11 @@ async def test_a_revocation_ends_a_code_from_before_it_after_a_restart_too(
 ) -> None:
     path = tmp_path / "bubbot.db"
     async with process(path, clock) as access:
-        code = await access.pair(Sender("3"), "chat", "3")
+        code = await access.create_code(Sender("3"), "chat", "3")
         assert code
         await access.grant("chat", "3", Role.MEMBER, TERMINAL)
         await access.revoke("chat", "3", TERMINAL)
     async with process(path, clock) as access:
-        assert access.pending() == ()
+        assert access.pending_codes() == ()
         with pytest.raises(AccessError, match="expired"):
             await access.approve(code, Role.MEMBER, TERMINAL)

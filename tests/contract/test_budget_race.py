@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from bubbot.budget import BudgetLimits, SpendingLimit
-from bubbot.ports.model import NANO
+from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.metering import BudgetMeter, CallObserver
@@ -38,10 +38,10 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
 
     async def before() -> None:
         nonlocal at_once
-        at_once = max(at_once, len(budget.held()))
-        held = [hold.nano or 0 for hold in budget.held()]
-        spent = budget.spent("bot", "", budget.today()).nano
-        assert spent + sum(held) <= limit * NANO + max(held)
+        at_once = max(at_once, len(budget.open_reservations()))
+        held = [hold.cost_nanousd or 0 for hold in budget.open_reservations()]
+        spent = budget.spent("bot", "", budget.today()).cost_nanousd
+        assert spent + sum(held) <= limit * NANOS_PER_USD + max(held)
         await asyncio.sleep(0)
 
     options = Options(meter=BudgetMeter(budget), at_once=TURNS)
@@ -54,7 +54,7 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
         assert at_once >= 1
     settled, reserved = await facts(sqlite_store, SETTLED), await facts(sqlite_store, RESERVED)
     assert len(settled) == len(reserved) == answered
-    assert sum(one["nano"] for one in settled) == limit * NANO
+    assert sum(one["nano"] for one in settled) == limit * NANOS_PER_USD
     assert (await read_books(sqlite_store)).spent == budget._books.spent
 
 
@@ -66,7 +66,7 @@ async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_m
 
     async def before() -> None:
         nonlocal most
-        most = max(most, len(budget.held()))
+        most = max(most, len(budget.open_reservations()))
         await asyncio.sleep(0.01)
 
     model = costing(LARGE, ANSWER, before)
@@ -84,14 +84,14 @@ class Counted(BudgetMeter):
     """Reserves the same for every call."""
 
     def call(
-        self, turn: Turn, composed: ComposedRequest, counted: int | None
+        self, turn: Turn, composed: ComposedRequest, token_count: int | None
     ) -> AbstractAsyncContextManager[CallObserver]:
         """See `Meter.call`."""
         return super().call(turn, composed, LARGE)
 
 
 async def test_tokens_and_people_have_their_own_budgets_in_a_race(sqlite_store: SqliteStore) -> None:
-    agreed = BudgetLimits({("user", "each"): SpendingLimit(tokens_day=1)}, answer=lambda _: 10)
+    agreed = BudgetLimits({("user", "each"): SpendingLimit(tokens_day=1)}, reserved_output_tokens=lambda _: 10)
     budget = await opened(sqlite_store, agreed)
     options = Options(meter=BudgetMeter(budget), at_once=TURNS)
     async with running(sqlite_store, costing(READING, WRITING), options) as bench:

@@ -40,7 +40,7 @@ async def test_what_discord_says_in_a_form_nobody_knows_is_set_aside_and_the_res
         await server.until(lambda: len(heard.unparsed) == 4)
         assert {one.chat for one in heard.unparsed} == {str(room.id), ""}
         assert any(b'"nobody"' in one.raw and one.external_id == "um77" for one in heard.unparsed)
-        assert channel.health().ready
+        assert channel.health().is_ready
         assert server.gateway.identified == 1
 
 
@@ -59,7 +59,7 @@ async def test_a_broken_stream_is_left_and_taken_up_again() -> None:
     async with Server() as server, receiving(server) as (channel, heard):
         ada = server.user("Ada")
         server.gateway.raw(b"\x00\x01nonsense\x00\x00\xff\xff")
-        await server.until(lambda: not channel.health().ready)
+        await server.until(lambda: not channel.health().is_ready)
         server.dm(ada).say(ada, "after it")
         await heard.until("after it")
         assert server.gateway.identified == 1
@@ -78,9 +78,9 @@ async def test_a_connection_that_ends_is_resumed_and_nothing_is_lost_or_doubled(
             server.gateway.reconnect()
         else:
             server.gateway.close(4000)
-        await server.until(lambda: not channel.health().ready)
+        await server.until(lambda: not channel.health().is_ready)
         room.say(ada, "meanwhile")
-        await server.until(lambda: channel.health().ready)
+        await server.until(lambda: channel.health().is_ready)
         room.say(ada, "after")
         await heard.until("before", "meanwhile", "after")
         assert server.gateway.identified == 1
@@ -138,9 +138,9 @@ async def test_a_bot_that_was_ready_outlives_a_refusal_and_shows_it(caplog: pyte
         server.gateway.drop()
         await server.until(lambda: 4004 in server.gateway.closes)
         await server.until(lambda: "token was refused" in channel.health().note)
-        assert not channel.health().ready
+        assert not channel.health().is_ready
         server.bot.token = token
-        await server.until(lambda: channel.health().ready)
+        await server.until(lambda: channel.health().is_ready)
         server.dm(ada).say(ada, "still there?")
         await heard.until("still there?")
     actions = [str(getattr(record, "action", "")) for record in caplog.records]
@@ -156,9 +156,9 @@ async def test_an_intent_that_is_taken_away_is_shown_until_it_is_back(caplog: py
         await server.until(lambda: "Message Content Intent" in channel.health().note)
         assert server.gateway.closes == [4014]
         await server.until(lambda: "channel.down" in [getattr(one, "action", "") for one in caplog.records])
-        assert not channel.health().ready
+        assert not channel.health().is_ready
         server.bot.content_intent = True
-        await server.until(lambda: channel.health().ready)
+        await server.until(lambda: channel.health().is_ready)
 
 
 async def test_a_wrong_token_is_told() -> None:
@@ -184,7 +184,7 @@ async def test_a_gateway_that_is_not_there_is_waited_for() -> None:
         task = asyncio.create_task(channel.run(Heard(server)))
         await server.until(lambda: "cannot be reached" in channel.health().note)
         assert not task.done()
-        assert not channel.health().ready
+        assert not channel.health().is_ready
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -192,11 +192,11 @@ async def test_a_gateway_that_is_not_there_is_waited_for() -> None:
 
 async def test_health_tells_when_something_was_last_heard() -> None:
     async with Server(heartbeat=0.05) as server, receiving(server) as (channel, _):
-        first = channel.health().heard
+        first = channel.health().last_seen_at
         assert first
-        await server.until(lambda: channel.health().heard > first)
+        await server.until(lambda: channel.health().last_seen_at > first)
         server.gateway.drop()
-        await server.until(lambda: not channel.health().ready)
+        await server.until(lambda: not channel.health().is_ready)
         assert channel.health().note
 
 
@@ -257,8 +257,8 @@ async def test_nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     async with Server(heartbeat=0.05) as server, receiving(server) as (channel, _):
         for _ in range(3):
             server.gateway.drop()
-            await server.until(lambda: not channel.health().ready)
-            await server.until(lambda: channel.health().ready)
+            await server.until(lambda: not channel.health().is_ready)
+            await server.until(lambda: channel.health().is_ready)
     await asyncio.sleep(0.1)
     assert {thread.name for thread in threading.enumerate()} <= before
     assert len([task for task in asyncio.all_tasks() if not task.done()]) == 1
@@ -272,9 +272,9 @@ async def test_a_session_that_never_gets_ready_is_given_up() -> None:
             task = asyncio.create_task(channel.run(Heard(server)))
             await server.until(lambda: server.gateway.identified >= 3)
             assert "cannot be read" in channel.health().note
-            assert not channel.health().ready
+            assert not channel.health().is_ready
             server.gateway.resume_url = tell
-            await server.until(lambda: channel.health().ready)
+            await server.until(lambda: channel.health().is_ready)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -284,7 +284,7 @@ async def test_every_other_code_is_survived(code: int) -> None:
     async with Server() as server, receiving(server) as (channel, heard):
         ada = server.user("Ada")
         server.gateway.close(code)
-        await server.until(lambda: not channel.health().ready)
+        await server.until(lambda: not channel.health().is_ready)
         server.dm(ada).say(ada, "still there?")
         await heard.until("still there?")
 
@@ -328,6 +328,6 @@ async def test_hundreds_of_odd_events_do_not_end_the_connection() -> None:
             server.gateway.odd(chance.choice(names), odd())
         server.dm(ada).say(ada, "still there?")
         await server.until(lambda: "still there?" in heard.texts)
-        assert channel.health().ready
+        assert channel.health().is_ready
         assert server.gateway.identified == 1
         assert heard.unparsed

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from bubbot.ports.channel import MessagePart
-from channels.discord.duplicates import CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
+from channels.discord.duplicates import REQUIRED_CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
 from tests.discord_channel import receiving
 from tests.discordapi.server import Server
 
@@ -16,11 +16,11 @@ async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytes
     async with Server() as server, receiving(server) as (first, heard), receiving(server) as (second, _):
         ada = server.user("Ada")
         room = server.dm(ada)
-        for number in range(CONFIRMATIONS):
+        for number in range(REQUIRED_CONFIRMATIONS):
             for name, channel in (("first", first), ("second", second)):
                 await channel.send(MessagePart(str(room.id), f"{name} {number}", key=f"{name}{number}"))
         await server.until(lambda: bool(first.health().note and second.health().note))
-        assert first.health().ready
+        assert first.health().is_ready
         assert "another program sends messages with this bot's token" in first.health().note
         room.say(ada, "still there?")
         await heard.until("still there?")
@@ -32,13 +32,13 @@ async def test_a_bot_alone_is_not_suspected() -> None:
     async with Server() as server, receiving(server) as (channel, heard):
         ada = server.user("Ada")
         room = server.dm(ada)
-        for number in range(2 * CONFIRMATIONS):
+        for number in range(2 * REQUIRED_CONFIRMATIONS):
             key = f"key{number}" if number % 2 else ""
             receipt = await channel.send(MessagePart(str(room.id), f"answer {number}", key=key))
             await channel.edit(receipt.external_id, MessagePart(str(room.id), f"better {number}"))
             room.delete(room.messages[-1])
         server.gateway.drop()
-        await server.until(lambda: not channel.health().ready)
+        await server.until(lambda: not channel.health().is_ready)
         await channel.send(MessagePart(str(room.id), "while away", key="away"))
         room.say(ada, "done?")
         await heard.until("done?")
@@ -63,8 +63,8 @@ def message(nonce: str | None, **more: object) -> dict[str, object]:
 def monitor() -> tuple[DuplicateMonitor, Clock]:
     """One that is connected since second 0, with a grace of 60 seconds."""
     clock = Clock()
-    found = DuplicateMonitor("dc", monotonic=clock, grace=60.0)
-    found.begin()
+    found = DuplicateMonitor("dc", monotonic=clock, grace_seconds=60.0)
+    found.start_session()
     return found, clock
 
 
@@ -72,9 +72,9 @@ def test_requests_that_a_killed_process_had_under_way_are_not_counted() -> None:
     found, clock = monitor()
     clock.now = 59.0
     for number in range(20):
-        found.hear("7", message(f"old{number}"))
+        found.check_message("7", message(f"old{number}"))
     clock.now = 100.0
-    assert found.note == ""
+    assert found.warning == ""
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,18 @@ def test_what_says_nothing_of_another_program_is_not_counted(more: dict[str, obj
     found, clock = monitor()
     clock.now = 100.0
     for number in range(20):
-        found.hear("7", {**message(str(number)), **more})
-    assert found.note == ""
+        found.check_message("7", {**message(str(number)), **more})
+    assert found.warning == ""
 
 
 def test_the_note_goes_away_when_the_other_program_does() -> None:
     found, clock = monitor()
     clock.now = 100.0
-    for number in range(CONFIRMATIONS):
-        assert found.note == ""
-        found.hear("7", message(f"theirs{number}"))
-    assert found.note
+    for number in range(REQUIRED_CONFIRMATIONS):
+        assert found.warning == ""
+        found.check_message("7", message(f"theirs{number}"))
+    assert found.warning
     clock.now += WINDOW_SECONDS + 1
-    assert found.note == ""
-    found.hear("7", message("one more"))
-    assert found.note == ""
+    assert found.warning == ""
+    found.check_message("7", message("one more"))
+    assert found.warning == ""

@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import CommandInfo, MessagePart, OutboundFile
-from channels.discord.slash_commands import commands, read_interaction
+from channels.discord.slash_commands import build_commands, read_interaction
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi.desk import FAILED, Interaction
 from tests.discordapi.faults import Cut, Drop, Html, Refuse
@@ -58,7 +58,7 @@ async def scene() -> AsyncIterator[Scene]:
     async with Server(limits=None) as server, outgoing(server) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        await out.api.call("PUT", f"/applications/{server.bot.application_id}/commands", json=commands(INFOS))
+        await out.api.call("PUT", f"/applications/{server.bot.application_id}/commands", json=build_commands(INFOS))
         yield Scene(server, room, ann, out)
 
 
@@ -141,10 +141,10 @@ async def test_after_the_token_ran_out_the_answer_is_an_ordinary_message(scene: 
 
 
 async def test_our_own_clock_ends_a_token_without_asking() -> None:
-    async with Server(limits=None) as server, outgoing(server, replace(FAST, interaction=0.0)) as out:
+    async with Server(limits=None) as server, outgoing(server, replace(FAST, interaction_lifetime=0.0)) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+        server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
         scene = Scene(server, room, ann, out)
         one = await scene.used()
         await out.interactions.defer(one.payload)
@@ -158,7 +158,7 @@ async def test_the_end_of_one_token_is_not_the_end_of_another() -> None:
     async with Server(limits=None) as server, outgoing(server, timing) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+        server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
         scene = Scene(server, room, ann, out)
         first = await out.sending.send(scene.part(await scene.used(), "…"))
         seconds = 600.0
@@ -265,10 +265,10 @@ async def test_an_answer_in_a_thread_that_was_archived_since_is_changed(scene: S
 
 
 async def test_the_notice_counts_from_when_the_interaction_came() -> None:
-    async with Server(limits=None) as server, outgoing(server, replace(FAST, answer_first=0.1)) as out:
+    async with Server(limits=None) as server, outgoing(server, replace(FAST, defer_after=0.1)) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+        server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
         one = await Scene(server, room, ann, out).used()
         await asyncio.sleep(0.1)
         began = asyncio.get_running_loop().time()

@@ -12,9 +12,9 @@ import pytest
 
 from bubbot.errors import DeliveryFailed, FetchFailed
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundFile
-from channels.discord.content import attachments
+from channels.discord.content import read_attachments
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
-from channels.discord.files import fetch
+from channels.discord.files import fetch_attachment
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.slash_commands import sync_commands
 from tests.discord_sending import FAST, Outgoing, outgoing
@@ -84,25 +84,25 @@ class TestFiles:
         guild = room.channel.guild
         assert guild is not None
         message = room.say(guild.owner, "look", files=[("a.txt", b"hello" * 1000, "text/plain")])
-        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
-        assert await fetch(out.api, file, 5000) == b"hello" * 1000
+        (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        assert await fetch_attachment(out.api, file, 5000) == b"hello" * 1000
         assert [call.auth for call in server.calls("file")] == [""]
         for limit, given in ((4999, file), (4999, replace(file, size=None))):
             with pytest.raises(FetchFailed, match=r"at most|larger than") as caught:
-                await fetch(out.api, given, limit)
+                await fetch_attachment(out.api, given, limit)
             assert caught.value.permanent
 
     async def test_an_address_that_ran_out_is_asked_for_again(self, server: Server, room: Room, out: Outgoing) -> None:
         guild = room.channel.guild
         assert guild is not None
         message = room.say(guild.owner, "look", files=[("a.txt", b"hello", "text/plain")])
-        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
         known = json.loads(file.reference)
         old = replace(file, reference=json.dumps({**known, "url": f"{server.world.origin}/attachments/1/2/a.txt"}))
-        assert await fetch(out.api, old, 100) == b"hello"
+        assert await fetch_attachment(out.api, old, 100) == b"hello"
         room.delete(message)
         with pytest.raises(FetchFailed, match="the message that the file came with is gone") as caught:
-            await fetch(out.api, old, 100)
+            await fetch_attachment(out.api, old, 100)
         assert caught.value.permanent
 
     @pytest.mark.parametrize("fault", [Drop(), Cut(), Html(500), Html(429)])
@@ -112,23 +112,23 @@ class TestFiles:
         guild = room.channel.guild
         assert guild is not None
         message = room.say(guild.owner, "look", files=[("a.txt", b"hello" * 100, "text/plain")])
-        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
         server.fail("file", fault, times=2)  # what reads only is asked again once on a new connection
         with pytest.raises(FetchFailed) as caught:
-            await fetch(out.api, file, 1000)
+            await fetch_attachment(out.api, file, 1000)
         assert not caught.value.permanent
         server.faults.clear()
-        assert await fetch(out.api, file, 1000) == b"hello" * 100
+        assert await fetch_attachment(out.api, file, 1000) == b"hello" * 100
 
     async def test_a_download_that_takes_too_long_may_be_tried_again(self, server: Server, room: Room) -> None:
         guild = room.channel.guild
         assert guild is not None
         message = room.say(guild.owner, "look", files=[("a.txt", b"hello", "text/plain")])
-        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
         server.fail("file", Wedge())
-        async with outgoing(server, replace(FAST, download=0.05)) as out:
+        async with outgoing(server, replace(FAST, download_timeout=0.05)) as out:
             with pytest.raises(FetchFailed, match=r"not there within 0\.05 s") as caught:
-                await fetch(out.api, file, 1000)
+                await fetch_attachment(out.api, file, 1000)
         assert not caught.value.permanent
 
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -155,7 +155,7 @@ class TestFiles:
                 await out.api.download(url, 1000)
             reference = json.dumps({"url": url, "channel": "", "message": "", "id": "1"})
             with pytest.raises(FetchFailed) as failed:
-                await fetch(out.api, Attachment(reference), 1000)
+                await fetch_attachment(out.api, Attachment(reference), 1000)
         assert (caught.value.status, failed.value.permanent, asked) == (status, True, ["/a.txt", "/a.txt"])
 
     @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ class TestFiles:
     )
     async def test_an_odd_reference_is_a_failure_for_good(self, out: Outgoing, reference: str) -> None:
         with pytest.raises(FetchFailed) as caught:
-            await fetch(out.api, Attachment(reference), 1000)
+            await fetch_attachment(out.api, Attachment(reference), 1000)
         assert caught.value.permanent
 
 
@@ -327,27 +327,27 @@ class TestAskingUntilThereIsAnAnswer:
         "fault", [Refuse(401, "401: Unauthorized"), Refuse(408, "Request Timeout"), TooMany(0.5), Refuse(503), Drop()]
     )
     async def test_what_may_pass_is_asked_again(self, server: Server, out: Outgoing, fault: Fault) -> None:
-        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(first_wait=0.05))
+        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(initial_backoff=0.05))
         server.fail("GET /users/@me", fault, times=2)
         assert (await persistent("GET", "/users/@me"))["id"] == str(server.bot.id)
-        assert persistent.trouble == {}
+        assert persistent.last_errors == {}
 
     @pytest.mark.parametrize("status", [400, 403, 404])
     async def test_what_is_refused_for_good_is_not(self, server: Server, out: Outgoing, status: int) -> None:
-        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(first_wait=0.05))
+        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(initial_backoff=0.05))
         server.fail("GET /users/@me", Refuse(status, "no"))
         with pytest.raises(DiscordApiError) as caught:
             await persistent("GET", "/users/@me")
-        assert (caught.value.status, len(server.calls("GET /users/@me")), persistent.trouble) == (status, 1, {})
+        assert (caught.value.status, len(server.calls("GET /users/@me")), persistent.last_errors) == (status, 1, {})
 
     async def test_it_waits_as_long_as_it_is_told_to(self, server: Server, out: Outgoing) -> None:
         server.fail("GET /users/@me", TooMany(3600.0))
-        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(first_wait=0.0))
+        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(initial_backoff=0.0))
         asking = asyncio.create_task(persistent("GET", "/users/@me"))
-        await server.until(lambda: persistent.trouble)
+        await server.until(lambda: persistent.last_errors)
         for _ in range(3):
             await out.api.call("GET", "/gateway/bot")
         assert (asking.done(), len(server.calls("GET /users/@me"))) == (False, 1)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        assert persistent.trouble == {}
+        assert persistent.last_errors == {}

@@ -28,7 +28,7 @@ async def test_what_was_missed_by_a_session_that_is_gone_is_fetched_in_order_and
             await server.until(lambda: len(heard.texts) == 2)
             server.gateway.refuse_resume = True
             server.gateway.drop()
-            await server.until(lambda: not channel.health().ready)
+            await server.until(lambda: not channel.health().is_ready)
             for number in range(120):
                 room.say(bob, f"missed {number}")
             topic.say(ada, "t missed")
@@ -190,7 +190,7 @@ async def test_what_cannot_be_made_durable_ends_the_run_and_the_next_one_has_it(
         heard.hold = hold
         async with opened(server) as channel:
             task = asyncio.create_task(channel.run(heard))
-            await server.until(lambda: channel.health().ready)
+            await server.until(lambda: channel.health().is_ready)
             room.say(ada, "one")
             await heard.until("one")
             room.say(ada, "two")

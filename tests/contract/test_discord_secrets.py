@@ -13,14 +13,16 @@ import pytest
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundFile
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
-from channels.discord.files import fetch
-from channels.discord.slash_commands import commands, sync_commands
+from channels.discord.files import fetch_attachment
+from channels.discord.slash_commands import build_commands, sync_commands
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
 from tests.discordapi.server import Server
 
 INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
-SHORT = replace(FAST, call=0.1, upload=0.1, download=0.1, callback=0.1, answer_first=0.01)
+SHORT = replace(
+    FAST, call_timeout=0.1, upload_timeout=0.1, download_timeout=0.1, callback_timeout=0.1, defer_after=0.01
+)
 TOLD = "a-private-sentence"
 
 
@@ -34,7 +36,7 @@ async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
     """Does whatever there is to do, and returns what went wrong."""
     ann = server.user("Ann")
     room = server.guild("Home", ann).text("general")
-    server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+    server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
     one = server.slash(room, ann, "note", {"text": "x"})
     here = str(room.id)
     out.interactions.remember(one.payload)
@@ -53,7 +55,7 @@ async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
     await attempt(out.sending.edit("1", MessagePart(here, TOLD)))
     await attempt(out.sending.typing(here, ""))
     await attempt(out.sending.find(MessagePart(here, TOLD), "2026-01-01T00:00:00+00:00"))
-    await attempt(fetch(out.api, file, 100))
+    await attempt(fetch_attachment(out.api, file, 100))
     await attempt(sync_commands(out.api, str(server.bot.application_id), INFOS))
     await attempt(out.interactions.defer(one.payload))
     await attempt(out.sending.dismiss(here, "", str(one.id)))

@@ -127,7 +127,7 @@ class TestSending:
 
     async def test_a_wedged_connection_is_given_up(self, server: Server, room: Room) -> None:
         server.fail(CREATE, Wedge())
-        async with outgoing(server, replace(FAST, call=0.2)) as out:
+        async with outgoing(server, replace(FAST, call_timeout=0.2)) as out:
             with pytest.raises(DeliveryFailed, match=r"within 0.2 s") as caught:
                 await out.sending.send(MessagePart(str(room.id), "hello"))
             assert not caught.value.permanent
@@ -151,7 +151,7 @@ class TestSending:
         self, server: Server, room: Room
     ) -> None:
         server.fail(CREATE, TooMany(5.0, scope="global"))
-        async with outgoing(server, replace(FAST, call=0.1, longest_wait=10.0)) as out:
+        async with outgoing(server, replace(FAST, call_timeout=0.1, max_rate_limit_wait=10.0)) as out:
             with pytest.raises(DeliveryFailed):
                 await out.sending.send(MessagePart(str(room.id), "hello"))
             await out.sending.typing(str(room.id), "")
@@ -170,13 +170,13 @@ class TestSending:
             with pytest.raises(DeliveryFailed, match="401"):
                 await out.sending.send(MessagePart(str(room.id), "hello"))
         assert len(server.log) == 1
-        await asyncio.sleep(FAST.refused)
+        await asyncio.sleep(FAST.token_refused_pause)
         await out.sending.send(MessagePart(str(room.id), "hello"))
 
     async def test_many_messages_at_once_keep_to_the_limits(self) -> None:
         async with Server(limits=Limits(messages=(5, 0.5))) as server:
             room = server.guild("Home", server.user("Ann")).text("general")
-            async with outgoing(server, replace(FAST, call=9, longest_wait=6)) as out:
+            async with outgoing(server, replace(FAST, call_timeout=9, max_rate_limit_wait=6)) as out:
                 parts = [MessagePart(str(room.id), f"{number}", key=f"k{number}") for number in range(7)]
                 await asyncio.gather(*(out.sending.send(part) for part in parts))
             assert sorted(own(server, room)) == [f"{number}" for number in range(7)]
@@ -191,7 +191,7 @@ class TestRefusals:
 
     async def test_every_piece_of_a_long_answer_is_taken(self, server: Server, room: Room, out: Outgoing) -> None:
         text = "# Title\n\n" + "A sentence of *some* words. " * 300 + "\n\n```py\n" + "print('😀')\n" * 70 + "```\nEnd."
-        parts = discord_text.parts(Outbound("discord", str(room.id), text))
+        parts = discord_text.split_answer(Outbound("discord", str(room.id), text))
         assert len(parts) > 4
         for part in parts:
             await out.sending.send(part)

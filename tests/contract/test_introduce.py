@@ -20,7 +20,7 @@ from channels.discord.api import DiscordApiTiming as DiscordTiming
 from channels.discord.channel import DiscordChannel
 from channels.discord.retry import DiscordReceiveTiming
 from channels.discord.settings import read_settings as read_discord
-from channels.platform.http_date import iso
+from channels.platform.http_date import parse_http_date
 from channels.telegram import channel as telegram
 from channels.telegram.api import TelegramApiTiming as TelegramTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
@@ -49,22 +49,22 @@ async def on_telegram(
 ) -> BotIdentity:
     options = _options({"token": token, "base_url": url, **more}, overhears=overhears)
     settings = read_telegram("one", options.settings)
-    kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
-    channel = kind(options, settings, replace(TelegramTiming(), introduction=within))
+    kind = TelegramWebhookChannel if settings.uses_webhook else TelegramChannel
+    channel = kind(options, settings, replace(TelegramTiming(), verify_timeout=within))
     assert isinstance(channel, VerifiesCredentials)
     try:
-        return await channel.introduce()
+        return await channel.verify_token()
     finally:
         await channel.aclose()
 
 
 async def on_discord(url: str, token: str, *, within: float = 4.0, **more: Any) -> BotIdentity:
     options = _options({"token": token, "rest_url": url, **more})
-    timing = replace(DiscordTiming(), introduction=within)
+    timing = replace(DiscordTiming(), verify_timeout=within)
     channel = DiscordChannel(options, read_discord("one", options.settings), timing, DiscordReceiveTiming())
     assert isinstance(channel, VerifiesCredentials)
     try:
-        return await channel.introduce()
+        return await channel.verify_token()
     finally:
         await channel.aclose()
 
@@ -96,43 +96,43 @@ class TestOnTelegram:
     ) -> None:
         async with Telegram(privacy=bool(privacy)) as server:
             found = await on_telegram(server.base_url, server.bot.token, overhears=bool(overhears))
-        assert any("/setprivacy" in one for one in found.remarks) is remarked
+        assert any("/setprivacy" in one for one in found.warnings) is remarked
 
     async def test_a_bot_that_nobody_may_put_into_groups_says_so(self) -> None:
         async with scripted_server() as server:
             server.usual |= {"getMe": {**ME, "can_join_groups": False}, "getWebhookInfo": {"url": ""}}
             found = await on_telegram(server.url, TOKEN)
-        assert len(found.remarks) == 1
-        assert "/setjoingroups" in found.remarks[0]
+        assert len(found.warnings) == 1
+        assert "/setjoingroups" in found.warnings[0]
 
     async def test_a_webhook_is_remarked_where_it_polls_and_stays(self) -> None:
         async with Telegram() as server, hooked(server, "http://127.0.0.1:9/a-secret-path"):
             found = await on_telegram(server.base_url, server.bot.token)
             assert server.bot.webhook is not None
-        assert len(found.remarks) == 1
-        assert "webhook at 127.0.0.1" in found.remarks[0]
-        assert "a-secret-path" not in found.remarks[0]
+        assert len(found.warnings) == 1
+        assert "webhook at 127.0.0.1" in found.warnings[0]
+        assert "a-secret-path" not in found.warnings[0]
 
     async def test_the_webhook_of_another_program_is_remarked(self) -> None:
         async with Telegram() as server, hooked(server, "http://127.0.0.1:9/other"):
             found = await on_telegram(server.base_url, server.bot.token, **HOOKED)
-        assert len(found.remarks) == 1
-        assert "not webhook_url" in found.remarks[0]
+        assert len(found.warnings) == 1
+        assert "not webhook_url" in found.warnings[0]
 
     async def test_no_webhook_or_the_right_one_is_no_remark(self) -> None:
         async with Telegram() as server:
             before = await on_telegram(server.base_url, server.bot.token, **HOOKED)
             async with hooked(server, HOOKED["webhook_url"]):
                 after = await on_telegram(server.base_url, server.bot.token, **HOOKED)
-        assert before.remarks == after.remarks == ()
+        assert before.warnings == after.warnings == ()
 
     async def test_a_webhook_that_telegram_does_not_reach_is_remarked(self) -> None:
         async with scripted_server() as server:
             failed = f"Wrong response: 502 at {TOKEN}"
             server.usual["getWebhookInfo"] = {"url": HOOKED["webhook_url"], "last_error_message": failed}
             found = await on_telegram(server.url, TOKEN, **HOOKED)
-        assert len(found.remarks) == 1
-        assert "Wrong response: 502 at [token]" in found.remarks[0]
+        assert len(found.warnings) == 1
+        assert "Wrong response: 502 at [token]" in found.warnings[0]
 
     @pytest.mark.parametrize("what", [{}, {"id": "x", "username": "y"}, {"id": 1}, [], True, None])
     async def test_an_answer_that_names_no_bot_is_a_failure(self, what: Any) -> None:
@@ -156,14 +156,14 @@ class TestOnDiscord:
     ) -> None:
         async with Discord(content_intent=bool(intent)) as server:
             found = await on_discord(server.rest_url, server.bot.token, content=content)
-        assert any("Message Content Intent" in one for one in found.remarks) is remarked
+        assert any("Message Content Intent" in one for one in found.warnings) is remarked
 
     @pytest.mark.parametrize("slash", [True, False])
     async def test_commands_that_go_elsewhere_are_remarked_where_there_are_any(self, *, slash: bool) -> None:
         async with Discord() as server:
             server.bot.endpoint = "https://elsewhere.example/interactions"
             found = await on_discord(server.rest_url, server.bot.token, slash=slash)
-        assert any("Interactions Endpoint URL" in one for one in found.remarks) is slash
+        assert any("Interactions Endpoint URL" in one for one in found.warnings) is slash
 
 
 class TestFailures:
@@ -257,7 +257,7 @@ class TestFailures:
     ],
 )  # fmt: skip
 def test_the_time_of_a_platform_is_read_where_it_can_be(header: str, told: str) -> None:
-    assert iso(header) == told
+    assert parse_http_date(header) == told
 
 
 async def test_the_factories_make_channels_that_introduce_themselves() -> None:
@@ -267,12 +267,12 @@ async def test_the_factories_make_channels_that_introduce_themselves() -> None:
         made = telegram.create(_options(given))
         other = discord.create(_options({"token": discords.bot.token, "rest_url": discords.rest_url}))
         for channel in (made, other):
-            me = await channel.introduce()
+            me = await channel.verify_token()
             assert me.name
-            assert abs((datetime.now(UTC) - datetime.fromisoformat(me.date)).total_seconds()) < 5
+            assert abs((datetime.now(UTC) - datetime.fromisoformat(me.server_date)).total_seconds()) < 5
             await channel.aclose()
-    assert TelegramTiming().introduction <= 5
-    assert DiscordTiming().introduction <= 5
+    assert TelegramTiming().verify_timeout <= 5
+    assert DiscordTiming().verify_timeout <= 5
 
 
 def _hidden(error: BaseException, token: str) -> None:

@@ -44,7 +44,7 @@ def said(tape: str, digest: str) -> Batch:
     """A short talk: start, two messages, and a system prompt."""
     prompt = TapeEntry("system", {"digest": digest, "characters": 1})
     return batch(
-        anchor("session/start"), note("a", key="k", date=DATE), event("b").stamped({}, DATE), prompt, tape=tape
+        anchor("session/start"), note("a", key="k", date=DATE), event("b").with_meta({}, DATE), prompt, tape=tape
     )
 
 
@@ -57,7 +57,7 @@ async def fill(path: Path) -> None:
     for name, erase in (("gone", True), ("aside", False)):
         await store.append([batch(note("x", date=DATE), note("y"), tape=name)])
         await store.put_blob(name, b"kept")
-        fact = event("tape/erased" if erase else "tape/archived").stamped({}, DATE)
+        fact = event("tape/erased" if erase else "tape/archived").with_meta({}, DATE)
         await store.reset(name, ResetBatch(f"{name}@1", erase=erase), [anchor("session/start"), fact])
     await store.append([batch(note("last"), tape="bob")])
     await store.aclose()
@@ -258,7 +258,7 @@ def test_an_attack_without_the_triggers_is_found_by_verify_and_doctor(home: Path
 def test_exchanged_names_are_told_as_such(home: Path) -> None:
     without_triggers(home)
     assert attempt(home, ATTACKS["two names exchanged"])
-    assert [(one.tape, one.what, one.detail) for one in audited(home).damage if one.id == 0] == [
+    assert [(one.tape, one.problem, one.detail) for one in audited(home).damage if one.id == 0] == [
         ("bob", "renamed", "it began under the name alice"),
         ("alice", "renamed", "it began under the name bob"),
     ]

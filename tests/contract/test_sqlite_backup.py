@@ -15,8 +15,15 @@ import pytest
 from bubbot.errors import BubbotError, ConfigError, StoreTooNew, StoreUnavailable, TapeCorrupt
 from bubbot.stores.files import digest_of_file
 from bubbot.stores.sqlite.backup import copy_database
-from bubbot.stores.sqlite.backups import ExtraFiles, backups, backups_folder, read_manifest, thin_out, write_backup
-from bubbot.stores.sqlite.restore import verified
+from bubbot.stores.sqlite.backups import (
+    ExtraFiles,
+    backups_folder,
+    list_backups,
+    prune_backups,
+    read_manifest,
+    write_backup,
+)
+from bubbot.stores.sqlite.restore import verify_backup
 from bubbot.stores.sqlite.schema import MIGRATIONS
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.entry import event
@@ -53,7 +60,7 @@ async def check(made: list[Path], store: SqliteStore) -> None:
     """Each verifies, is what these tapes were at its position, and holds more than the one before."""
     before = 0
     for path in made:
-        head = (await asyncio.to_thread(verified, path)).database.head
+        head = (await asyncio.to_thread(verify_backup, path)).database.head
         position = int(head.partition(":")[0])
         assert await store.deployment_head(position) == head
         copy = await open_readonly(path / "bubbot.db")
@@ -110,7 +117,7 @@ async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore
     assert data["created"] == "2026-11-21T20:21:00.000000+00:00"
     assert set(data["files"]) == {"bubbot.db", "config.toml"}
     assert data["files"]["config.toml"]["size"] == 6
-    assert read_manifest(tmp_path / "backup") == made == verified(tmp_path / "backup")
+    assert read_manifest(tmp_path / "backup") == made == verify_backup(tmp_path / "backup")
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "backup").iterdir()}
     assert modes == dict.fromkeys(("bubbot.db", "config.toml", "manifest.json"), 0o600)
     assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o700
@@ -181,7 +188,7 @@ async def test_a_backup_that_is_not_what_it_was_is_refused(
 ) -> None:
     spoil(backup)
     with pytest.raises(error, match=told):
-        verified(backup)
+        verify_backup(backup)
 
 
 def names(folder: Path) -> set[str]:
@@ -218,12 +225,12 @@ async def test_only_the_oldest_own_backups_make_room(sqlite_store: SqliteStore, 
     ):
         (folder / name).mkdir()
     (folder / "bubbot-file").write_text("mine")
-    assert [path.name for path in thin_out(tmp_path, 2)] == ["bubbot-0", "bubbot-1"]
+    assert [path.name for path in prune_backups(tmp_path, 2)] == ["bubbot-0", "bubbot-1"]
     assert sorted(path.name for path in folder.iterdir()) == [
         ".partial-1-bubbot-alive", "before-migration-v1-x", "bubbot-2", "bubbot-3", "bubbot-file", "bubbot-mine", "mine",
     ]  # fmt: skip
-    assert [one.path.name for one in backups(tmp_path)] == ["before-migration-v1-x", "bubbot-2", "bubbot-3"]
-    assert thin_out(tmp_path, 2) == []
+    assert [one.path.name for one in list_backups(tmp_path)] == ["before-migration-v1-x", "bubbot-2", "bubbot-3"]
+    assert prune_backups(tmp_path, 2) == []
 
 
 async def test_a_backup_takes_the_place_of_nothing(sqlite_store: SqliteStore, tmp_path: Path) -> None:

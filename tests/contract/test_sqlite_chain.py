@@ -34,7 +34,7 @@ async def filled(sqlite_store: SqliteStore) -> SqliteStore:
 
 
 async def findings(store: SqliteStore, tape: str | None = None) -> list[tuple[str, int, str]]:
-    return [(finding.tape, finding.id, finding.what) for finding in (await store.audit(tape)).findings]
+    return [(finding.tape, finding.id, finding.problem) for finding in (await store.audit(tape)).findings]
 
 
 ALTERED: dict[str, tuple[str, tuple[Any, ...]]] = {
@@ -177,9 +177,9 @@ async def test_the_audit_of_one_tape_reports_that_tape_only(filled: SqliteStore,
 
 @pytest.mark.law("T16", "T17")
 async def test_erased_entries_are_reported_erased_and_not_altered(filled: SqliteStore) -> None:
-    await filled.reset("tape", ResetBatch("old", erase=True, also=(("other", (1,)),)), [anchor("start"), ERASED])
+    await filled.reset("tape", ResetBatch("old", erase=True, erase_also=(("other", (1,)),)), [anchor("start"), ERASED])
     report = await filled.audit()
-    assert [(finding.tape, finding.id, finding.what) for finding in report.findings] == [
+    assert [(finding.tape, finding.id, finding.problem) for finding in report.findings] == [
         *[("old", entry_id, "erased") for entry_id in (1, 2, 3, 4)],
         ("other", 1, "erased"),
     ]
@@ -255,6 +255,6 @@ async def test_an_altered_blob_is_an_error_naming_it(filled: SqliteStore, path: 
 async def test_what_was_erased_stays_so_when_its_tape_is_put_aside_and_another_has_its_name(
     filled: SqliteStore,
 ) -> None:
-    await filled.reset("tape", ResetBatch("old", erase=True, also=(("other", (1,)),)), [ERASED])
+    await filled.reset("tape", ResetBatch("old", erase=True, erase_also=(("other", (1,)),)), [ERASED])
     await filled.reset("other", ResetBatch("other@old"), [event("tape/archived")])
     assert (await filled.audit()).damage == ()

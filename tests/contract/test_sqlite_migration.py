@@ -12,8 +12,8 @@ import pytest
 
 from bubbot.errors import StoreTooNew, StoreUnavailable
 from bubbot.stores.sqlite import store as store_module
-from bubbot.stores.sqlite.backups import backups
-from bubbot.stores.sqlite.restore import verified
+from bubbot.stores.sqlite.backups import list_backups
+from bubbot.stores.sqlite.restore import verify_backup
 from bubbot.stores.sqlite.schema import MIGRATIONS, migrate
 from bubbot.stores.sqlite.store import open_store
 from tests.doubles import CountingSalt, SteppingClock
@@ -82,12 +82,12 @@ def test_the_oldest_database_is_backed_up_migrated_and_answers_with_what_was_sai
     assert "colour is blue" in answered.stdout.decode()
     assert b"0 altered, 0 missing, 0 renamed, 12 erased" in run(home, "tape", "verify").stdout
     assert b"Likes green tea." in run(home, "memory", "show", "default").stdout
-    [kept] = backups(home)
+    [kept] = list_backups(home)
     assert (kept.schema, kept.path.name[:20]) == (1, "before-migration-v1-")
-    assert verified(kept.path).database.version == 1
+    assert verify_backup(kept.path).database.version == 1
     assert dump(kept.path / "bubbot.db") == dump(OLDEST)
     run(home, "ask", "again")
-    assert len(backups(home)) == 1
+    assert len(list_backups(home)) == 1
 
 
 def test_what_the_oldest_database_left_open_is_taken_up(home: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_the_oldest_database_left_open_is_taken_up(home: Path) -> None:
 
 def test_a_backup_of_an_older_version_is_restored_and_migrated_without_another_one(home: Path, tmp_path: Path) -> None:
     run(home, "ask", "hello")
-    [kept] = backups(home)
+    [kept] = list_backups(home)
     done = run(tmp_path / "new", "restore", str(kept.path))
     assert (done.returncode, done.stderr) == (0, b"")
     assert not (tmp_path / "new" / "backups").exists()

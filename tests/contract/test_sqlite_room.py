@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.stores.sqlite.sizes import SHORT_WAL_BYTES, WalCheckpointer, WalLimits, wal_size
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.stores.sqlite.writer import no_care
+from bubbot.stores.sqlite.writer import no_hook
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import CountingSalt, SteppingClock
@@ -39,7 +39,7 @@ async def write(store: SqliteStore, megabytes: int) -> int:
 
 def look_after(store: SqliteStore, limits: WalLimits | None) -> None:
     assert store._writer is not None
-    store._writer._after = WalCheckpointer(store.path, 10_000, limits).after if limits else no_care
+    store._writer._after = WalCheckpointer(store.path, 10_000, limits).after_commit if limits else no_hook
 
 
 @contextmanager
@@ -118,13 +118,13 @@ async def test_a_long_reader_makes_the_log_grow_only_until_it_leaves_and_delays_
 async def test_room_that_was_erased_goes_back_to_the_disk(sqlite_store: SqliteStore) -> None:
     await write(sqlite_store, 4)
     await sqlite_store.reset("load", ResetBatch("load@old"), [event("tape/archived")])
-    before = await sqlite_store.room()
+    before = await sqlite_store.measure_size()
     await sqlite_store.erase_archive("load@old", batch(event("tape/erased"), tape="bubbot/home"), ())
-    await sqlite_store.give_back(whole=False)
-    after = await sqlite_store.room()
+    await sqlite_store.release_pages(allow_rewrite=False)
+    after = await sqlite_store.measure_size()
     assert before.gives_back
     assert (before.file > 4 * MB, after.file < before.file / 3, after.free, after.wal) == (True, True, 0, 0)
-    assert (await sqlite_store.audit()).findings[0].what == "erased"
+    assert (await sqlite_store.audit()).findings[0].problem == "erased"
 
 
 async def test_a_database_of_before_is_written_anew_once_and_then_gives_pages_back(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ async def test_a_database_of_before_is_written_anew_once_and_then_gives_pages_ba
     try:
         await store.append([notes("a", "b")])
         head = await store.deployment_head()
-        assert not (await store.room()).gives_back
-        await store.give_back(whole=False)
-        assert not (await store.room()).gives_back
-        await store.give_back(whole=True)
-        assert (await store.room()).gives_back
+        assert not (await store.measure_size()).gives_back
+        await store.release_pages(allow_rewrite=False)
+        assert not (await store.measure_size()).gives_back
+        await store.release_pages(allow_rewrite=True)
+        assert (await store.measure_size()).gives_back
         assert (await store.deployment_head(), (await store.audit()).findings) == (head, ())
     finally:
         await store.aclose()
@@ -159,7 +159,7 @@ async def test_an_archive_is_erased_by_a_fact_with_what_others_hold_of_it_and_no
     erased = {(one.tape, one.id) for one in (await sqlite_store.audit()).findings}
     assert erased == {("tape@1", 1), ("bubbot/inbox/x", 1)}
     assert await texts(sqlite_store, "tape@2") == ["new", ""]
-    assert {one.name: one.blobs for one in (await sqlite_store.room()).tapes}["tape@1"] == 0
+    assert {one.name: one.blobs for one in (await sqlite_store.measure_size()).tapes}["tape@1"] == 0
 
 
 async def test_blobs_that_nothing_names_are_found_and_removed_and_no_others(sqlite_store: SqliteStore) -> None:
@@ -169,9 +169,9 @@ async def test_blobs_that_nothing_names_are_found_and_removed_and_no_others(sqli
     staged = await sqlite_store.put_blob("tape", b"a fork names it")
     await sqlite_store.append([batch(event("x", {"digest": named}))])
     await sqlite_store.open_fork(ForkRecord("f", "tape", 1, (batch(event("y", {"deep": [{"digest": staged}]})),)))
-    found = await sqlite_store.loose_blobs()
+    found = await sqlite_store.find_unreferenced_blobs()
     assert {one for one, _ in found.tapes["tape"]} == {loose, late}
     await sqlite_store.append([batch(event("z", {"in words": f"it is {late}."}))])
     assert await sqlite_store.drop_blobs("tape", found, "2026-11-22") == 1
-    assert (await sqlite_store.loose_blobs()).tapes == {}
+    assert (await sqlite_store.find_unreferenced_blobs()).tapes == {}
     assert [await sqlite_store.get_blob("tape", one) for one in (named, late, staged)]

@@ -306,7 +306,7 @@ async def test_no_byte_of_what_was_erased_is_left_in_any_file(path: Path) -> Non
     async with opened(path) as store:
         await fill(store)
         await store.drop_fork("f")
-        await store.reset("tape", ResetBatch("old", erase=True, also=(("inbox", (1,)),)), [event("tape/erased")])
+        await store.reset("tape", ResetBatch("old", erase=True, erase_also=(("inbox", (1,)),)), [event("tape/erased")])
         wal = path.with_name("bubbot.db-wal")
         assert wal.stat().st_size == 0, "the write-ahead log still holds old bytes while the store is open"
         assert await texts(store, "inbox") == ["", "stays"]
@@ -317,7 +317,7 @@ async def test_no_byte_of_what_was_erased_is_left_in_any_file(path: Path) -> Non
 async def test_an_erasing_merge_leaves_no_byte_either(path: Path) -> None:
     async with opened(path) as store:
         await fill(store)
-        how = ResetBatch("old", erase=True, also=(("inbox", (1,)),))
+        how = ResetBatch("old", erase=True, erase_also=(("inbox", (1,)),))
         await store.merge_fork("f", [batch(event("tape/erased"))], ("tape", how))
     assert kept_in(path.parent) == {}
 

@@ -16,7 +16,7 @@ import pytest
 
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.stores.sqlite.writer import GROUP, DatabaseThread
+from bubbot.stores.sqlite.writer import MAX_GROUP_JOBS, DatabaseThread
 from bubbot.tape.store import ForkRecord
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import batch, note, notes, texts, whole
@@ -80,11 +80,11 @@ async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -
     seen: list[str] = []
     await commits(store, seen)
     with held(store):
-        jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(GROUP + 1)]
+        jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(MAX_GROUP_JOBS + 1)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
     assert seen.count("COMMIT") == 2
-    assert await store.head("tape") == GROUP + 1
+    assert await store.head("tape") == MAX_GROUP_JOBS + 1
 
 
 @pytest.mark.law("T3", "T4")
@@ -299,7 +299,7 @@ async def test_a_patient_writer_waits_on_a_full_disk_and_goes_on_in_order_when_t
     big = asyncio.create_task(patient.append([notes(BIG)]))
     await full(patient)
     small = asyncio.create_task(patient.append([notes("b")]))
-    room = asyncio.create_task(patient.has_room())
+    room = asyncio.create_task(patient.wait_for_room())
     for _ in range(20):  # tries that find no room
         await patient.head("tape")
     assert (big.done(), small.done(), room.done(), await texts(patient)) == (False, False, False, ["a"])

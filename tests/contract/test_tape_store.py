@@ -29,7 +29,7 @@ async def test_each_tape_counts_its_own_ids(store: TapeStore) -> None:
 
 @pytest.mark.law("T2")
 async def test_the_id_of_a_given_entry_does_not_count(store: TapeStore) -> None:
-    (stored,) = (await store.append([batch(note("a").stored(77))]))[0]
+    (stored,) = (await store.append([batch(note("a").with_id(77))]))[0]
     assert stored.id == 1
 
 
@@ -59,7 +59,7 @@ async def test_an_append_of_nothing_is_fine(store: TapeStore) -> None:
 
 
 async def test_what_nobody_waits_for_is_written_before_what_is_asked_for_after_it(store: TapeStore) -> None:
-    along = asyncio.ensure_future(store.append_along([notes("a")]))
+    along = asyncio.ensure_future(store.append_deferred([notes("a")]))
     await asyncio.sleep(0)
     await store.append([notes("b")])
     assert await texts(store) == ["a", "b"]
@@ -70,8 +70,8 @@ async def test_what_nobody_waits_for_is_written_without_another_write_and_when_t
     store: TapeStore,
 ) -> None:
     async with asyncio.timeout(10):
-        assert [entry.id for entry in (await store.append_along([notes("a")]))[0]] == [1]
-    late = asyncio.ensure_future(store.append_along([notes("b")]))
+        assert [entry.id for entry in (await store.append_deferred([notes("a")]))[0]] == [1]
+    late = asyncio.ensure_future(store.append_deferred([notes("b")]))
     await asyncio.sleep(0)
     await store.aclose()
     assert [entry.id for entry in (await late)[0]] == [2]

@@ -23,7 +23,9 @@ async def opened(store: TapeStore) -> TapeStore:
 async def test_an_open_fork_comes_back_as_it_was_given(store: TapeStore) -> None:
     await store.append([notes("a")])
     staged = (batch(ODD, note("c")), batch(note("x", key="y"), tape="other", keep_first=True))
-    record = ForkRecord("f", "tape", 1, staged, ResetBatch("old", erase=True, also=(("inbox", (1, 2)), ("outbox", ()))))
+    record = ForkRecord(
+        "f", "tape", 1, staged, ResetBatch("old", erase=True, erase_also=(("inbox", (1, 2)), ("outbox", ())))
+    )
     await store.open_fork(record)
     assert await store.forks() == [record]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import EntryInvalid, EntryNotFound
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, canonical, thaw
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import TapeStore
@@ -107,7 +107,7 @@ async def test_a_fetched_entry_cannot_be_changed(store: TapeStore) -> None:
 async def test_unknown_kinds_and_fields_survive_untouched(store: TapeStore) -> None:
     entry = TapeEntry("hologram", {"name": "x", "from": {"the": ["future"]}}, {"new_field": {"v": 9}}, "not a date")
     await store.append([batch(entry)])
-    assert await whole(store) == (entry.stored(1),)
+    assert await whole(store) == (entry.with_id(1),)
 
 
 @pytest.mark.law("T15")
@@ -120,7 +120,7 @@ async def test_an_anchor_without_a_usable_name_survives(store: TapeStore) -> Non
 async def test_a_blob_comes_back_by_its_digest(store: TapeStore) -> None:
     data = bytes(range(256)) * 300
     digest = await store.put_blob("tape", data)
-    assert digest == digest_of(data)
+    assert digest == blob_digest(data)
     assert await store.get_blob("tape", digest) == data
 
 

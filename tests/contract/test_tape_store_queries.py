@@ -90,7 +90,7 @@ async def filled(store: TapeStore) -> TapeStore:
 
 def found(query: TapeQuery) -> list[TapeEntry]:
     """What the query means, over the tape as it was written."""
-    return evaluate([entry.stored(place) for place, entry in enumerate(TAPE, 1)], query)
+    return evaluate([entry.with_id(place) for place, entry in enumerate(TAPE, 1)], query)
 
 
 @pytest.mark.law("T9")

@@ -26,7 +26,7 @@ async def test_an_archive_keeps_every_old_entry_readable(store: TapeStore) -> No
 async def test_the_last_entry_of_an_archive_says_what_it_was_called_and_is_called_now(store: TapeStore) -> None:
     await store.append([notes("a")])
     for erase in (False, True):
-        fact = event("tape/erased" if erase else "tape/archived").stamped(EMPTY_OBJECT, "2026-11-22T10:00:00+00:00")
+        fact = event("tape/erased" if erase else "tape/archived").with_meta(EMPTY_OBJECT, "2026-11-22T10:00:00+00:00")
         await store.reset("tape", ResetBatch(f"old{erase}", erase=erase), [anchor("session/start"), fact])
         last = (await whole(store, f"old{erase}"))[-1]
         assert thaw(last.payload) == {"name": "tape/renamed", "data": {"from": "tape", "to": f"old{erase}"}}
@@ -47,7 +47,7 @@ async def test_an_archive_takes_no_more_entries_and_no_blobs(store: TapeStore) -
 async def test_the_fact_of_an_erasure_names_what_it_covers(store: TapeStore) -> None:
     await store.append([notes("a", "b"), notes("in1", "in2", "in3", "in4", tape="inbox")])
     also = (("inbox", (1, 2, 4, 9)), ("nowhere", (1,)))
-    await store.reset("tape", ResetBatch("old", erase=True, also=also), [anchor("session/start"), ERASED])
+    await store.reset("tape", ResetBatch("old", erase=True, erase_also=also), [anchor("session/start"), ERASED])
     covers = {"old": [[1, 2]], "inbox": [[1, 2], [4, 4]]}
     assert thaw((await whole(store))[1].payload)["data"] == {"archive": "old", "covers": covers}
 
@@ -69,7 +69,7 @@ async def test_an_erasure_of_more_ranges_than_a_fact_holds_has_further_facts_on_
 ) -> None:
     await store.append([notes(*map(str, range(500)), tape="inbox"), notes("a")])
     also = (("inbox", tuple(range(1, 500, 2))),)
-    await store.reset("tape", ResetBatch("old", erase=True, also=also), [ERASED])
+    await store.reset("tape", ResetBatch("old", erase=True, erase_also=also), [ERASED])
     assert [entry.id for entry in await whole(store, "inbox") if entry.erased] == list(range(1, 500, 2))
     further = [fact.payload["data"]["covers"]["inbox"] for fact in await whole(store, HOME_TAPE)]
     assert [len(spans) for spans in further] == [100, 51]
@@ -204,7 +204,7 @@ async def test_erasure_reaches_the_earlier_archives_of_the_tape_and_their_blobs(
 async def test_erasure_reaches_the_named_entries_of_other_tapes_and_no_more(store: TapeStore) -> None:
     await store.append([notes("a"), notes("in1", "in2", "in3", tape="inbox"), notes("out", tape="outbox")])
     also = (("inbox", (1, 3, 3)), ("outbox", (7,)), ("nowhere", (1,)))
-    await store.reset("tape", ResetBatch("old", erase=True, also=also), [ERASED])
+    await store.reset("tape", ResetBatch("old", erase=True, erase_also=also), [ERASED])
     assert await texts(store, "inbox") == ["", "in2", ""]
     assert [entry.erased for entry in await whole(store, "inbox")] == [True, False, True]
     assert await texts(store, "outbox") == ["out"]
@@ -213,7 +213,7 @@ async def test_erasure_reaches_the_named_entries_of_other_tapes_and_no_more(stor
 @pytest.mark.law("T17")
 async def test_an_archive_does_not_touch_other_tapes(store: TapeStore) -> None:
     await store.append([notes("a"), notes("in", tape="inbox")])
-    await store.reset("tape", ResetBatch("old", also=(("inbox", (1,)),)), [event("tape/archived")])
+    await store.reset("tape", ResetBatch("old", erase_also=(("inbox", (1,)),)), [event("tape/archived")])
     assert await texts(store, "inbox") == ["in"]
 
 
@@ -221,14 +221,14 @@ async def test_an_archive_does_not_touch_other_tapes(store: TapeStore) -> None:
 async def test_what_is_erased_already_can_be_named_again(store: TapeStore) -> None:
     await store.append([notes("a"), notes("in", tape="inbox")])
     for name in ("old", "older"):
-        await store.reset("tape", ResetBatch(name, erase=True, also=(("inbox", (1,)), ("old", (1,)))), [ERASED])
+        await store.reset("tape", ResetBatch(name, erase=True, erase_also=(("inbox", (1,)), ("old", (1,)))), [ERASED])
     assert [entry.erased for entry in await whole(store, "inbox")] == [True]
 
 
 @pytest.mark.law("T5", "T17")
 async def test_an_erased_key_still_counts_as_seen(store: TapeStore) -> None:
     await store.append([notes("a"), batch(note("in", key="k"), tape="inbox")])
-    await store.reset("tape", ResetBatch("old", erase=True, also=(("inbox", (1,)),)), [ERASED])
+    await store.reset("tape", ResetBatch("old", erase=True, erase_also=(("inbox", (1,)),)), [ERASED])
     for keep_first in (False, True):
         stored = (await store.append([batch(note("again", key="k"), tape="inbox", keep_first=keep_first)]))[0]
         assert [(entry.id, entry.erased) for entry in stored] == [(1, True)]
@@ -238,9 +238,9 @@ async def test_an_erased_key_still_counts_as_seen(store: TapeStore) -> None:
 @pytest.mark.law("T11", "T17")
 async def test_an_erased_anchor_opens_no_window(store: TapeStore) -> None:
     await store.append([notes("a"), batch(anchor("one"), anchor("two"), anchor("memory/open", window=False), tape="b")])
-    await store.reset("tape", ResetBatch("old", erase=True, also=(("b", (2, 3)),)), [ERASED])
+    await store.reset("tape", ResetBatch("old", erase=True, erase_also=(("b", (2, 3)),)), [ERASED])
     assert [entry.id for entry in (await store.fetch([TapeQuery("b", OpeningAnchor())]))[0]] == [1]
-    await store.reset("tape", ResetBatch("older", erase=True, also=(("b", (1,)),)), [ERASED])
+    await store.reset("tape", ResetBatch("older", erase=True, erase_also=(("b", (1,)),)), [ERASED])
     with pytest.raises(AnchorNotFound):
         await store.fetch([TapeQuery("b", OpeningAnchor())])
 

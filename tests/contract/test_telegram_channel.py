@@ -37,8 +37,8 @@ from tests.botapi.server import Server
 from tests.telegram_channel import SHORT
 
 FAST = TelegramApiTiming(
-    call=5.0, poll_margin=1.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=1.0, first_wait=0.02, longest_wait=0.1,
-    chance=lambda: 0.0,
+    call_timeout=5.0, poll_margin=1.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=1.0, first_wait=0.02, max_wait=0.1,
+    jitter=lambda: 0.0,
 )  # fmt: skip
 Event = TypeVar("Event")
 
@@ -60,9 +60,9 @@ class Talk:
         }
         table |= {"poll_timeout": 1, **settings}
         commands = table.pop("commands", no_commands)
-        options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, commands=commands)
+        options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, list_commands=commands)
         read = read_settings("tg", table)
-        self.channel = (TelegramWebhookChannel if read.webhook else TelegramChannel)(options, read, FAST)
+        self.channel = (TelegramWebhookChannel if read.uses_webhook else TelegramChannel)(options, read, FAST)
         self.heard: list[ChannelEvent] = []
         self._server = server
 

@@ -23,7 +23,7 @@ from bubbot.ports.channel import (
     SupportsWebhook,
     UnparsedUpdate,
 )
-from channels.telegram.api import UPDATES, TelegramApi
+from channels.telegram.api import UPDATE_KINDS, TelegramApi
 from channels.telegram.channel import TelegramChannel, create
 from channels.telegram.errors import TelegramUnavailable
 from channels.telegram.settings import read_settings
@@ -76,7 +76,7 @@ class TestPolling:
         async with opened(server) as channel, running(channel, receive):
             await server.until(lambda: len(heard.events) == 2)
             await asyncio.sleep(0.1)
-            assert server.sent("getUpdates") == [{"timeout": 0, "allowed_updates": UPDATES}]
+            assert server.sent("getUpdates") == [{"timeout": 0, "allowed_updates": UPDATE_KINDS}]
             stored.set()
             await server.until(lambda: len(server.sent("getUpdates")) >= 3)
         assert heard.texts() == ["one", "two"]
@@ -160,10 +160,10 @@ class TestPolling:
         server.say("getUpdates", HANG)
         async with opened(server, replace(FAST, poll_margin=0.2)) as channel, running(channel, Heard(server)):
             await server.until(lambda: len(server.sent("getUpdates")) > 0)
-            assert not channel.health().ready
-            assert channel.health().heard
+            assert not channel.health().is_ready
+            assert channel.health().last_seen_at
             await server.until(lambda: len(server.sent("getUpdates")) >= 3)
-            assert channel.health().ready
+            assert channel.health().is_ready
         assert [one["timeout"] for one in server.sent("getUpdates")[:3]] == [0, 0, 1]
 
     async def test_a_wedged_poll_is_given_up_and_its_connection_with_it(
@@ -239,7 +239,7 @@ class TestPolling:
             server.updates = [update(1, "still there?")]
             await server.until(lambda: len(heard.events) == 1)
             assert not task.done()
-            assert channel.health().ready
+            assert channel.health().is_ready
         assert [one for one in actions(caplog) if one.startswith("channel.")] == ["channel.doubted", "channel.up"]
 
     async def test_a_refusal_that_lasts_makes_it_visibly_down_and_it_recovers(
@@ -252,7 +252,7 @@ class TestPolling:
         heard = Heard(server)
         async with opened(server, timing) as channel, running(channel, heard):
             await server.until(lambda: len(server.sent("getUpdates")) == 5)
-            assert not channel.health().ready
+            assert not channel.health().is_ready
             assert "token was refused by Telegram (401)" in channel.health().note
             assert "channel.down" not in actions(caplog), "believed before it lasted for minutes"
             seconds = 150.0
@@ -260,7 +260,7 @@ class TestPolling:
             assert "channel.down" in actions(caplog)
             server.updates = [update(1, "back")]
             await server.until(lambda: len(heard.events) == 1)
-            assert channel.health().ready
+            assert channel.health().is_ready
         assert [one for one in actions(caplog) if one.startswith("channel.")] == [
             "channel.doubted", "channel.down", "channel.up",
         ]  # fmt: skip
@@ -323,7 +323,7 @@ class TestConflicts:
             await server.until(lambda: "channel.down" in actions(caplog) or task.done())
             server.updates = [update(1, "the other one has ended")]
             await server.until(lambda: len(heard.events) == 1)
-            assert channel.health().ready
+            assert channel.health().is_ready
             assert "second program" in channel.health().note
             seconds = 300.0
             await server.until(lambda: not channel.health().note)

@@ -50,7 +50,7 @@ class TestSecrets:
         for name in (None, "httpx", "httpcore", "telegram"):  # an earlier test may have made them quiet
             caplog.set_level(logging.DEBUG, name)
         errors: list[BaseException] = []
-        timing = replace(FAST, call=0.2, poll_margin=-0.8)
+        timing = replace(FAST, call_timeout=0.2, poll_margin=-0.8)
 
         async def attempt(method: str, work: Any) -> None:
             server.say(method, failure, failure)

@@ -14,7 +14,7 @@ from aiohttp import web
 from bubbot.errors import DeliveryFailed, FetchFailed
 from bubbot.ports.channel import Attachment, MessagePart, OutboundFile
 from channels.telegram.channel import create
-from channels.telegram.files import fetch
+from channels.telegram.files import fetch_attachment
 from tests.telegram_channel import (
     BOLD,
     FAST,
@@ -96,7 +96,7 @@ class TestSending:
     async def test_failures(
         self, server: ScriptedServer, answer: Any, permanent: bool, retry_after: float | None
     ) -> None:
-        async with opened(server, replace(FAST, call=0.3)) as channel:
+        async with opened(server, replace(FAST, call_timeout=0.3)) as channel:
             server.say("sendMessage", answer)
             with pytest.raises(DeliveryFailed) as caught:
                 await channel.send(MessagePart("77", "hi"))
@@ -310,4 +310,4 @@ class TestFetching:
         server.usual["getFile"] = {"file_path": str(tmp_path / "private")}
         async with opened(server) as channel:
             with pytest.raises(FetchFailed):
-                await fetch(channel._api, Attachment("F"), 10, None)
+                await fetch_attachment(channel._api, Attachment("F"), 10, None)

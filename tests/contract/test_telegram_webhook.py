@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import ChannelEvent, CommandInfo, UnparsedUpdate
-from channels.telegram.api import UPDATES
+from channels.telegram.api import UPDATE_KINDS
 from channels.telegram.channel import TelegramWebhookChannel
 from tests.telegram_channel import (
     FULL,
@@ -43,7 +43,7 @@ class TestWebhook:
         async with self.ready(server, Heard(server)):
             assert server.sent("setWebhook") == [
                 {
-                    "url": FULL["webhook_url"], "secret_token": FULL["webhook_secret"], "allowed_updates": UPDATES,
+                    "url": FULL["webhook_url"], "secret_token": FULL["webhook_secret"], "allowed_updates": UPDATE_KINDS,
                     "drop_pending_updates": False, "max_connections": 1,
                 }
             ]  # fmt: skip

@@ -13,8 +13,8 @@ import pytest
 
 from bubbot.models import scripted
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
-from bubbot.settings.channels import ChannelSettings, GuildSettings, channel_settings
-from bubbot.settings.loader import SettingDescription, Settings, describe, load
+from bubbot.settings.channels import ChannelSettings, GuildSettings, split_channel_settings
+from bubbot.settings.loader import SettingDescription, Settings, describe_settings, load
 from channels.discord import settings as discord_settings
 from channels.platform.keys import SettingKey
 from channels.telegram import settings as telegram_settings
@@ -25,7 +25,7 @@ REFERENCE = ROOT / "docs" / "reference" / "config.md"
 KEYS = {"discord": discord_settings.DISCORD_KEYS, "telegram": telegram_settings.TELEGRAM_KEYS}
 ADAPTERS = {f"channels.{name}" for name in KEYS}
 """Sections whose keys belong to an adapter; `test_channel_keys.py` looks at them."""
-SETTINGS = {(setting.section, setting.key): setting for setting in describe()}
+SETTINGS = {(setting.section, setting.key): setting for setting in describe_settings()}
 
 
 @pytest.fixture(autouse=True)
@@ -109,13 +109,13 @@ def test_the_example_switched_on_loads(tmp_path: Path) -> None:
     assert settings.bot.persona_file == tmp_path / "persona.md"
     assert set(settings.channels) == {"my-bot", *KEYS}
     common = ChannelSettings(kind="telegram", guilds={"42": GuildSettings()})
-    assert channel_settings("my-bot", settings.channels["my-bot"]) == (common, {})
+    assert split_channel_settings("my-bot", settings.channels["my-bot"]) == (common, {})
     # The adapters take every value, also those shown where nothing is set.
     for name, read, token in (
         ("telegram", telegram_settings.read_settings, "4242:SECRET-token_of-the-bot"),
         ("discord", discord_settings.read_settings, "MTIzNDU2.AbCdEf.0123456789"),
     ):
-        common, own = channel_settings(name, settings.channels[name])
+        common, own = split_channel_settings(name, settings.channels[name])
         assert common == ChannelSettings(kind=name)
         assert read(name, {**own, "token": token}) is not None
 

@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "howto" / "watch-it.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_on_the_page_and_no_other() -> None:
-    told = set(re.findall(r"^# TYPE (bubbot_\w+) ", Metrics().text(FULL, 0).decode(), re.MULTILINE))
+    told = set(re.findall(r"^# TYPE (bubbot_\w+) ", Metrics().render(FULL, 0).decode(), re.MULTILINE))
     there = {name for name in told if not name.endswith("_created")}
     assert set(re.findall(r"`(bubbot_\w+)`", PAGE)) == there
 

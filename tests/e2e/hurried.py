@@ -17,7 +17,7 @@ BOT = forked.BOT if forked.ANEW in os.environ else "tests.e2e.hurried:run"
 
 def hurry() -> None:
     """Shorten the seconds that this process waits for Discord."""
-    hurried = partial(DiscordReceiveTiming, first_wait=0.1, identify=0.3, guilds=0.3)
+    hurried = partial(DiscordReceiveTiming, initial_backoff=0.1, identify_wait=0.3, guild_list_wait=0.3)
     setattr(channel, "DiscordReceiveTiming", hurried)  # noqa: B010 - the type checker rightly minds
 
 

@@ -135,10 +135,10 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
     settings = settings.model_copy(
         update={"model": settings.model.model_copy(update={"name": "scripted", "script": Path(script)})}
     )
-    async with open_app(settings, Home(home), wrap=wrap) as app:
+    async with open_app(settings, Home(home), wrappers=wrap) as app:
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)
-        await app.runtime.idle()
+        await app.runtime.wait_idle()
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -139,7 +139,7 @@ async def nothing_missed(self: Backfill, chat: str, take: object) -> None:
 async def main(home: Path, point: str, broken: str) -> None:
     """Runs until SIGTERM."""
     setup("info", secrets=())
-    setattr(live, "FIRST_AFTER", FIRST_AFTER)  # noqa: B010 - the type checker rightly minds
+    setattr(live, "FIRST_MESSAGE_DELAY_SECONDS", FIRST_AFTER)  # noqa: B010 - the type checker rightly minds
     killer, ending = Killer(point), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
 
@@ -158,13 +158,13 @@ async def main(home: Path, point: str, broken: str) -> None:
         channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, broken),
         tools=[touch],
     )
-    async with open_daemon(load(home=home), Home(home), wrap=wrap) as daemon:
-        await daemon.app.recover_all()
-        daemon.manager.start(daemon.app.group.create_task)
-        keeping = daemon.keep_time()
+    async with open_daemon(load(home=home), Home(home), wrappers=wrap) as daemon:
+        await daemon.bot.recover_all()
+        daemon.manager.start(daemon.bot.group.create_task)
+        keeping = daemon.start_schedules()
         await ending.wait()
         keeping.cancel()
-        await daemon.manager.end(ShutdownTimeouts(turns=5.0, deliveries=5.0))
+        await daemon.manager.stop(ShutdownTimeouts(turns=5.0, deliveries=5.0))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from bubbot.home import Home
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
-from bubbot.runtime.session import ATTEMPTS
+from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -108,7 +108,7 @@ class Bench:
         return {
             entry.payload["data"]["text"]
             for entry in facts
-            if entry.name == "inbox/received" and cut_off[entry.id] == ATTEMPTS
+            if entry.name == "inbox/received" and cut_off[entry.id] == MAX_ATTEMPTS
         }
 
     def _people(self, messages: Sequence[str], given_up: Collection[str]) -> list[str]:
@@ -172,5 +172,5 @@ async def damage(home: Path) -> list[str]:
     async with open_tapes(Home(home)) as (store, _):
         audit = await store.audit()
         forks = await store.forks()
-    faults = [f"{one.tape} #{one.id} {one.what}: {one.detail}" for one in audit.findings]
+    faults = [f"{one.tape} #{one.id} {one.problem}: {one.detail}" for one in audit.findings]
     return faults + [f"fork {one.id} is open still" for one in forks]

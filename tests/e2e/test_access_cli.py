@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bubbot.access import ACCESS_TAPE, AccessService, ListedPeople
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.home import Home
 from bubbot.ports.channel import Sender
 from bubbot.wiring.app import now, open_tapes
@@ -36,9 +36,9 @@ def given_code(home: Path, who: str, name: str) -> str:
     async def pair() -> str | None:
         async with open_tapes(Home(home), write=True) as (store, _):
             made = AccessService(
-                service(store, ACCESS_TAPE), now=now, random=os.urandom, configured={"chat": ListedPeople()}
+                tape_service(store, ACCESS_TAPE), now=now, random=os.urandom, configured={"chat": ListedPeople()}
             )
-            return await made.pair(Sender(who, name), "chat", who)
+            return await made.create_code(Sender(who, name), "chat", who)
 
     code = asyncio.run(pair())
     assert code is not None

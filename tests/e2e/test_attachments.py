@@ -74,7 +74,7 @@ async def test_the_bytes_of_an_image_arrive_and_requests_extend_each_other(tmp_p
     made: list[Platform] = []
     async with serving(says("A dot."), says("Grey."), says("Two.")) as server:
         given = settings(server.address)
-        async with open_app(given, Home(tmp_path / "home"), wrap=wrapped(made, photo=PNG, other=JPEG)) as app:
+        async with open_app(given, Home(tmp_path / "home"), wrappers=wrapped(made, photo=PNG, other=JPEG)) as app:
             await said(app, "What is this?", Attachment("photo", "photo.png", kind="image"))
             await said(app, "and this?", Attachment("other", "other.jpg", kind="image"))
             await said(app, "how many?")
@@ -87,7 +87,7 @@ async def test_the_bytes_of_an_image_arrive_and_requests_extend_each_other(tmp_p
 async def test_images_can_be_switched_off(tmp_path: Path) -> None:
     async with serving(says("So you say.")) as server:
         given = settings(server.address, images=False)
-        async with open_app(given, Home(tmp_path / "home"), wrap=wrapped([], photo=PNG)) as app:
+        async with open_app(given, Home(tmp_path / "home"), wrappers=wrapped([], photo=PNG)) as app:
             await said(app, "What is this?", Attachment("photo", "photo.png", kind="image"))
     assert images(server.requests[0]) == []
     assert "this model cannot see it" in json.dumps(server.requests[0])
@@ -102,7 +102,9 @@ async def test_a_voice_message_is_written_down_by_the_configured_model(tmp_path:
             return LitellmModel(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
 
         wrap = wrapped([], voice=b"OggS" * 100)
-        async with open_app(own, Home(tmp_path / "home"), wrap=PortWrappers(model=chat, channel=wrap.channel)) as app:
+        async with open_app(
+            own, Home(tmp_path / "home"), wrappers=PortWrappers(model=chat, channel=wrap.channel)
+        ) as app:
             await said(app, "", VOICE)
     (heard,) = ears.heard
     assert (heard.data, heard.name, heard.media_type, heard.model) == (
@@ -138,7 +140,7 @@ async def test_a_file_that_a_model_sends_goes_out(tmp_path: Path) -> None:
     asked = calls(("c1", "file_send", json.dumps({"name": "notes.md", "text": "# Notes"})))
     async with (
         serving(asked, says("Here.")) as server,
-        open_app(settings(server.address), Home(tmp_path / "home"), wrap=wrapped(made)) as app,
+        open_app(settings(server.address), Home(tmp_path / "home"), wrappers=wrapped(made)) as app,
     ):
         await said(app, "write it down")
     assert (made[0].texts, made[0].received) == (["Here.", ""], {"notes.md": b"# Notes"})

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.stores.sqlite.backups import backups
-from bubbot.stores.sqlite.restore import verified
+from bubbot.stores.sqlite.backups import list_backups
+from bubbot.stores.sqlite.restore import verify_backup
 from bubbot.stores.sqlite.schema import MIGRATIONS
 from tests.e2e import forked
 from tests.e2e.bot import environment, sentence
@@ -56,14 +56,14 @@ def home(conversation: Path, tmp_path: Path) -> Path:
 
 def test_a_backup_has_all_but_secrets_and_is_told_as_json(home: Path) -> None:
     told = json.loads(fine(home, "backup", "--json"))
-    [found] = backups(home)
+    [found] = list_backups(home)
     assert (told["path"], told["head"], told["size"]) == (str(found.path), found.head, found.size)
     assert told["files"] == ["bubbot.db", "config.toml", "who.md"]
     assert not any("sk-secret" in path.read_text(errors="replace") for path in found.path.iterdir())
     assert f"head {found.head}" in fine(home, "tape", "verify", "--head", found.head).replace("; ", "\n")
     told = json.loads(fine(home, "backup", "--json", "--keep", "1"))
     assert told["removed"] == [str(found.path)]
-    assert [one.path for one in backups(home)] == [Path(told["path"])]
+    assert [one.path for one in list_backups(home)] == [Path(told["path"])]
 
 
 def test_a_restored_home_is_the_same_bot_under_another_path(home: Path, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_makes_no_sense_is_refused(home: Path, arguments: tuple[str, ...]) 
     done = run(home, *arguments)
     assert done.returncode == 2
     assert sentence(done)
-    assert backups(home) == []
+    assert list_backups(home) == []
 
 
 AT = (
@@ -129,9 +129,9 @@ def test_a_killed_backup_leaves_nothing_that_looks_like_one_and_the_next_removes
     assert child(home, point, "backup").returncode == KILLED
     [left] = (home / "backups").iterdir()
     assert left.name.startswith(".partial-")
-    assert backups(home) == []
+    assert list_backups(home) == []
     fine(home, "backup")
-    assert [path.name for path in (home / "backups").iterdir()] == [one.path.name for one in backups(home)]
+    assert [path.name for path in (home / "backups").iterdir()] == [one.path.name for one in list_backups(home)]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_beside_a_daemon_backups_are_made_and_garbage_is_collected(home: Path, t
         assert "0 altered, 0 missing" in fine(home, "tape", "verify")
         sizes = json.loads(fine(home, "tape", "size", "--json"))
         assert {"stdin:default", "stdin:work"} <= {one["session"] for one in sizes["tapes"]}
-    assert verified(tmp_path / "copy").database.version == len(MIGRATIONS)
+    assert verify_backup(tmp_path / "copy").database.version == len(MIGRATIONS)
     fine(tmp_path / "new", "restore", str(tmp_path / "copy"))
     archive = next(one["name"] for one in sizes["tapes"] if "@" in one["name"])
     assert "first" in fine(tmp_path / "new", "tape", "show", archive)
@@ -189,9 +189,7 @@ def test_a_backup_with_secrets_in_its_configuration_says_so(home: Path, tmp_path
     text = f'[model]\napi_base = "http://me:{password}@localhost/v1"\n[channels.telegram]\ntoken = "{token}"\n'
     (home / "config.toml").write_text(text)
     told = fine(home, "backup", str(tmp_path / "with"))
-    assert (
-        "config.toml holds secrets (model.api_base, channels.telegram.token), and so does this backup" in told
-    )
+    assert "config.toml holds secrets (model.api_base, channels.telegram.token), and so does this backup" in told
     assert json.loads(fine(home, "backup", "--json"))["secrets"] == [
         "model.api_base",
         "channels.telegram.token",

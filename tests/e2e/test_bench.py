@@ -129,7 +129,7 @@ class TestWhatIsMeasured:
         async with talking(tmp_path / "home") as talk:
             await talk.new_window()
             assert len(await talk.tape().from_last_anchor()) == words.WINDOW
-            merged = (await talk.say(text=WITH_TOOLS)).merged
+            merged = (await talk.say(text=WITH_TOOLS)).merged_entries
         assert [entry.kind for entry in merged].count(Kind.TOOL_RESULT) == 2
 
     async def test_the_baseline_of_sqlite_writes_what_bubbot_can_verify(self, tmp_path: Path) -> None:

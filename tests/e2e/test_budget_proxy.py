@@ -9,12 +9,12 @@ import pytest
 
 from bubbot.budget import Budget
 from bubbot.models.litellm.model import LitellmModel
-from bubbot.ports.model import NANO, ModelOptions
+from bubbot.ports.model import NANOS_PER_USD, ModelOptions
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.views.budget import SETTLED
-from bubbot.wiring.budget import plan_of
+from bubbot.wiring.budget import budget_limits
 from tests.budgets import facts, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
 from tests.e2e.provider_server import Held, serving
@@ -34,7 +34,7 @@ BUDGET = f"[budget]\nday = {LIMIT}\nanswer_tokens = {ANSWER}\n"
 async def budget_for(store: SqliteStore, home: Path, address: str) -> Budget:
     """A budget as these settings have it, with the model behind an address of one's own."""
     (home / "config.toml").write_text(f'[model]\nname = "{NAME}"\napi_base = "{address}"\n{BUDGET}')
-    return await opened(store, plan_of(load(home=home)))
+    return await opened(store, budget_limits(load(home=home)))
 
 
 def proxied(address: str) -> LitellmModel:
@@ -50,8 +50,8 @@ async def test_many_turns_at_once_overspend_by_one_call_at_most(sqlite_store: Sq
             futures = [await bench.post("hello", chat=f"c{number}", sender=str(number + 1)) for number in range(TURNS)]
             async with asyncio.timeout(3 * WAIT):
                 results = [await one for one in futures]
-        await budget.written()
-        costs = [one["nano"] / NANO for one in await facts(sqlite_store, SETTLED)]
+        await budget.wait_written()
+        costs = [one["nano"] / NANOS_PER_USD for one in await facts(sqlite_store, SETTLED)]
         answered = [one for one in results if one.status == "answered"]
         assert len(server.requests) == len(answered) == len(costs)
         assert LIMIT <= sum(costs) < LIMIT + max(costs)
@@ -70,7 +70,7 @@ async def test_a_call_that_is_stopped_in_the_middle_costs_something(sqlite_store
                 while not bench.app.stop("test:home"):  # noqa: ASYNC110 - the turn is just being opened
                     await asyncio.sleep(0)
                 assert (await future).status == "stopped"
-        await budget.written()
+        await budget.wait_written()
         (settled,) = await facts(sqlite_store, SETTLED)
         assert (settled["status"], settled["estimated"]) == ("stopped", True)
         assert settled["nano"] > 0
@@ -84,7 +84,7 @@ async def test_a_call_that_breaks_off_before_its_first_word_costs_something(
         budget, model = await budget_for(sqlite_store, tmp_path, server.address), proxied(server.address)
         async with running(sqlite_store, model, Options(meter=BudgetMeter(budget))) as bench:
             assert (await bench.say("hello")).status == "failed"
-        await budget.written()
+        await budget.wait_written()
         (settled,) = await facts(sqlite_store, SETTLED)
         assert (settled["status"], settled["estimated"]) == ("failed", True)
         assert settled["input_tokens"] > 0

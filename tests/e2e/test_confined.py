@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.ops.service.render import shipped
+from bubbot.ops.service.render import read_unit
 from tests.botapi.server import Server
 from tests.e2e import forked
 from tests.e2e.bot import environment
@@ -44,7 +44,7 @@ pytestmark = [
 def calls(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The file of allowed calls of a unit."""
     file = tmp_path / "calls"
-    names = allowed(shipped(request.param))
+    names = allowed(read_unit(request.param))
     assert {"mount", "chown", "reboot", "ptrace", "setpriority"}.isdisjoint(names)
     file.write_text("\n".join(sorted(names)))
     return file

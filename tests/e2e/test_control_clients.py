@@ -15,7 +15,7 @@ import pytest
 
 from bubbot import errors
 from bubbot.control.codec import encode
-from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
+from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
 from bubbot.control.peer import PROTOCOL
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Inbound, Sender
@@ -58,7 +58,7 @@ class Client:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Sends a message."""
-        self.writer.writelines(lines(message))
+        self.writer.writelines(encode_lines(message))
         await self.writer.drain()
 
     async def until(self, name: str, value: object) -> dict[str, Any] | None:

@@ -150,8 +150,7 @@ async def test_without_the_text_of_messages_the_channel_says_so_and_the_others_g
             telegram.say(person, ",status")
             await telegram.until(lambda: len(telegram.answers(person)) == 2, 20)
             assert (
-                "discord: refused, and not tried again ([channels.discord] content = "
-                in telegram.answers(person)[-1]
+                "discord: refused, and not tried again ([channels.discord] content = " in telegram.answers(person)[-1]
             )
             assert daemon.errors.count("needs the Message Content Intent: turn it on") == 1
             assert "Traceback" not in daemon.errors

@@ -275,7 +275,7 @@ async def turn(home: Path, server: OpenaiServer, text: str = "hi") -> tuple[Turn
     async with open_app(Settings(model=model), Home(home), channel_settings=given) as app:
         inbound = Inbound("stdin", "1", "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
         result = await app.ask(inbound)
-    return result, [entry.payload["data"] for entry in result.merged if entry.name == "loop.step"]
+    return result, [entry.payload["data"] for entry in result.merged_entries if entry.name == "loop.step"]
 
 
 async def test_a_bot_uses_a_tool_and_records_every_step(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ async def test_a_bot_names_the_model_that_failed_the_one_that_answered_and_the_c
             ]
             answered, why, usage = [await app.ask(inbound) for inbound in made]
     assert answered.text == "From the second."
-    (step,) = [entry.payload["data"] for entry in answered.merged if entry.name == "loop.step"]
+    (step,) = [entry.payload["data"] for entry in answered.merged_entries if entry.name == "loop.step"]
     assert (step["model"], step["answered"]) == ("openai/test", "openai/second")
     assert [(one["model"], one["status"], one.get("kind")) for one in step["attempts"]] == [
         ("openai/test", "failed", "model_unavailable"),
@@ -430,7 +430,7 @@ async def test_without_usage_the_own_tokenizer_counts_where_the_model_is_certain
     assert isinstance(reply, ModelReply)
     assert isinstance(guessed, ModelReply)
     assert count
-    assert count.approximate
+    assert count.is_approximate
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (count.tokens, 3)
     assert guessed.usage.output_tokens == len("hello out there") // 3 + 1
 

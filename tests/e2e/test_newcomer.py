@@ -89,7 +89,7 @@ class Newcomer:
             self.answers(init, "Name of the bot [bubbot]: ", "Ada's bot")
             self.answers(init, "Language of its own sentences: en or zh [en]: ", "")
             self.answers(init, "Time zone [", "Europe/Berlin")
-            self.answers(init, "Number [1]: ", "1" if local.available() else "3")
+            self.answers(init, "Number [1]: ", "1" if local.is_available() else "3")
             self.answers(init, ASK_TOKEN, self.server.bot.token, pasted=True)
             init.expect(f"This is @bubbot_bot (id {self.server.bot.user.id}).")
             self.answers(init, "Enter if you do not know it: ", "")
@@ -128,7 +128,7 @@ async def test_a_newcomer_has_an_answer_in_telegram_within_three_minutes(tmp_pat
 
 
 @pytest.mark.proof
-@pytest.mark.skipif(not local.available(), reason="the demonstration model is not installed")
+@pytest.mark.skipif(not local.is_available(), reason="the demonstration model is not installed")
 async def test_the_same_with_the_demonstration_model_that_a_newcomer_has(tmp_path: Path) -> None:
     someone = await walked(tmp_path / "home", "local", r"^(?!I do not know you yet)")
     assert someone.seconds < GOAL, someone

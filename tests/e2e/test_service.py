@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.ops.service.render import rendered
+from bubbot.ops.service.render import render_unit
 from tests.botapi.faults import Refuse, Wedge
 from tests.botapi.server import Server
 from tests.e2e.daemon import configure, configured, running, started
@@ -139,7 +139,7 @@ async def test_a_turn_that_takes_its_time_at_the_end_is_given_it(tmp_path: Path,
 async def test_the_command_of_the_unit_starts_a_bot(tmp_path: Path, manager: Manager) -> None:
     home = tmp_path / "my home 100%"
     configure(home, {})
-    unit = rendered("bubbot-user.service", python=Path(sys.executable), home=home, config=home / "config.toml")
+    unit = render_unit("bubbot-user.service", python=Path(sys.executable), home=home, config=home / "config.toml")
     (line,) = re.findall("^ExecStart=:(.*)$", unit, re.MULTILINE)
     command = [word.replace("%%", "%") for word in shlex.split(line)]
     env = {"NOTIFY_SOCKET": manager.address, "PYTHONPATH": str(ROOT)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import BubbotError
-from bubbot.stores.sqlite.rows import find
+from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -71,7 +71,7 @@ async def answers(store: SqliteStore, asked: Sequence[TapeQuery]) -> list[Answer
 
     def attempt(conn: sqlite3.Connection, query: TapeQuery) -> Answer:
         try:
-            return exactly(find(conn, query))
+            return exactly(find_entries(conn, query))
         except BubbotError as error:
             return type(error)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbot.access import ACCESS_TAPE, ALPHABET, TERMINAL, AccessService
+from bubbot.access import ACCESS_TAPE, CODE_ALPHABET, TERMINAL, AccessService
 from bubbot.errors import AccessError, ConfigError
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
 from bubbot.ports.channel import Inbound, Role, Sender
@@ -27,9 +27,9 @@ ROLES = (Role.MEMBER, Role.ADMIN, Role.OWNER)
 SETTINGS = AdmissionSettings(
     owners=frozenset({OWNER}),
     groups=frozenset({GROUP}),
-    listen=frozenset({GROUP, OTHER}),
-    always=frozenset({OTHER}),
-    called=("bubbot",),
+    record_only=frozenset({GROUP, OTHER}),
+    respond_to_all=frozenset({OTHER}),
+    trigger_names=("bubbot",),
     bots=frozenset({LISTED_BOT}),
 )
 channels, people, roles, givers = map(
@@ -39,7 +39,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("pair"), channels, people, st.booleans()),
         st.tuples(st.just("approve"), st.integers(0, 5), roles, givers),
-        st.tuples(st.just("guess"), st.text(ALPHABET, min_size=8, max_size=8), roles, givers),
+        st.tuples(st.just("guess"), st.text(CODE_ALPHABET, min_size=8, max_size=8), roles, givers),
         st.tuples(st.just("grant"), channels, people, roles, givers),
         st.tuples(st.just("revoke"), channels, people, givers),
         st.tuples(st.just("wait"), st.integers(1, 5000)),
@@ -62,7 +62,7 @@ class World:
     async def start(self) -> None:
         """A process begins."""
         tape = TapeService(self.store, ACCESS_TAPE, now=self.clock, new_id=CountingIds())
-        listed = dict.fromkeys(CHANNELS, SETTINGS.listed)
+        listed = dict.fromkeys(CHANNELS, SETTINGS.listed_people)
         self.access = AccessService(tape, now=self.clock, random=self.salt, configured=listed)
         await self.access.load()
 
@@ -81,7 +81,7 @@ class World:
             await getattr(self, f"_{step[0]}")(*step[1:])
 
     async def _pair(self, channel: str, who: str, bot: bool) -> None:
-        code = await self.access.pair(Sender(who, bot=bot), channel, who)
+        code = await self.access.create_code(Sender(who, bot=bot), channel, who)
         if code is not None:
             assert not bot
             assert self.holds(channel, who) is Role.STRANGER

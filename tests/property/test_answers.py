@@ -12,19 +12,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
-from channels.markdown.cuts import LONGEST_CLUSTER
-from channels.markdown.long_blocks import LongBlockLimits, to_files
-from channels.markdown.marked_text import MarkedText, TextMark, clean, utf16
-from channels.markdown.render import parse
-from channels.markdown.split import split
+from channels.markdown.cuts import MAX_CLUSTER_CODE_POINTS
+from channels.markdown.long_blocks import LongBlockLimits, extract_files
+from channels.markdown.marked_text import MarkedText, TextMark, clean_text, count_utf16_units
+from channels.markdown.render import parse_markdown
+from channels.markdown.split import split_marked
 from channels.markdown.split_source import split_source
-from channels.telegram.text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, parts, plain
+from channels.telegram.text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, make_parts, strip_markup
 from tests.property.markdowns import PEOPLE, Document, documents, noise
 
 CLUSTERS = import_module("regex").compile(r"\X")
 """Somebody else's idea of what one character is."""
 limits = st.integers(2, 60)
-measures = st.sampled_from([len, utf16])
+measures = st.sampled_from([len, count_utf16_units])
 layouts = st.builds(
     TelegramLayout,
     st.sampled_from([0, 12, 40]),
@@ -71,7 +71,7 @@ def _agree(one: TextMark, other: TextMark) -> bool:
 
 @given(noise)
 def test_any_text_becomes_tidy_text_that_can_be_sent(source: str) -> None:
-    marked = parse(source)
+    marked = parse_markdown(source)
     assert tidy(marked)
     marked.text.encode("utf-8")
     assert "\0" not in marked.text
@@ -82,12 +82,12 @@ def test_any_text_becomes_tidy_text_that_can_be_sent(source: str) -> None:
 @example("```py x y\nz")
 def test_no_letter_of_any_text_is_lost(source: str) -> None:
     source = re.sub(r"[\[&\\]", "", source)  # titles, addresses and names of characters are written in other words
-    marked = parse(source)
+    marked = parse_markdown(source)
     shown = list(marked.text)
     for mark in reversed(marked.marks):
         shown.insert(mark.start, mark.language)
     shown_letters = letters("".join(shown))
-    wanted = letters(clean(source))
+    wanted = letters(clean_text(source))
     assert in_order(wanted, shown_letters)
     if not re.search(r"\||```|~~~", source):
         assert wanted == shown_letters
@@ -95,7 +95,7 @@ def test_no_letter_of_any_text_is_lost(source: str) -> None:
 
 @given(documents(), st.sampled_from([0, 20, 40, 200]))
 def test_every_word_of_a_document_is_shown_in_order(document: Document, columns: int) -> None:
-    marked = parse(document.source, table_columns=columns)
+    marked = parse_markdown(document.source, table_columns=columns)
     assert tidy(marked)
     # Row by row, the head stands before each cell: words of a table are looked for without it.
     assert in_order(document.words, marked.text) or "|--" in document.source
@@ -104,13 +104,13 @@ def test_every_word_of_a_document_is_shown_in_order(document: Document, columns:
 
 @given(documents(), st.integers(1, 400))
 def test_an_answer_that_is_still_being_written_can_be_shown(document: Document, length: int) -> None:
-    assert tidy(parse(document.source[:length]))
+    assert tidy(parse_markdown(document.source[:length]))
 
 
 @given(noise | documents().map(lambda document: document.source), limits, measures, st.none() | st.integers(1, 5))
 def test_pieces_fit_and_leave_out_white_space_alone(source: str, limit: int, measure: Any, most: int | None) -> None:
-    marked = parse(source)
-    pieces = split(marked, limit, measure, most=most)
+    marked = parse_markdown(source)
+    pieces = split_marked(marked, limit, measure, max_marks=most)
     assert all(0 < measure(piece.text) <= limit and piece.text.strip() and tidy(piece) for piece in pieces)
     assert inked("".join(piece.text for piece in pieces)) == inked(marked.text)
     assert all(most is None or len(piece.marks) <= most for piece in pieces)
@@ -119,12 +119,12 @@ def test_pieces_fit_and_leave_out_white_space_alone(source: str, limit: int, mea
         found = marked.text.index(piece.text, at)
         assert not marked.text[at:found].strip()
         at = found + len(piece.text)
-    assert [again for piece in pieces for again in split(piece, limit, measure, most=most)] == pieces
+    assert [again for piece in pieces for again in split_marked(piece, limit, measure, max_marks=most)] == pieces
 
 
 @given(documents(), limits)
 def test_every_character_keeps_its_looks(document: Document, limit: int) -> None:
-    marked = parse(document.source)
+    marked = parse_markdown(document.source)
 
     def looks(of: MarkedText) -> list[Any]:
         covered = [
@@ -133,26 +133,28 @@ def test_every_character_keeps_its_looks(document: Document, limit: int) -> None
         ]
         return [(char, look) for char, look in zip(of.text, covered, strict=True) if not char.isspace()]
 
-    assert [look for piece in split(marked, limit) for look in looks(piece)] == looks(marked)
+    assert [look for piece in split_marked(marked, limit) for look in looks(piece)] == looks(marked)
 
 
 @given(noise | documents().map(lambda document: document.source), measures)
 def test_what_fits_is_one_piece_as_it_is(source: str, measure: Any) -> None:
-    marked = parse(source)
+    marked = parse_markdown(source)
     if marked.text.strip():
-        assert split(marked, max(2, measure(marked.text)), measure) == [marked]
-        assert split_source(source, max(64, measure(clean(source))), measure) == [clean(source)]
+        assert split_marked(marked, max(2, measure(marked.text)), measure) == [marked]
+        assert split_source(source, max(64, measure(clean_text(source))), measure) == [clean_text(source)]
     else:
-        assert split(marked, 10_000) == []
+        assert split_marked(marked, 10_000) == []
 
 
 @given(st.lists(st.sampled_from([*PEOPLE, " ", "\n", "a"]), max_size=40).map("".join), st.integers(12, 30))
 def test_no_character_is_torn(text: str, limit: int) -> None:
     ends = {
-        match.end() for match in CLUSTERS.finditer(text) if utf16(match[0]) <= limit and len(match[0]) < LONGEST_CLUSTER
+        match.end()
+        for match in CLUSTERS.finditer(text)
+        if count_utf16_units(match[0]) <= limit and len(match[0]) < MAX_CLUSTER_CODE_POINTS
     }
     at = 0
-    for piece in split(MarkedText(text), limit):
+    for piece in split_marked(MarkedText(text), limit):
         found = text.index(piece.text, at)
         at = found + len(piece.text)
         assert found == 0 or found in ends
@@ -187,21 +189,21 @@ def test_any_markdown_is_cut_within_the_limit(source: str, limit: int, measure: 
     pieces = split_source(source, limit, measure)
     assert all(0 < measure(piece) <= limit for piece in pieces)
     if "```" not in source and "~~~" not in source:
-        assert inked("".join(pieces)) == inked(clean(source))
+        assert inked("".join(pieces)) == inked(clean_text(source))
     else:
-        wanted = [char for char in inked(clean(source)) if char not in "`~>-"]
+        wanted = [char for char in inked(clean_text(source)) if char not in "`~>-"]
         assert in_order(wanted, "\n".join(pieces))
 
 
 @given(documents(), layouts)
 def test_long_blocks_move_into_files_and_nothing_else_changes(document: Document, layout: TelegramLayout) -> None:
-    text, files = to_files(document.source, layout.long)
+    text, files = extract_files(document.source, layout.long_blocks)
     assert len({file.name for file in files}) == len(files)
     assert in_order([file.name for file in files], text)
     for file in files:
         text = text.replace(f"📎 {file.name}", file.text, 1)
     assert in_order(document.words, text)
-    assert to_files(document.source, LongBlockLimits(code_characters=0)) == (clean(document.source), ())
+    assert extract_files(document.source, LongBlockLimits(code_characters=0)) == (clean_text(document.source), ())
 
 
 def sound(part: MessagePart) -> bool:
@@ -225,20 +227,20 @@ def sound(part: MessagePart) -> bool:
 def test_telegram_takes_every_part(source: str, layout: TelegramLayout, with_file: bool) -> None:
     files = (OutboundFile("code-1.py", text="x"),) if with_file else ()
     outbound = Outbound("telegram", "7", source, thread="3", reply_to="12", files=files)
-    made = parts(outbound, layout)
-    assert all(sound(part) and utf16(part.text) <= TELEGRAM_MESSAGE_LIMIT for part in made)
+    made = make_parts(outbound, layout)
+    assert all(sound(part) and count_utf16_units(part.text) <= TELEGRAM_MESSAGE_LIMIT for part in made)
     assert all(len(part.markup.get("entities", [])) <= 100 for part in made)
     assert [part.reply_to for part in made] == ["12", *[""] * (len(made) - 1)][: len(made)]
     assert all(part.thread == "3" and part.chat == "7" for part in made)
     assert all(bool(part.text.strip()) != bool(part.file) for part in made)
     assert [bool(part.file) for part in made] == sorted(bool(part.file) for part in made)
     assert [part.file for part in made][len(made) - len(files) :] == list(files)
-    assert all(plain(part).text == part.text and not plain(part).markup for part in made)
+    assert all(strip_markup(part).text == part.text and not strip_markup(part).markup for part in made)
 
 
 @given(documents())
 def test_entities_lie_in_each_other_or_apart(document: Document) -> None:
-    for part in parts(Outbound("telegram", "7", document.source * 3)):
+    for part in make_parts(Outbound("telegram", "7", document.source * 3)):
         spans = [(entity["offset"], entity["offset"] + entity["length"]) for entity in part.markup.get("entities", [])]
         for one, other in pairwise(spans):
             assert other[0] >= one[0]

@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from bubbot.errors import EntryNotFound
 from bubbot.ports.model import ModelRequest
-from bubbot.runtime.compose import pictured
-from bubbot.tape.blobs import digest_of
+from bubbot.runtime.compose import embed_images
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.views.attachments import IMAGE_LIMIT
-from bubbot.views.selectors import MessageStyle, select
+from bubbot.views.attachments import MAX_IMAGE_BYTES
+from bubbot.views.selectors import MessageStyle, select_messages
 
 TEXT = st.text(st.sampled_from("ab` \n[]漢"), max_size=12)
 
 
 def image(data: bytes, name: str, claimed: int | None) -> dict[str, Any]:
-    part = {"type": "image", "digest": digest_of(data), "media_type": "image/png", "name": name}
+    part = {"type": "image", "digest": blob_digest(data), "media_type": "image/png", "name": name}
     return part | ({"size": len(data) if claimed is None else claimed})
 
 
 IMAGES = st.builds(
-    image, st.binary(min_size=1, max_size=60), TEXT, st.sampled_from([None, None, None, IMAGE_LIMIT + 1])
+    image, st.binary(min_size=1, max_size=60), TEXT, st.sampled_from([None, None, None, MAX_IMAGE_BYTES + 1])
 )
 FILES = st.builds(
-    lambda data, name, text: {"type": "file", "digest": digest_of(data), "name": name, "size": len(data)}
+    lambda data, name, text: {"type": "file", "digest": blob_digest(data), "name": name, "size": len(data)}
     | ({} if text is None else {"text": text, "characters": len(text) + 5}),
     st.binary(max_size=9), TEXT, st.none() | TEXT,
 )  # fmt: skip
@@ -40,7 +40,7 @@ STYLES = st.builds(MessageStyle, images=st.integers(0, 4), image_bytes=st.intege
 
 def on_tape(messages: list[tuple[str, Any]]) -> list[TapeEntry]:
     return [
-        TapeEntry(Kind.MESSAGE, {"role": role, "content": content}).stored(place)
+        TapeEntry(Kind.MESSAGE, {"role": role, "content": content}).with_id(place)
         for place, (role, content) in enumerate(messages, 1)
     ]
 
@@ -55,8 +55,8 @@ async def asked(messages: list[tuple[str, Any]], style: MessageStyle, kept: dict
             raise EntryNotFound(digest)
         return kept[digest]
 
-    shown = select(on_tape(messages), style)
-    return await pictured(ModelRequest("", tuple(one.message for one in shown)), blob)
+    shown = select_messages(on_tape(messages), style)
+    return await embed_images(ModelRequest("", tuple(one.message for one in shown)), blob)
 
 
 @given(MESSAGES, STYLES, st.booleans(), st.data())
@@ -87,6 +87,6 @@ async def test_more_words_change_nothing_of_what_was_shown(
     messages: list[tuple[str, Any]], style: MessageStyle
 ) -> None:
     ended: list[tuple[str, Any]] = [*messages, ("assistant", "ok")]
-    short = select(on_tape(ended), style)
-    long = select(on_tape([*ended, ("user", "more"), ("assistant", "ok")]), style)
+    short = select_messages(on_tape(ended), style)
+    long = select_messages(on_tape([*ended, ("user", "more"), ("assistant", "ok")]), style)
     assert long[: len(short)] == short

@@ -55,7 +55,7 @@ def added_up(settled: list[Any]) -> dict[TotalKey, SpentTotal]:
                 key = TotalKey(scope, name, period)
                 before = found.get(key, SpentTotal())
                 tokens = one["input_tokens"] + one["output_tokens"]
-                found[key] = SpentTotal(before.calls + 1, before.tokens + tokens, before.nano + one["nano"])
+                found[key] = SpentTotal(before.calls + 1, before.tokens + tokens, before.cost_nanousd + one["nano"])
     return found
 
 
@@ -79,10 +79,10 @@ class World:
     async def begin(self, payer: BudgetSubject, tokens: int) -> None:
         """A call, unless the budget is used up or held by others."""
         spent = self.budget.spent("bot", "", self.budget.today())
-        held = sum(call.hold.tokens for _, call in self.calls)
+        held = sum(call.reservation.tokens for _, call in self.calls)
         if spent.tokens < LIMIT <= spent.tokens + held:
             return  # it would wait
-        made = self.budget.call(payer, "m", tokens)
+        made = self.budget.metered_call(payer, "m", tokens)
         try:
             self.calls.append((made, await made.__aenter__()))
         except BudgetExceeded:
@@ -94,10 +94,10 @@ class World:
             return
         made, call = self.calls.pop(place % len(self.calls))
         if not failed:
-            call.reply = ModelReply("x", usage=Usage(min(tokens, call.hold.input), min(tokens, 10)), model="m")
+            call.reply = ModelReply("x", usage=Usage(min(tokens, call.reservation.input), min(tokens, 10)), model="m")
             await made.__aexit__(None, None, None)
             return
-        call.heard = tokens % 3
+        call.output_estimate = tokens % 3
         error = ModelUnavailable("gone")
         assert await made.__aexit__(ModelUnavailable, error, None) is not True
 
@@ -145,13 +145,16 @@ async def _check(world: World) -> None:
         current = {key: total for key, total in truth.items() if key.period in (today, today[:7])}
         assert current.items() <= books.spent.items()
         assert {call: hold.entry for call, hold in books.open.items()} == {
-            call.hold.call: call.hold.entry for _, call in world.calls
+            call.reservation.call: call.reservation.entry for _, call in world.calls
         }
     shown = SpendingView().fold([[entry for entry in entries if entry.name == SETTLED]])
     months = [total for key, total in truth.items() if key.scope == "bot" and len(key.period) == 7]
-    assert (shown.total.calls, shown.total.nano) == (sum(one.calls for one in months), sum(one.nano for one in months))
+    assert (shown.total.calls, shown.total.cost_nanousd) == (
+        sum(one.calls for one in months),
+        sum(one.cost_nanousd for one in months),
+    )
     for by in ("chat", "user", "model", "day"):
-        assert sum(one.nano for one in shown.by[by].values()) == shown.total.nano
+        assert sum(one.cost_nanousd for one in shown.by[by].values()) == shown.total.cost_nanousd
     assert sorted(shown.total.reservations) == sorted(one["reserved"] for one in settled)
 
 
@@ -169,7 +172,7 @@ def test_the_order_in_which_calls_end_changes_no_total(order: list[int]) -> None
     async def story() -> BudgetState:
         store = InMemoryStore()
         budget = await opened(store, plan(ModelPrice(0.1, 0.3)))
-        made = [budget.call(PAYERS[number % 4], "m", number) for number in range(8)]
+        made = [budget.metered_call(PAYERS[number % 4], "m", number) for number in range(8)]
         calls = [await one.__aenter__() for one in made]
         for number in order:
             calls[number].reply = ModelReply("x", usage=Usage(number, 3 * number), model="m")

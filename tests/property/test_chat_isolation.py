@@ -130,7 +130,7 @@ class World:
         self.used.add(chosen.name)
         self.clock.forward += timedelta(minutes=3)
         for job in tuple(self.bot.book.state.jobs):
-            await self.keeper.look(job)
+            await self.keeper.check_job(job)
         await self.bot.quiet()
 
     async def arguments(self, chosen: Tool, speaker: tuple[str, str], drawn: Drawn) -> dict[str, Any]:
@@ -216,7 +216,7 @@ async def through(sequence: Sequence[Act], used: set[str]) -> None:
     rules = admitting(store, owners={OWNER}, members={MEMBER}, groups={GROUP}, always={GROUP})
     options = Options(rules=rules, tools=[usage_tool(ledger)], meter=BudgetMeter(budget))
     async with timed(store, repeating(), options, clock=clock, keep=False) as bot:
-        world = World(bot, clock, bot.time.keeper())
+        world = World(bot, clock, bot.time.make_timer())
         for chat in CHATS:
             sender = GUEST if chat == GROUP else chat
             who = {"sender": sender, "chat": chat, "direct": chat != GROUP}

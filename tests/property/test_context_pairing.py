@@ -60,8 +60,8 @@ ENTRY = st.one_of(
 )  # fmt: skip
 TAPES = st.lists(ENTRY, max_size=14).map(
     lambda made: [
-        anchor("session/start", {"owner": "human"}).stored(1),
-        *[TapeEntry(kind, payload, date=STAMPED).stored(place) for place, (kind, payload) in enumerate(made, 2)],
+        anchor("session/start", {"owner": "human"}).with_id(1),
+        *[TapeEntry(kind, payload, date=STAMPED).with_id(place) for place, (kind, payload) in enumerate(made, 2)],
     ]
 )
 VIEWS = st.builds(
@@ -147,7 +147,7 @@ def gives(*results: tuple[str, str]) -> TapeEntry:
 
 def on_tape(*entries: TapeEntry) -> list[TapeEntry]:
     opened = anchor("session/start", {"owner": "human"})
-    return [entry.stored(place) for place, entry in enumerate([opened, *entries], 1)]
+    return [entry.with_id(place) for place, entry in enumerate([opened, *entries], 1)]
 
 
 LATE = on_tape(
@@ -170,7 +170,7 @@ LATE = on_tape(
 def test_every_context_is_one_that_a_provider_takes(entries: list[TapeEntry], view: ContextView) -> None:
     context = context_of(entries, view)
     assert faults(context.messages, first_assistant=view.style.first_assistant) == []
-    assert not view.asking or context.messages[-1]["role"] in ("user", "tool")
+    assert not view.ends_with_user or context.messages[-1]["role"] in ("user", "tool")
 
 
 @given(TAPES, VIEWS)
@@ -212,7 +212,7 @@ def test_what_is_kept_with_the_entries_changes_no_context(entries: list[TapeEntr
     views += [replace(view, style=replace(view.style, stamps=UTC)) for view in views]
     for length in range(1, len(entries) + 1):
         for view in views:
-            fresh = context_of([entry.stored(entry.id) for entry in entries[:length]], view)
+            fresh = context_of([entry.with_id(entry.id) for entry in entries[:length]], view)
             used = context_of(entries[:length], view)
             assert used == fresh
             request = ModelRequest("system", used.messages, texts=used.texts)

@@ -117,7 +117,7 @@ class Pair:
         data = {"archive": self.archive, "entries": len(self.parent)}
         fact = event("tape/archived" if archive else "tape/erased", data)
         if not again:
-            await self.plain_store.reset(self.plain.name, ResetBatch("old"), [entry.stored(0) for entry in delta])
+            await self.plain_store.reset(self.plain.name, ResetBatch("old"), [entry.with_id(0) for entry in delta])
             await self.plain.append([anchor(SESSION_START, {"owner": "human"}), fact])
         elif self.erase and not erased:
             await self.plain.append([fact])
@@ -150,7 +150,7 @@ async def append(
     tape: TapeHandle, given_entries: Sequence[TapeEntry], *, keep_first: bool
 ) -> list[tuple[object, ...]] | type[BubbotError]:
     try:
-        return exactly(await tape.append(given_entries, keep_first=keep_first))
+        return exactly(await tape.append(given_entries, if_absent=keep_first))
     except BubbotError as error:
         return type(error)
 
@@ -296,7 +296,7 @@ def test_a_merge_that_comes_too_late_changes_nothing_and_the_fork_stays_open(
             await pair.do(step)
         pair.fork.stage(f"{name}-other", [event("staged")])
         await pair.fork.save()
-        await bench.store.append([Batch(name, tuple(meanwhile), keep_first=True), Batch(name, (event("late"),))])
+        await bench.store.append([Batch(name, tuple(meanwhile), if_absent=True), Batch(name, (event("late"),))])
         with raw(bench.path) as conn:
             before = rows(conn, after=earlier)
         with pytest.raises(TapeConflict):

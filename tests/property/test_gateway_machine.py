@@ -112,7 +112,7 @@ class Day:
     roles: list[tuple[str, Role]] = field(default_factory=list)
 
     def rules(self) -> ChannelPolicy:
-        listed = AdmissionSettings(owners=frozenset({"1"}), members=frozenset({"2", "3"}), listen=frozenset(CHATS))
+        listed = AdmissionSettings(owners=frozenset({"1"}), members=frozenset({"2", "3"}), record_only=frozenset(CHATS))
         admission = AdmissionPolicy(listed, lambda _channel, _id: Role.STRANGER, lambda: 0.0)
         return rules(self.debounce, busy=self.busy, admission=admission)
 
@@ -134,7 +134,7 @@ class Day:
         bench = await stack.enter_async_context(life)
         recovered = await bench.recover()
         await bench.deliverer.resume(queued=True)
-        bench.line.take_up(recovered)
+        bench.line.resume(recovered)
         return bench
 
     async def live(self, plan: list[tuple[Any, ...]]) -> None:
@@ -152,9 +152,9 @@ class Day:
             await bench.quiet(10_000)
             await asyncio.sleep(100)
             await bench.quiet(10_000)
-            assert await bench.inbox.open() == ()
-            assert await bench.inbox.changes() == ()
-            assert await bench.outbox.open() == ()
+            assert await bench.inbox.open_inbounds() == ()
+            assert await bench.inbox.open_changes() == ()
+            assert await bench.outbox.pending() == ()
             assert await self.store.forks() == []
         finally:
             await stack.aclose()

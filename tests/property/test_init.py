@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding import answers
-from bubbot.ops.onboarding.changes import PendingEdits, new_secrets, text_after
-from bubbot.ops.onboarding.existing import ExistingConfig, read_present
+from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
+from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
 from bubbot.ops.onboarding.write import write
 from bubbot.settings.loader import Settings, load
 
@@ -60,8 +60,8 @@ def put(home: Home, changes: PendingEdits) -> tuple[ExistingConfig, Settings]:
     def check(path: Path) -> None:
         load(home=home.path, config=path)
 
-    present = read_present(home, None)
-    text, secrets = text_after(present, changes, home), new_secrets(changes, home)
+    present = read_existing(home, None)
+    text, secrets = apply_edits(present, changes, home), new_secrets(changes, home)
     if text != present.text or secrets:
         write(home, present, text, secrets, stamp="T", check=check)
     return present, load(home=home.path)
@@ -79,13 +79,13 @@ def test_what_is_taken_is_what_loads(
     name: str, zone: str, token: str, table: tuple[str, str], owners: list[int], before: str | None
 ) -> None:
     changes = PendingEdits()
-    if called := accepted(answers.bot_name, name):
-        changes.set(("bot",), "name", called)
-    changes.set(("bot",), "timezone", answers.zone(zone))
+    if called := accepted(answers.parse_bot_name, name):
+        changes.set_value(("bot",), "name", called)
+    changes.set_value(("bot",), "timezone", answers.parse_zone(zone))
     if owners:
-        changes.set(table, "owners", owners)
-    if kept := accepted(answers.token, token):
-        changes.keep(table, "token", kept)
+        changes.set_value(table, "owners", owners)
+    if kept := accepted(answers.parse_token, token):
+        changes.set_secret(table, "token", kept)
     with home_with(before) as home:
         present, loaded = put(home, changes)
         assert loaded.bot.timezone == zone
@@ -109,5 +109,5 @@ def test_what_is_taken_is_what_loads(
 
 @given(text=ODD)
 def test_a_secret_of_several_lines_is_never_taken(text: str) -> None:
-    kept = accepted(answers.secret, text)
+    kept = accepted(answers.parse_secret, text)
     assert kept is None or (kept == text.strip() and kept.isprintable() and len(kept.split()) == 1)

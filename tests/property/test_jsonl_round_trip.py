@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.jsonl import JsonLineWriter, for_bub, read_lines
+from bubbot.stores.jsonl import JsonLineWriter, read_lines, to_bub
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry
 from bubbot.tape.store import Batch, TapeStore
@@ -38,7 +38,7 @@ def tapes(draw: st.DrawFn) -> list[TapeEntry]:
 
 def exported(tape: Sequence[TapeEntry]) -> list[bytes]:
     writer = JsonLineWriter()
-    return [writer.line(entry) for entry in tape]
+    return [writer.encode_line(entry) for entry in tape]
 
 
 def as_facts(tape: Sequence[TapeEntry]) -> list[tuple[object, ...]]:
@@ -73,7 +73,7 @@ def test_export_and_import_in_memory_give_the_same_tape_and_the_same_file(tape: 
 
 @given(tapes())
 def test_a_file_for_bub_gives_the_same_tape(tape: list[TapeEntry]) -> None:
-    raw = exported([for_bub(entry) for entry in tape])
+    raw = exported([to_bub(entry) for entry in tape])
     assert exported(asyncio.run(_through(InMemoryStore(), raw))) == exported(tape)
 
 

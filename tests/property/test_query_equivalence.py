@@ -50,7 +50,7 @@ def test_every_store_answers_a_query_as_evaluate_does(
         for store in (bench.store, memory):
             await store.append([Batch(tape, tuple(written))])
             if erased:
-                how = ResetBatch(f"{eraser}@old", erase=True, also=((tape, tuple(erased)),))
+                how = ResetBatch(f"{eraser}@old", erase=True, erase_also=((tape, tuple(erased)),))
                 await store.reset(eraser, how, [event("tape/erased")])
         entries = await whole(bench.store, tape)
         assert exactly(entries) == exactly(await whole(memory, tape))
@@ -71,7 +71,7 @@ def test_every_store_answers_a_query_as_evaluate_does(
 def test_every_entry_comes_back_as_it_was_given(bench: Bench, written: list[TapeEntry]) -> None:
     async def check(tape: str) -> None:
         await bench.store.append([Batch(tape, tuple(written))])
-        given_ids = [entry.stored(place) for place, entry in enumerate(written, 1)]
+        given_ids = [entry.with_id(place) for place, entry in enumerate(written, 1)]
         assert exactly(await whole(bench.store, tape)) == exactly(given_ids)
         assert (await bench.store.audit(tape)).findings == ()
 

@@ -59,7 +59,7 @@ def asked(draw: st.DrawFn, written: Sequence[TapeEntry]) -> str:
     """A part of a text that is there, or a text that may be."""
     if not written or draw(st.integers(0, 3)) == 0:
         return draw(texts)
-    text = fold_text(draw(st.sampled_from(written)).text())
+    text = fold_text(draw(st.sampled_from(written)).all_text())
     start = draw(st.integers(0, max(0, len(text) - 1)))
     return text[start : start + draw(st.integers(1, 14))]
 
@@ -73,7 +73,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def filler(bench: Bench) -> Iterator[Indexer]:
     made = Indexer(bench.store)
-    bench.store.keeper = made
+    bench.store.indexer = made
     yield made
     bench.run(made.aclose())
 
@@ -106,7 +106,7 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
         if erased:
             ids = tuple(one for one in erased if one <= len(written))
             await bench.store.reset(
-                eraser, ResetBatch(f"{eraser}@old", erase=True, also=((name, ids),)), [event("tape/erased")]
+                eraser, ResetBatch(f"{eraser}@old", erase=True, erase_also=((name, ids),)), [event("tape/erased")]
             )
             await filler._do(lambda: filler._work.step(indexed))
         tape = TapeService(bench.store, name, now=SteppingClock(), new_id=lambda: name, session=name)
@@ -127,7 +127,7 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
 
 
 def queries(tape: str, text: str) -> list[TapeQuery]:
-    query = TapeQuery(tape, said=text)
+    query = TapeQuery(tape, searchable_text=text)
     return [
         query,
         replace(query, newest=True, limit=3),

@@ -19,7 +19,7 @@ from bubbot.errors import BubbotError
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.anchor import anchor
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
@@ -91,7 +91,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def aside(self, tape: str, *, erase: bool, reach: Reach) -> ResetBatch:
         others = tuple((name, ids) for name, ids in reach if name != tape)
-        return ResetBatch(f"old@{next(self.numbers)}", erase=erase, also=others)
+        return ResetBatch(f"old@{next(self.numbers)}", erase=erase, erase_also=others)
 
     @initialize()
     def begin(self) -> None:
@@ -120,7 +120,7 @@ class StoreMachine(RuleBasedStateMachine):
         stored = self.runner.run(whole(self.memory, tape))
         if keyed := [entry for entry in stored if entry.key]:
             again = TapeEntry("message", {"content": data.draw(CONTENTS)}, key=data.draw(st.sampled_from(keyed)).key)
-            self.both(lambda store: store.append([Batch(tape, (again,), keep_first=keep_first)]))
+            self.both(lambda store: store.append([Batch(tape, (again,), if_absent=keep_first)]))
 
     @rule(tape=tapes, data=st.data())
     def forget(self, tape: str, data: st.DataObject) -> None:
@@ -202,10 +202,10 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.everything_is_the_same()
-            for tape, digest in product(self.runner.run(self.memory.tapes()), map(digest_of, BLOBS)):
+            for tape, digest in product(self.runner.run(self.memory.tapes()), map(blob_digest, BLOBS)):
                 self.get_blob(tape.name, digest)
             audit = self.runner.run(self.sqlite.audit())
-            assert {finding.what for finding in audit.findings} <= {"erased"}
+            assert {finding.problem for finding in audit.findings} <= {"erased"}
             entries_erased = sum(tape.erased for tape in self.runner.run(self.memory.tapes()))
             assert len(audit.findings) == entries_erased
         finally:

@@ -105,8 +105,8 @@ async def test_a_chat_has_only_so_many_turns_at_once_over_its_threads() -> None:
             await bench.gate.receive(bench.inbound("hello", thread=thread))
         await bench.gate.receive(bench.inbound("hello", chat="other"))
         await asyncio.sleep(5)
-        assert [bench.app.busy(f"{HOME}:{thread}")[0] for thread in "abcd"] == [True, True, False, False]
-        assert bench.app.busy("test:other")[0]
+        assert [bench.app.session_activity(f"{HOME}:{thread}")[0] for thread in "abcd"] == [True, True, False, False]
+        assert bench.app.session_activity("test:other")[0]
         await bench.quiet(100)
         assert bench.channel.texts == ["slow"] * 5
         assert asyncio.get_running_loop().time() == pytest.approx(20)
@@ -117,7 +117,7 @@ class TestForgetting:
 
     @virtual
     async def test_only_so_many_idle_sessions_are_remembered(self) -> None:
-        kept = runtime.KEPT_IDLE
+        kept = runtime.MAX_IDLE_SESSIONS
         async with running(InMemoryStore(), Played(says("ok")), Options(rules=rules())) as bench:
             for number in range(kept + 20):
                 await bench.say("hello", chat=str(number))
@@ -133,13 +133,13 @@ class TestForgetting:
     async def test_idle_sessions_keep_only_so_many_entries_of_their_windows(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runtime, "KEPT_ENTRIES", 40)
+        monkeypatch.setattr(runtime, "MAX_CACHED_ENTRIES", 40)
         async with running(InMemoryStore(), Played(says("ok")), Options(rules=rules())) as bench:
             for number in range(20):
                 for text in ("hello", "and again"):
                     await bench.say(text, chat=str(number))
                     await asyncio.sleep(1)
-                assert sum(one.kept for one in bench.app._sessions.values()) <= 40
+                assert sum(one.cached_entries for one in bench.app._sessions.values()) <= 40
             kept = list(bench.app._sessions)
             assert 1 < len(kept) < 20
             assert kept[-1] == "test:19", "the newest are kept"
@@ -148,7 +148,7 @@ class TestForgetting:
 
     @virtual
     async def test_a_session_in_use_is_never_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(runtime, "KEPT_IDLE", 0)
+        monkeypatch.setattr(runtime, "MAX_IDLE_SESSIONS", 0)
         model = Played({"text": "slow", "delay": 5})
         async with running(InMemoryStore(), model, Options(rules=rules())) as bench:
             async with bench.app.exclusive(HOME):
@@ -163,7 +163,7 @@ class TestForgetting:
 
     @virtual
     async def test_the_tape_stays_exclusive_while_others_come_and_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(runtime, "KEPT_IDLE", 0)
+        monkeypatch.setattr(runtime, "MAX_IDLE_SESSIONS", 0)
         async with running(InMemoryStore(), Played(says("ok")), Options(rules=rules())) as bench:
             async with bench.app.exclusive(HOME):
                 for _ in range(3):

@@ -13,11 +13,11 @@ import pytest
 from bubbot import access as module
 from bubbot.access import (
     ACCESS_TAPE,
-    ALPHABET,
-    CODES_AT_ONCE,
-    CODES_PER_DAY,
+    CODE_ALPHABET,
+    MAX_CODES_IN_A_ROW,
+    MAX_CODES_PER_DAY,
+    MAX_WRONG_CODES,
     TERMINAL,
-    WRONG_CODES,
     AccessService,
     ListedPeople,
 )
@@ -49,7 +49,7 @@ def access(memory_store: InMemoryStore, clock: SteppingClock) -> AccessService:
 
 
 async def code_of(access: AccessService, sender: Sender = ANN, channel: str = "chat") -> str:
-    code = await access.pair(sender, channel, sender.id)
+    code = await access.create_code(sender, channel, sender.id)
     assert code is not None
     return code
 
@@ -144,7 +144,7 @@ class TestRoles:
     ) -> None:
         code = await code_of(access)
         if allowed:
-            assert (await access.grant("chat", "50", role, by)).by == by
+            assert (await access.grant("chat", "50", role, by)).giver == by
             assert (await access.approve(code, role, by)).role is role
             return
         with pytest.raises(AccessError, match="not enough"):
@@ -177,10 +177,10 @@ class TestCodes:
     async def test_a_code_lets_its_person_in_once(self, access: AccessService, memory_store: InMemoryStore) -> None:
         code = await code_of(access)
         assert len(code) == 8
-        assert set(code) <= set(ALPHABET)
+        assert set(code) <= set(CODE_ALPHABET)
         assert access.role("chat", "42") is Role.STRANGER
         grant = await access.approve(code, Role.MEMBER, TERMINAL)
-        assert (grant.id, grant.role, grant.how, grant.name) == ("42", Role.MEMBER, "code", "Ann")
+        assert (grant.id, grant.role, grant.method, grant.name) == ("42", Role.MEMBER, "code", "Ann")
         assert access.role("chat", "42") is Role.MEMBER
         assert await names(memory_store) == ["access/code", "access/granted", "access/code_used"]
         await access.revoke("chat", "42", TERMINAL)
@@ -207,14 +207,14 @@ class TestCodes:
     async def test_it_ends_after_an_hour(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(hours=1))
-        assert access.pending() == ()
+        assert access.pending_codes() == ()
         with pytest.raises(AccessError, match="expired"):
             await access.approve(code, Role.MEMBER, TERMINAL)
 
     async def test_it_works_until_then(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(minutes=59, seconds=50))
-        assert len(access.pending()) == 1
+        assert len(access.pending_codes()) == 1
         await access.approve(code, Role.MEMBER, TERMINAL)
         assert access.role("chat", "42") is Role.MEMBER
 
@@ -269,7 +269,7 @@ class TestCodes:
         ids=["name", "digits", "empty", "bot", "owner", "member"],
     )
     async def test_who_gets_none(self, access: AccessService, memory_store: InMemoryStore, sender: Sender) -> None:
-        assert await access.pair(sender, "chat", "42") is None
+        assert await access.create_code(sender, "chat", "42") is None
         assert await names(memory_store) == []
 
     async def test_a_hostile_name_is_kept_short_and_storable(self, access: AccessService) -> None:
@@ -279,56 +279,56 @@ class TestCodes:
 
 class TestLimits:
     async def test_one_code_in_ten_minutes_three_at_once(self, access: AccessService, clock: SteppingClock) -> None:
-        assert await access.pair(ANN, "chat", "42")
+        assert await access.create_code(ANN, "chat", "42")
         clock.advance(timedelta(minutes=9, seconds=50))
-        assert await access.pair(ANN, "chat", "42") is None
+        assert await access.create_code(ANN, "chat", "42") is None
         for _ in range(2):
             clock.advance(timedelta(minutes=10))
-            assert await access.pair(ANN, "chat", "42")
+            assert await access.create_code(ANN, "chat", "42")
         clock.advance(timedelta(minutes=10))
-        assert await access.pair(ANN, "chat", "42") is None
+        assert await access.create_code(ANN, "chat", "42") is None
         clock.advance(timedelta(minutes=31))
-        assert await access.pair(ANN, "chat", "42")
+        assert await access.create_code(ANN, "chat", "42")
 
     async def test_a_flood_of_people_gets_ten_codes_in_a_row(
         self, access: AccessService, memory_store: InMemoryStore
     ) -> None:
-        flood = [access.pair(Sender(str(number)), "chat", str(number)) for number in range(100, 400)]
+        flood = [access.create_code(Sender(str(number)), "chat", str(number)) for number in range(100, 400)]
         given = [code for code in await asyncio.gather(*flood) if code]
-        assert len(given) == len(await whole(memory_store, ACCESS_TAPE)) == CODES_AT_ONCE
-        assert await access.pair(ANN, "other", "42")
+        assert len(given) == len(await whole(memory_store, ACCESS_TAPE)) == MAX_CODES_IN_A_ROW
+        assert await access.create_code(ANN, "other", "42")
 
     async def test_after_a_flood_the_next_person_waits_for_minutes_and_not_for_an_hour(
         self, access: AccessService, clock: SteppingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         for number in range(100, 120):
-            await access.pair(Sender(str(number)), "chat", str(number))
-        assert await access.pair(ANN, "chat", "42") is None
+            await access.create_code(Sender(str(number)), "chat", str(number))
+        assert await access.create_code(ANN, "chat", "42") is None
         assert [record.getMessage().count("bubbot access grant") for record in caplog.records] == [1]
         clock.advance(timedelta(minutes=12))
-        assert await access.pair(ANN, "chat", "42")
+        assert await access.create_code(ANN, "chat", "42")
 
     async def test_a_flood_of_days_writes_120_codes_a_day(
         self, access: AccessService, memory_store: InMemoryStore, clock: SteppingClock
     ) -> None:
         clock.step = timedelta(0)
         for number in range(100, 100 + 2 * 24 * 30):  # somebody else every two minutes, for two days
-            await access.pair(Sender(str(number)), "chat", str(number))
+            await access.create_code(Sender(str(number)), "chat", str(number))
             clock.advance(timedelta(minutes=2))
-        assert CODES_PER_DAY * 2 - 10 <= len(await whole(memory_store, ACCESS_TAPE)) <= CODES_PER_DAY * 2
+        assert MAX_CODES_PER_DAY * 2 - 10 <= len(await whole(memory_store, ACCESS_TAPE)) <= MAX_CODES_PER_DAY * 2
 
     async def test_a_clock_that_was_ahead_keeps_nobody_out_and_no_code_open(
         self, access: AccessService, clock: SteppingClock
     ) -> None:
         clock.advance(timedelta(days=2))
         early = await code_of(access)
-        for _ in range(WRONG_CODES):
+        for _ in range(MAX_WRONG_CODES):
             with pytest.raises(AccessError, match="no such code"):
                 await access.approve("22222222", Role.MEMBER, TERMINAL)
         for number in range(100, 120):
-            await access.pair(Sender(str(number)), "chat", str(number))
+            await access.create_code(Sender(str(number)), "chat", str(number))
         clock.advance(-timedelta(days=2))
-        assert access.pending() == ()
+        assert access.pending_codes() == ()
         with pytest.raises(AccessError, match="expired"):
             await access.approve(early, Role.MEMBER, TERMINAL)
         await access.approve(await code_of(access), Role.MEMBER, TERMINAL)
@@ -338,11 +338,11 @@ class TestLimits:
         self, access: AccessService, memory_store: InMemoryStore, clock: SteppingClock
     ) -> None:
         code = await code_of(access)
-        for number in range(WRONG_CODES * 3):
-            match = "no such code" if number < WRONG_CODES else "try again after"
+        for number in range(MAX_WRONG_CODES * 3):
+            match = "no such code" if number < MAX_WRONG_CODES else "try again after"
             with pytest.raises(AccessError, match=match):
                 await access.approve("22222222", Role.MEMBER, TERMINAL)
-        assert (await names(memory_store)).count("access/code_refused") == WRONG_CODES
+        assert (await names(memory_store)).count("access/code_refused") == MAX_WRONG_CODES
         with pytest.raises(AccessError, match="try again after"):
             await access.approve(code, Role.MEMBER, TERMINAL)
         await access.approve(code, Role.MEMBER, "chat:1")  # who guesses stops nobody else
@@ -407,4 +407,4 @@ class TestTrouble:
 
     def test_an_erased_fact_says_nothing(self) -> None:
         erased = [TapeEntry("event", {}, id=number, erased=True) for number in (1, 2)]
-        assert AccessState().after(erased) == AccessState()
+        assert AccessState().apply(erased) == AccessState()

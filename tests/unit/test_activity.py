@@ -19,8 +19,8 @@ def test_it_hands_on_what_is_shown_and_knows_what_is_done() -> None:
     ended: list[tuple[str, str, float | None]] = []
     now = [100.0]
     activity = ActivityTracker(lambda session, event: shown.append((session, event)), lambda: now[0])
-    activity.ended = lambda *told: ended.append(told)
-    assert activity.of("a:1") is None
+    activity.on_turn_ended = lambda *told: ended.append(told)
+    assert activity.get("a:1") is None
     steps: list[tuple[Preview, TurnActivity]] = [
         (TurnStarted(1), TurnActivity(since=100.0)),
         (TextStreamed("I will look."), TurnActivity("writing", since=100.0)),
@@ -31,9 +31,9 @@ def test_it_hands_on_what_is_shown_and_knows_what_is_done() -> None:
     for event, doing in steps:
         activity("a:1", event)
         now[0] += 1
-        assert activity.of("a:1") == (doing, now[0] - 100.0)
+        assert activity.get("a:1") == (doing, now[0] - 100.0)
     activity("a:1", TurnFinished("answered"))
-    assert activity.of("a:1") is None
+    assert activity.get("a:1") is None
     assert ended == [("a:1", "answered", 5.0)]
     assert [event for _, event in shown] == [*(event for event, _ in steps), TurnFinished("answered")]
 
@@ -41,9 +41,9 @@ def test_it_hands_on_what_is_shown_and_knows_what_is_done() -> None:
 def test_of_a_turn_that_did_not_show_its_begin_nobody_says_how_long_it_took() -> None:
     ended: list[float | None] = []
     activity = ActivityTracker(lambda _session, _event: None, lambda: 1.0)
-    activity.ended = lambda _session, _status, seconds: ended.append(seconds)
+    activity.on_turn_ended = lambda _session, _status, seconds: ended.append(seconds)
     activity("a:1", ToolStarted("x", ""))
-    assert activity.of("a:1") == (TurnActivity("tool", "x"), None)
+    assert activity.get("a:1") == (TurnActivity("tool", "x"), None)
     activity("a:1", TurnFinished("answered"))
     activity("a:2", TurnFinished("failed"))
     assert ended == [None, None]

@@ -26,7 +26,7 @@ SETTINGS = AdmissionSettings(
     admins=frozenset({"2"}),
     members=frozenset({"3"}),
     groups=frozenset({GROUP}),
-    called=("bubbot", "小助手"),
+    trigger_names=("bubbot", "小助手"),
     bots=frozenset({"9"}),
 )
 DIRECT = Inbound("chat", "e1", "42", Sender("42"), "hello", "2026-11-21T20:21:00+00:00")
@@ -97,7 +97,7 @@ class TestGroups:
         assert asked.decide(said("1", addressed=True)) == Respond(Role.OWNER)
 
     def test_in_another_group_strangers_get_silence_and_known_people_speak(self) -> None:
-        every = replace(SETTINGS, always=frozenset({OTHER_GROUP}), listen=frozenset({OTHER_GROUP}))
+        every = replace(SETTINGS, respond_to_all=frozenset({OTHER_GROUP}), record_only=frozenset({OTHER_GROUP}))
         for asked in (admission(), admission(every)):
             assert asked.decide(said("42", chat=OTHER_GROUP, addressed=True)) == Ignore("stranger")
             assert asked.decide(said("42", chat=OTHER_GROUP)) == Ignore("stranger")
@@ -109,13 +109,13 @@ class TestGroups:
 
     def test_what_is_not_for_the_bot_is_left_or_recorded(self) -> None:
         assert admission().decide(said("1")) == Ignore("not addressed")
-        asked = admission(replace(SETTINGS, listen=frozenset({GROUP})))
+        asked = admission(replace(SETTINGS, record_only=frozenset({GROUP})))
         assert asked.decide(said("1")) == RecordOnly(Role.OWNER)
         assert asked.decide(said("42")) == RecordOnly(Role.MEMBER)
         assert asked.decide(said("42", addressed=True)) == Respond(Role.MEMBER)
 
     def test_in_some_chats_every_message_is_for_the_bot(self) -> None:
-        asked = admission(replace(SETTINGS, always=frozenset({GROUP}), listen=frozenset({GROUP})))
+        asked = admission(replace(SETTINGS, respond_to_all=frozenset({GROUP}), record_only=frozenset({GROUP})))
         assert asked.decide(said("42")) == Respond(Role.MEMBER)
 
     @pytest.mark.parametrize("text", ["bubbot, hi", "hey Bubbot!", "小助手你好"])
@@ -124,7 +124,9 @@ class TestGroups:
 
     def test_without_names_nothing_is_called(self) -> None:
         for called in ((), ("", " ")):
-            assert admission(replace(SETTINGS, called=called)).decide(said("42", "bubbot")) == Ignore("not addressed")
+            assert admission(replace(SETTINGS, trigger_names=called)).decide(said("42", "bubbot")) == Ignore(
+                "not addressed"
+            )
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ class TestBots:
 
     def test_what_a_listed_bot_says_to_others_is_left_or_recorded(self) -> None:
         assert admission().decide(said("9", bot=True)) == Ignore("not addressed")
-        assert admission(replace(SETTINGS, listen=frozenset({GROUP}))).decide(said("9", bot=True)) == RecordOnly(
+        assert admission(replace(SETTINGS, record_only=frozenset({GROUP}))).decide(said("9", bot=True)) == RecordOnly(
             Role.MEMBER
         )
 

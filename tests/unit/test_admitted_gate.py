@@ -43,7 +43,7 @@ async def slow(bench: Bench, text: str = "first", **given: Any) -> asyncio.Futur
     """A turn under way that takes five seconds."""
     result = await bench.post(text, **given)
     await asyncio.sleep(1)
-    assert bench.app.busy(HOME)[0]
+    assert bench.app.session_activity(HOME)[0]
     return result
 
 
@@ -248,7 +248,7 @@ class TestDropping:
             ] * 2
             outcomes = [done["outcome"] for done in await bench.events("inbox/done", INBOX)]
             assert outcomes.count("dropped") == 4
-            assert (await bench.recover()).open == ()
+            assert (await bench.recover()).open_inbounds == ()
 
 
 class TestChanges:
@@ -344,7 +344,7 @@ def test_a_receiver_that_is_cancelled_half_way_leaves_nothing_undone(what: str) 
         store = Late()
         listed = {"owners": {"1"}, "listen": {"home"}}
         line = admitting(store, **listed)
-        line = replace(line, waiting=replace(line.waiting, busy="drop"))
+        line = replace(line, queue_policy=replace(line.queue_policy, busy="drop"))
         async with running(store, Played(SLOW), Options(rules=line), channel=Stage()) as bench:
             await slow(bench, external_id="7")
             events: dict[str, ChannelEvent] = {
@@ -362,8 +362,8 @@ def test_a_receiver_that_is_cancelled_half_way_leaves_nothing_undone(what: str) 
             store.go.set()
             await asyncio.gather(receiving, return_exceptions=True)
             await bench.quiet()
-            assert await bench.inbox.open() == ()
-            assert await bench.inbox.changes() == ()
+            assert await bench.inbox.open_inbounds() == ()
+            assert await bench.inbox.open_changes() == ()
 
     test()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.anchor import anchor, check_state, recalled
+from bubbot.tape.anchor import anchor, check_state, recalled_ranges
 from bubbot.tape.entry import TapeEntry, thaw
 
 
@@ -30,12 +30,12 @@ def test_an_anchor_without_a_name_is_refused(name: str) -> None:
 
 
 def test_what_an_anchor_recalls_comes_back() -> None:
-    assert recalled(anchor("a", recalls=[(1, 2), (4, 4)]).stored(5)) == ((1, 2), (4, 4))
+    assert recalled_ranges(anchor("a", recalls=[(1, 2), (4, 4)]).with_id(5)) == ((1, 2), (4, 4))
 
 
 def test_an_anchor_that_recalls_nothing_says_nothing() -> None:
     assert "recalls" not in anchor("a").payload
-    assert recalled(anchor("a").stored(5)) == ()
+    assert recalled_ranges(anchor("a").with_id(5)) == ()
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,14 @@ def test_an_anchor_that_recalls_nothing_says_nothing() -> None:
     ["1-2", 7, None, {"from": 1}, [[1]], [[1, 2, 3]], [["1", "2"]], [[1, 2.0]], [[True, True]], [[1, 5]], [[6, 9]]],
 )
 def test_recalls_that_are_no_ranges_before_the_anchor_are_left_out(recalls: object) -> None:
-    assert recalled(TapeEntry("anchor", {"name": "a", "recalls": recalls}, id=5)) == ()
+    assert recalled_ranges(TapeEntry("anchor", {"name": "a", "recalls": recalls}, id=5)) == ()
 
 
 def test_a_malformed_recall_does_not_take_the_others_with_it() -> None:
-    assert recalled(TapeEntry("anchor", {"name": "a", "recalls": [[1, 2], "x", [3, 4]]}, id=5)) == ((1, 2), (3, 4))
+    assert recalled_ranges(TapeEntry("anchor", {"name": "a", "recalls": [[1, 2], "x", [3, 4]]}, id=5)) == (
+        (1, 2),
+        (3, 4),
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,10 @@ async def test_a_channel_that_does_not_run_here_is_an_error(memory_store: InMemo
 
 async def test_it_is_idle_when_no_session_has_anything_to_do(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        await bench.app.idle()
+        await bench.app.wait_idle()
         waiting = [await bench.post("hello", chat=chat) for chat in "abc"]
         async with asyncio.timeout(WAIT):
-            await bench.app.idle()
+            await bench.app.wait_idle()
         assert all(one.done() for one in waiting)
 
 
@@ -52,7 +52,7 @@ async def test_a_session_is_taken_up_again_after_it_was_idle(memory_store: InMem
     async with running(memory_store, ScriptedModel()) as bench:
         for number in range(3):
             assert (await bench.say(str(number))).text == f"You said: {number}"
-            await bench.app.idle()
+            await bench.app.wait_idle()
 
 
 async def test_a_message_that_comes_when_everything_ends_is_refused_and_owed_still(
@@ -63,7 +63,7 @@ async def test_a_message_that_comes_when_everything_ends_is_refused_and_owed_sti
     with pytest.raises(RuntimeError, match="finished"):
         await bench.gate.accept(bench.inbound("hello"))
     gc.collect()  # a task that was never begun would be told here
-    assert [one.inbound.text for one in await bench.inbox.open()] == ["hello"]
+    assert [one.inbound.text for one in await bench.inbox.open_inbounds()] == ["hello"]
 
 
 async def test_a_store_that_fails_is_not_survived_in_silence(memory_store: InMemoryStore) -> None:

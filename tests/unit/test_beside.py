@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.control import client
-from bubbot.control.client import DaemonNotRunning, beside
+from bubbot.control.client import DaemonNotRunning, run_on_home
 from bubbot.errors import HomeLocked
 from bubbot.home import Home, WriterLock
 
@@ -42,7 +42,7 @@ async def nobody(_address: str) -> str:
 async def told(home: Home, here: Callable[[], object], there: Callable[[str], object] = answer) -> object:
     """What comes of it, in time."""
     async with asyncio.timeout(WAIT):
-        return await beside(home, here, there)  # type: ignore[arg-type]
+        return await run_on_home(home, here, there)  # type: ignore[arg-type]
 
 
 async def test_with_the_lock_it_is_done_here(home: Home) -> None:
@@ -94,9 +94,9 @@ async def test_but_not_for_ever(
 
 def test_the_lock_file_names_the_address(home: Home) -> None:
     with WriterLock(home, "/run/x.sock"):
-        assert home.held_by()[1] == "/run/x.sock"
-        assert home.held_by()[0] == home.holder()
-    assert home.held_by() == (None, None)
+        assert home.read_lock_holder()[1] == "/run/x.sock"
+        assert home.read_lock_holder()[0] == home.holder_pid()
+    assert home.read_lock_holder() == (None, None)
     for text in ("", "[]", "{", '{"pid": true, "address": 7}', '{"pid": -1, "address": ""}'):
         home.lock_file.write_text(text)
-        assert home.held_by() == (None, None)
+        assert home.read_lock_holder() == (None, None)

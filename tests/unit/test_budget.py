@@ -26,8 +26,8 @@ from bubbot.views.budget import (
     BudgetStateView,
     BudgetSubject,
     SpentTotal,
-    books_from,
-    renewal,
+    budget_state_from,
+    renewal_day,
 )
 from tests.budgets import ANN, Owner, budget_tape, facts, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
@@ -38,12 +38,12 @@ DAY = "2026-11-21"
 
 async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStore) -> None:
     budget = await opened(store, plan(day=1000.0))
-    async with budget.call(ANN, "m", 5) as call:
+    async with budget.metered_call(ANN, "m", 5) as call:
         assert names(await whole(store)) == [RESERVED]
-        assert budget.held()[0].tokens == 15
+        assert budget.open_reservations()[0].tokens == 15
         call.reply = ModelReply("ok", usage=Usage(4, 2, 2), model="m")
-    assert budget.held() == ()
-    await budget.written()
+    assert budget.open_reservations() == ()
+    await budget.wait_written()
     reserved, settled = await whole(store)
     assert reserved.payload["data"] == {
         "call": "call-1",
@@ -58,7 +58,7 @@ async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStor
     }
     took = {"input_tokens": 4, "output_tokens": 2, "cached_tokens": 2, "nano": 5 * 10**9}
     assert settled.payload["data"] == reserved.payload["data"] | took | {"reserved": 1, "status": "answered"}
-    assert budget.held() == ()
+    assert budget.open_reservations() == ()
     for scope, name in (("bot", ""), ("channel", "test"), ("chat", "test:home"), ("user", "test:1"), ("model", "m")):
         for period in (DAY, DAY[:7]):
             assert budget.spent(scope, name, period) == SpentTotal(1, 6, 5 * 10**9)
@@ -68,10 +68,10 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
     budget = await opened(
         store, replace(plan(), limits={("model", "other"): SpendingLimit(day=1.0), ("bot", ""): SpendingLimit()})
     )
-    async with budget.call(ANN, "m", 5) as call:
-        assert (await whole(store), budget.held()[0].tokens) == ((), 15)
+    async with budget.metered_call(ANN, "m", 5) as call:
+        assert (await whole(store), budget.open_reservations()[0].tokens) == ((), 15)
         call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
-    await budget.written()
+    await budget.wait_written()
     [settled] = await facts(store, SETTLED)
     assert (settled["nano"], settled["status"], "reserved" in settled) == (6 * 10**9, "answered", False)
     assert settled["asked"] < (await whole(store))[0].date
@@ -83,7 +83,7 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
 async def test_what_a_call_took_is_durable_no_later_than_what_is_written_after_it(sqlite_store: SqliteStore) -> None:
     budget = await opened(sqlite_store, plan())
     for number in range(1, 20):
-        async with budget.call(ANN, "m", 5) as call:
+        async with budget.metered_call(ANN, "m", 5) as call:
             call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
         await sqlite_store.append([Batch("other", (event("step"),))])
         assert len(await facts(sqlite_store, SETTLED)) == number
@@ -94,10 +94,10 @@ async def test_a_call_whose_fact_cannot_be_written_is_counted_and_ends_well(
 ) -> None:
     caplog.set_level("INFO")
     budget = await opened(memory_store, plan())
-    async with budget.call(ANN, "m", 5) as call:
+    async with budget.metered_call(ANN, "m", 5) as call:
         call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
         await memory_store.aclose()
-    await budget.written()
+    await budget.wait_written()
     assert budget.spent("bot", "", DAY).tokens == 6
     assert "model call usage not written" in caplog.text
 
@@ -126,7 +126,7 @@ async def test_a_budget_ends_and_says_until_when(store: TapeStore, limits: dict[
 @pytest.mark.parametrize("limit", ["own", "each"])
 async def test_each_scope_has_its_own_budget(memory_store: InMemoryStore, scope: str, name: str, limit: str) -> None:
     agreed = BudgetLimits(
-        {(scope, name if limit == "own" else "each"): SpendingLimit(tokens_day=10)}, answer=lambda _: 1
+        {(scope, name if limit == "own" else "each"): SpendingLimit(tokens_day=10)}, reserved_output_tokens=lambda _: 1
     )
     budget = await opened(memory_store, agreed)
     mine = BudgetSubject("test:home:7", "test:1", "j", "t")
@@ -187,14 +187,14 @@ async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_s
     ("period", "anew"), [("2026-12-31", "2027-01-01"), ("2026-12", "2027-01-01"), ("2026-01", "2026-02-01")]
 )
 def test_when_a_budget_begins_anew(period: str, anew: str) -> None:
-    assert renewal(period) == anew
+    assert renewal_day(period) == anew
 
 
 class TestWhatIsNotKnown:
     async def test_a_call_that_failed_before_anything_came_is_free(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
         with pytest.raises(ModelUnavailable):
-            async with budget.call(ANN, "m", 5):
+            async with budget.metered_call(ANN, "m", 5):
                 raise ModelUnavailable("down")
         [settled] = await facts(memory_store, SETTLED)
         assert (settled["status"], settled["input_tokens"], settled["nano"]) == ("failed", 0, 0)
@@ -203,8 +203,8 @@ class TestWhatIsNotKnown:
         budget = await opened(memory_store, plan())
 
         async def broken_off() -> None:
-            async with budget.call(ANN, "m", 5) as call:
-                call.heard = 3
+            async with budget.metered_call(ANN, "m", 5) as call:
+                call.output_estimate = 3
                 raise ModelUnavailable("broke off")
 
         with pytest.raises(ModelUnavailable):
@@ -217,7 +217,7 @@ class TestWhatIsNotKnown:
         begun = asyncio.Event()
 
         async def ask() -> None:
-            async with budget.call(ANN, "m", 5):
+            async with budget.metered_call(ANN, "m", 5):
                 begun.set()
                 await asyncio.Event().wait()
 
@@ -235,16 +235,16 @@ class TestWhatIsNotKnown:
     )
     async def test_a_usage_that_cannot_be_is_estimated(self, memory_store: InMemoryStore, told: Usage) -> None:
         budget = await opened(memory_store, plan(day=1000))
-        async with budget.call(ANN, "m", 5) as call:
-            call.heard, call.reply = 4, ModelReply("words words", usage=told)
-        await budget.written()
+        async with budget.metered_call(ANN, "m", 5) as call:
+            call.output_estimate, call.reply = 4, ModelReply("words words", usage=told)
+        await budget.wait_written()
         (settled,) = await facts(memory_store, SETTLED)
         assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 4, True)
 
     async def test_an_answer_without_usage_is_estimated(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
-        async with budget.call(ANN, "m", 5) as call:
-            call.heard, call.reply = 4, ModelReply("words words")
+        async with budget.metered_call(ANN, "m", 5) as call:
+            call.output_estimate, call.reply = 4, ModelReply("words words")
         [settled] = await facts(memory_store, SETTLED)
         assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 4, True)
 
@@ -257,7 +257,7 @@ class TestWhatIsNotKnown:
     async def test_the_models_own_cost_goes_before_a_list_and_behind_a_price_that_was_set(
         self, memory_store: InMemoryStore
     ) -> None:
-        for agreed in (plan(), replace(plan(), decided=lambda _: ModelPrice(1.0, 1.0))):
+        for agreed in (plan(), replace(plan(), configured_price=lambda _: ModelPrice(1.0, 1.0))):
             await spend(await opened(memory_store, agreed, life=str(id(agreed))), 5, 5, cost=2.0)
         assert [one["nano"] for one in await facts(memory_store, SETTLED)] == [2 * 10**9, 10_000]
 
@@ -315,7 +315,7 @@ class TestManyAtOnce:
         go = asyncio.Event()
 
         async def slow() -> None:
-            async with budget.call(ANN, "m", 20) as call:
+            async with budget.metered_call(ANN, "m", 20) as call:
                 await go.wait()
                 call.reply = ModelReply("x", usage=Usage(1, 1))
 
@@ -325,14 +325,14 @@ class TestManyAtOnce:
         third = asyncio.create_task(spend(budget, 1, 1))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (len(budget.held()), second.done(), third.done()) == (1, False, False)
+        assert (len(budget.open_reservations()), second.done(), third.done()) == (1, False, False)
         go.set()
         await asyncio.gather(first, second, third)
         assert budget.spent("bot", "", DAY).calls == 3
 
     async def test_who_stops_waiting_leaves_nothing_behind(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan(tokens_day=10))
-        async with budget.call(ANN, "m", 20) as call:
+        async with budget.metered_call(ANN, "m", 20) as call:
             waiting = asyncio.create_task(spend(budget, 1, 1))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -346,7 +346,7 @@ class TestManyAtOnce:
         await memory_store.aclose()
         with pytest.raises(StoreUnavailable):
             await spend(budget, 1, 1)
-        assert budget.held() == ()
+        assert budget.open_reservations() == ()
 
 
 class TestAStart:
@@ -355,10 +355,10 @@ class TestAStart:
         await spend(budget, 1, 1)
         hold = await budget._reserved(ANN, "m", 20)
         again = await opened(store, plan(None, day=100.0), life="second")  # the price is not known any more
-        assert again.held() == ()
+        assert again.open_reservations() == ()
         assert again.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
         settled = (await facts(store, SETTLED))[-1]
-        assert (settled["call"], settled["status"], settled["estimated"]) == (hold.hold.call, "unknown", True)
+        assert (settled["call"], settled["status"], settled["estimated"]) == (hold.reservation.call, "unknown", True)
         third = await opened(store, plan(), life="third")
         assert third.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
 
@@ -375,12 +375,12 @@ class TestAStart:
     async def test_a_model_that_got_cheaper_does_not_change_what_was_spent(self, memory_store: InMemoryStore) -> None:
         await spend(await opened(memory_store, plan()), 5, 5)
         later = await opened(memory_store, plan(ModelPrice(0, 0)), life="second")
-        assert later.spent("bot", "", DAY).nano == 10 * 10**9
+        assert later.spent("bot", "", DAY).cost_nanousd == 10 * 10**9
 
 
 async def test_people_are_told_once_in_ten_minutes_and_in_a_terminal_each_time(memory_store: InMemoryStore) -> None:
     clock = SteppingClock()
-    agreed = BudgetLimits({("bot", ""): SpendingLimit(day=0.0)}, loud=frozenset({"stdin"}))
+    agreed = BudgetLimits({("bot", ""): SpendingLimit(day=0.0)}, always_notify=frozenset({"stdin"}))
     budget = await opened(memory_store, agreed, clock=clock)
 
     async def told(payer: BudgetSubject) -> bool:
@@ -399,9 +399,9 @@ async def test_people_are_told_once_in_ten_minutes_and_in_a_terminal_each_time(m
 
 
 def test_a_price_reckons_with_the_cache() -> None:
-    assert ModelPrice(2.0, 10.0, 0.5).nano(Usage(1_000_000, 100_000, 400_000)) == 2_400_000_000
-    assert ModelPrice(2.0, 10.0).nano(Usage(1_000_000, 0, 400_000)) == 2_000_000_000
-    assert ModelPrice(0.15, 0.6).nano(Usage(1, 1)) == 750
+    assert ModelPrice(2.0, 10.0, 0.5).cost_nanousd(Usage(1_000_000, 100_000, 400_000)) == 2_400_000_000
+    assert ModelPrice(2.0, 10.0).cost_nanousd(Usage(1_000_000, 0, 400_000)) == 2_000_000_000
+    assert ModelPrice(0.15, 0.6).cost_nanousd(Usage(1, 1)) == 750
 
 
 async def test_who_is_refused_is_told_of_the_budget_that_lasts_longest(memory_store: InMemoryStore) -> None:
@@ -418,34 +418,34 @@ async def test_a_call_that_is_given_up_while_it_is_reserved_costs_nothing_and_le
     budget = await opened(sqlite_store, plan(day=1000.0))
     asking = asyncio.create_task(spend(budget, 5, 5))
     await asyncio.sleep(0)
-    assert len(budget.held()) == 1
+    assert len(budget.open_reservations()) == 1
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await budget.written()
+    await budget.wait_written()
     [settled] = await facts(sqlite_store, SETTLED)
-    assert (settled["reserved"], settled["nano"], budget.held()) == (1, 0, ())
+    assert (settled["reserved"], settled["nano"], budget.open_reservations()) == (1, 0, ())
 
 
 class TestModelsThatFail:
     async def fail(self, budget: Budget, model: str = "m") -> None:
         with pytest.raises(ModelUnavailable):
-            async with budget.call(ANN, model, 5):
+            async with budget.metered_call(ANN, model, 5):
                 raise ModelUnavailable("it rains")
-        await budget.written()
+        await budget.wait_written()
 
     async def test_a_model_fails_from_its_first_failure_until_it_answers(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
         await self.fail(budget)
-        since = budget.failing()["m"].since
+        since = budget.failing_models()["m"].since
         await self.fail(budget)
-        (one,) = budget.failing().values()
+        (one,) = budget.failing_models().values()
         assert (one.name, one.since, one.kind) == ("m", since, "model_unavailable")
         assert one.newest > since
-        assert (await opened(memory_store, plan(), life="next")).failing() == {"m": one}
+        assert (await opened(memory_store, plan(), life="next")).failing_models() == {"m": one}
         await spend(budget, 5, 5)
-        assert not budget.failing()
-        assert not (await opened(memory_store, plan(), life="third")).failing()
+        assert not budget.failing_models()
+        assert not (await opened(memory_store, plan(), life="third")).failing_models()
 
     async def test_an_answer_of_a_fallback_is_one_too_and_that_of_another_model_is_none(
         self, memory_store: InMemoryStore
@@ -453,11 +453,11 @@ class TestModelsThatFail:
         budget = await opened(memory_store, plan())
         await self.fail(budget)
         await spend(budget, 5, 5, model="other")
-        assert list(budget.failing()) == ["m"]
-        async with budget.call(ANN, "m", 5) as call:
+        assert list(budget.failing_models()) == ["m"]
+        async with budget.metered_call(ANN, "m", 5) as call:
             call.reply = ModelReply("x", usage=Usage(5, 5), model="fallback")
-        await budget.written()
-        assert not budget.failing()
+        await budget.wait_written()
+        assert not budget.failing_models()
         assert (await facts(memory_store, SETTLED))[-1]["requested"] == "m"
 
     async def test_a_bookkeeping_anchor_keeps_it_and_one_of_an_older_version_has_none(
@@ -466,12 +466,12 @@ class TestModelsThatFail:
         budget = await opened(memory_store, plan())
         await self.fail(budget)
         (books, _) = await budget_tape(memory_store).read(BudgetStateView(None))
-        state = books.state()
-        assert books_from(state).failing == dict(budget.failing())
-        assert books_from({key: value for key, value in state.items() if key != "failing"}).failing == {}
+        state = books.checkpoint_state()
+        assert budget_state_from(state).failing == dict(budget.failing_models())
+        assert budget_state_from({key: value for key, value in state.items() if key != "failing"}).failing == {}
 
     async def test_empty_answers_are_failures(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
         async with running(memory_store, Played(says(" ")), Options(meter=BudgetMeter(budget))) as bench:
             assert (await bench.say("hello")).status == "failed"
-        assert budget.failing()["scripted"].kind == "empty_answer"
+        assert budget.failing_models()["scripted"].kind == "empty_answer"

@@ -17,7 +17,7 @@ from bubbot.ports.model import Model, ModelReply, Usage
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.rates import MessageRate, RateLimiter
-from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, payer_of, refusal
+from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, budget_subject, denial_text
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -53,7 +53,7 @@ async def test_a_turn_is_refused_with_one_sentence_and_kept(memory_store: InMemo
         assert texts_of(await bench.entries(), "user") == ["one", "more", "more", "more"]
         errors = [entry.payload["kind"] for entry in await bench.entries() if entry.kind == "error"]
         assert errors == ["budget_spent"] * 3
-        assert (await bench.inbox.open()) == ()
+        assert (await bench.inbox.open_inbounds()) == ()
         assert (await bench.say(",help")).status == "answered"  # commands go on working
         bench.app._deps.now.advance(timedelta(days=1))  # type: ignore[attr-defined]
         assert (await bench.say(",retry")).text == "You said: more"
@@ -76,7 +76,7 @@ async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemory
         result = await bench.say("hello", sender="7", chat="room")
         reserved = await facts(memory_store, RESERVED)
         assert [(one["session"], one["user"], one["turn"]) for one in reserved] == [
-            ("test:room", "test:7", result.turn)
+            ("test:room", "test:7", result.turn_id)
         ] * 2
         assert all(one["input_tokens"] > 100 for one in reserved)
 
@@ -92,11 +92,11 @@ async def test_an_answer_that_is_stopped_is_settled(memory_store: InMemoryStore)
         turn = await bench.post("hello")
         async with asyncio.timeout(WAIT):
             await begun.wait()
-            assert len(budget.held()) == 1
+            assert len(budget.open_reservations()) == 1
             bench.app.stop(HOME)
             assert (await turn).status == "stopped"
         assert [one["status"] for one in await facts(memory_store, SETTLED)] == ["stopped"]
-        assert budget.held() == ()
+        assert budget.open_reservations() == ()
 
 
 async def test_a_job_pays_for_its_turns(memory_store: InMemoryStore) -> None:
@@ -105,8 +105,8 @@ async def test_a_job_pays_for_its_turns(memory_store: InMemoryStore) -> None:
     @tool("test.payer", commands=("payer",))
     async def payer(turn: Turn, args: NoArgs) -> str:
         """Note who pays."""
-        turn.job = "job-7"
-        found.append(payer_of(turn))
+        turn.job_id = "job-7"
+        found.append(budget_subject(turn))
         return "noted"
 
     async with metered(memory_store, plan(), ScriptedModel(), tools=[payer]) as (bench, _):
@@ -132,11 +132,11 @@ async def test_where_a_models_budget_is_used_up_a_cheaper_one_is_asked(memory_st
     async with metered(memory_store, plan(), ScriptedModel()) as (bench, _):
         turn = await _turn(bench)
         thrifty = BudgetFallbackModel(usual, named, budget, ["none", "cheap"])
-        assert await thrifty.of(turn) is dear
-        async with budget.call(payer_of(turn), "dear", 1) as call:
+        assert await thrifty.find_model(turn) is dear
+        async with budget.metered_call(budget_subject(turn), "dear", 1) as call:
             call.reply = ModelReply("x", usage=Usage(1, 1))
-        assert await thrifty.of(turn) is cheap
-        assert await BudgetFallbackModel(usual, named, budget, []).of(turn) is dear  # which is then refused
+        assert await thrifty.find_model(turn) is cheap
+        assert await BudgetFallbackModel(usual, named, budget, []).find_model(turn) is dear  # which is then refused
 
 
 async def _turn(bench: Bench) -> Turn:
@@ -154,7 +154,7 @@ def paced(bench: Bench, **tables: MessageRate) -> list[str]:
 
     table = {(scope, "each"): rate for scope, rate in tables.items()}
     pace = RateGate(RateLimiter(table, SteppingClock(step=timedelta(0)), UTC), Texts(), tell)
-    bench.app._deps = replace(bench.app._deps, pace=pace)
+    bench.app._deps = replace(bench.app._deps, rate_gate=pace)
     return told
 
 
@@ -207,10 +207,10 @@ async def test_the_end_of_the_process_does_not_wait_and_the_message_is_owed() ->
         turn = await bench.post("two")
         await asyncio.sleep(5)
         bench.app.pause()
-        await bench.app.idle()
+        await bench.app.wait_idle()
         assert asyncio.get_running_loop().time() < 30
         assert not turn.done()
-        assert [one.inbound.text for one in await bench.inbox.open()] == ["two"]
+        assert [one.inbound.text for one in await bench.inbox.open_inbounds()] == ["two"]
 
 
 @virtual
@@ -222,7 +222,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
         async def tell(_: str, outbound: Outbound) -> None:
             told.append((outbound.chat, outbound.text))
 
-        bench.app._deps = replace(bench.app._deps, pace=RateGate(None, Texts(), tell))
+        bench.app._deps = replace(bench.app._deps, rate_gate=RateGate(None, Texts(), tell))
         chats = [f"c{number}" for number in range(40)]
         turns = [await bench.post(chat, chat=chat) for chat in chats]
         results = [await turn for turn in turns]
@@ -237,7 +237,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
 
 async def test_a_bench_has_the_places_that_were_asked_for(memory_store: InMemoryStore) -> None:
     async with running(memory_store, replying(ModelReply("ok")), Options(at_once=1)) as bench:
-        assert isinstance(bench.app._deps.places, TurnLimiter)
+        assert isinstance(bench.app._deps.turn_limiter, TurnLimiter)
         assert (await bench.say("hi")).text == "ok"
 
 
@@ -250,7 +250,7 @@ async def test_a_chinese_chat_is_told_in_chinese(memory_store: InMemoryStore) ->
 async def test_what_a_refusal_is_told_as() -> None:
     named: dict[str, Any] = {"name": "n", "renews": "2026-12-01"}
     told = [
-        refusal(Texts(), BudgetExceeded(scope=scope, period="month", **named))
+        denial_text(Texts(), BudgetExceeded(scope=scope, period="month", **named))
         for scope in ("bot", "channel", "chat", "user", "job", "model")
     ]
     whose = ["the whole bot", "the channel n", "this chat", "your account", "the job n", "the model n"]
@@ -260,5 +260,5 @@ async def test_what_a_refusal_is_told_as() -> None:
         for one in whose
     ]
     many = RateLimitExceeded(scope="user", name="n", count=3, span="minute", renews="20:21")
-    assert refusal(Texts(), many).startswith("That is more than 3 messages within a minute, so")
-    assert refusal(Texts(), BudgetExceeded(scope="bot", period="day", told=True, **named)) == ""
+    assert denial_text(Texts(), many).startswith("That is more than 3 messages within a minute, so")
+    assert denial_text(Texts(), BudgetExceeded(scope="bot", period="day", told=True, **named)) == ""

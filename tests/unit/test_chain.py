@@ -8,7 +8,16 @@ from hashlib import sha256
 
 import pytest
 
-from bubbot.tape.chain import GENESIS, StoredLink, TapeEnd, audit, content_digest, deployment_head, link, older_head
+from bubbot.tape.chain import (
+    GENESIS,
+    StoredLink,
+    TapeEnd,
+    audit,
+    chain_value,
+    content_digest,
+    deployment_head,
+    older_head,
+)
 
 
 def chained(*payloads: str) -> list[StoredLink]:
@@ -18,13 +27,13 @@ def chained(*payloads: str) -> list[StoredLink]:
     for place, payload in enumerate(payloads, 1):
         salt = bytes([place]) * 16
         digest = content_digest(salt, payload, "{}")
-        previous = link(previous, entry_id=place, kind="message", date="", key=None, digest=digest)
+        previous = chain_value(previous, entry_id=place, kind="message", date="", key=None, digest=digest)
         links.append(StoredLink(place, "message", "", None, payload, "{}", salt, digest, previous))
     return links
 
 
 def found(links: Sequence[StoredLink]) -> list[tuple[int, str]]:
-    return [(finding.id, finding.what) for finding in audit("tape", links)]
+    return [(finding.id, finding.problem) for finding in audit("tape", links)]
 
 
 def erased(stored: StoredLink, fact: int | None = 9) -> StoredLink:
@@ -121,17 +130,17 @@ def test_bytes_that_are_no_text_have_a_digest_too() -> None:
 @pytest.mark.law("T16")
 def test_the_link_tells_its_fields_apart() -> None:
     links = {
-        link(GENESIS, entry_id=entry_id, kind=kind, date=date, key=key, digest=bytes(32))
+        chain_value(GENESIS, entry_id=entry_id, kind=kind, date=date, key=key, digest=bytes(32))
         for entry_id, kind, date, key in [(1, "a", "", None), (1, "", "a", None), (1, "", "", "a"), (11, "", "", None)]
     }
-    links.add(link(bytes([1]) * 32, entry_id=1, kind="a", date="", key=None, digest=bytes(32)))
+    links.add(chain_value(bytes([1]) * 32, entry_id=1, kind="a", date="", key=None, digest=bytes(32)))
     assert len(links) == 5
 
 
 @pytest.mark.law("T16")
 def test_a_key_of_no_text_is_not_no_key() -> None:
     kept = {"entry_id": 1, "kind": "a", "date": "", "digest": bytes(32)}
-    assert link(GENESIS, key="", **kept) != link(GENESIS, key=None, **kept)  # type: ignore[arg-type]  # one dict of all
+    assert chain_value(GENESIS, key="", **kept) != chain_value(GENESIS, key=None, **kept)  # type: ignore[arg-type]  # one dict of all
 
 
 @pytest.mark.law("T16")

@@ -18,7 +18,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.tool import NoArgs, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits
-from bubbot.runtime.commands import CommandOutcome, parse, usage
+from bubbot.runtime.commands import CommandOutcome, command_usage, parse_command
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
@@ -67,7 +67,7 @@ BOX = Toolbox([note_add, say_it, plain_one])
 
 def read(line: str) -> dict[str, object]:
     """The arguments that a line gives, without those left out."""
-    return parse(line, BOX, Texts())[1].model_dump(exclude_unset=True)
+    return parse_command(line, BOX, Texts())[1].model_dump(exclude_unset=True)
 
 
 class TestReading:
@@ -155,14 +155,14 @@ class TestEveryCommand:
         async with running(memory_store, ScriptedModel()) as bench:
             for one in bench.toolbox:
                 for optional in (False, True):
-                    line = filled(usage(one), optional=optional)
-                    assert parse(line, bench.toolbox, Texts())[0] is one, line
+                    line = filled(command_usage(one), optional=optional)
+                    assert parse_command(line, bench.toolbox, Texts())[0] is one, line
 
     async def test_it_is_explained_by_help(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             for one in bench.toolbox:
                 result = await bench.say(f",help {one.name}")
-                assert result.text.startswith(f"{usage(one)}\n{one.summary}")
+                assert result.text.startswith(f"{command_usage(one)}\n{one.summary}")
 
 
 HOSTILE = (
@@ -204,7 +204,7 @@ async def _assert_answered(lines: list[str], role: Role = Role.OWNER, store: Tap
         for line in lines:
             result = await bench.say(line)
             assert result.status == "answered", (line, result.text)
-            (command,) = [entry.payload["data"] for entry in result.merged if entry.name == "command"]
+            (command,) = [entry.payload["data"] for entry in result.merged_entries if entry.name == "command"]
             assert command["status"] in ("ok", "refused"), (line, result.text)
 
 
@@ -278,7 +278,7 @@ class TestRunning:
     async def test_without_a_model_the_error_itself_is_the_answer(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, UnconfiguredModel(), ODD) as bench:
             result = await bench.say(",odd.one now")
-            told = f"ValueError: </command> & <b> now (trace {result.turn[:8]})"
+            told = f"ValueError: </command> & <b> now (trace {result.turn_id[:8]})"
             assert (result.status, result.text) == ("answered", told)
 
     async def test_an_output_that_is_no_text_is_an_error_and_not_the_end(self, memory_store: InMemoryStore) -> None:

@@ -15,7 +15,7 @@ from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
-from bubbot.views.compact import cut_at, estimate_tokens, message_tokens
+from bubbot.views.compact import estimate_message_tokens, estimate_tokens, find_cut
 from bubbot.views.context import CUT, ContextView
 from bubbot.views.selectors import ContextMessage
 from tests.turns import Bench, Options, asked, running
@@ -34,7 +34,7 @@ def window(roles: str, size: int = 30) -> list[ContextMessage]:
 
 
 def tokens(shown: Sequence[ContextMessage]) -> int:
-    return sum(message_tokens(one) for one in shown)
+    return sum(estimate_message_tokens(one) for one in shown)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_the_estimate_errs_on_the_safe_side(text: str, least: int) -> None:
 
 def test_what_fits_is_not_cut() -> None:
     shown = window("uaua")
-    assert cut_at(shown, tokens(shown)) is None
+    assert find_cut(shown, tokens(shown)) is None
 
 
 def test_what_does_not_fit_is_cut_to_half_the_budget() -> None:
     shown = window("ua" * 10)
-    cut = cut_at(shown, tokens(shown) - 1)
+    cut = find_cut(shown, tokens(shown) - 1)
     assert cut is not None
     kept = [one for one in shown if one.ids[0] >= cut]
     assert tokens(kept) <= tokens(shown) // 2
@@ -59,17 +59,17 @@ def test_what_does_not_fit_is_cut_to_half_the_budget() -> None:
 
 
 def test_the_newest_exchange_stays_however_long_it_is() -> None:
-    assert cut_at([*window("ua"), line("user", 3, 9_000), line("assistant", 4)], 100) == 3
+    assert find_cut([*window("ua"), line("user", 3, 9_000), line("assistant", 4)], 100) == 3
 
 
 def test_a_window_without_a_user_is_not_cut() -> None:
-    assert cut_at(window("aaa", 900), 10) is None
+    assert find_cut(window("aaa", 900), 10) is None
 
 
 @given(st.lists(st.sampled_from(["ua", "uatta", "u", "uata"]), min_size=1), st.integers(1, 600))
 def test_a_cut_begins_with_a_users_message_and_leaves_no_exchange_in_half(parts: list[str], budget: int) -> None:
     shown = window("".join(parts))
-    cut = cut_at(shown, budget)
+    cut = find_cut(shown, budget)
     assert (cut is None) == (tokens(shown) <= budget)
     if cut is not None:
         assert shown[cut - 1].message["role"] == "user"
@@ -126,7 +126,7 @@ class TestInTurns:
             await talk(bench, 40)
             for request in bench.requests:
                 assert (
-                    sum(message_tokens(ContextMessage(one, ())) for one in request.messages)
+                    sum(estimate_message_tokens(ContextMessage(one, ())) for one in request.messages)
                     + estimate_tokens(request.system)
                     <= 1_500 + 100
                 )

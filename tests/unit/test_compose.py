@@ -14,14 +14,14 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, rebuilt, tools_from
+from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, parse_tools, rebuild_request
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.views.memory import SECTION_LIMIT
+from bubbot.views.memory import MAX_SECTION_CHARS
 from tests.doubles import SteppingClock
 from tests.turns import HOME, Bench, Options, Played, calls, no_other, running, says
 
@@ -37,7 +37,7 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
-    composer = RequestComposer(models.of, ContextPolicy(**settings), lambda _: SPECS)
+    composer = RequestComposer(models.model_for_turn, ContextPolicy(**settings), lambda _: SPECS)
     return await composer.compose(turn)
 
 
@@ -85,7 +85,7 @@ class TestTheSystemPrompt:
     async def test_a_long_memory_leaves_room_in_a_small_context(self, turn: Turn, clock: SteppingClock) -> None:
         await MemoryZone(turn.tape, now=clock, zone=BERLIN).save_long_term("fact\n" * 13_000)
         assert len(await system(turn, ModelTraits(context_tokens=2_000, short_prompt=True))) < 2_000 * 3 // 4
-        assert len(await system(turn)) > SECTION_LIMIT
+        assert len(await system(turn)) > MAX_SECTION_CHARS
 
 
 class TestTheRequest:
@@ -128,8 +128,8 @@ class TestTheRequest:
 
 
 def test_tool_schemas_come_back_from_their_kept_text() -> None:
-    assert tools_text(tools_from(tools_text(SPECS))) == tools_text(SPECS)
-    assert tools_from(tools_text(())) == ()
+    assert tools_text(parse_tools(tools_text(SPECS))) == tools_text(SPECS)
+    assert parse_tools(tools_text(())) == ()
 
 
 async def assert_rebuilt(bench: Bench) -> int:
@@ -145,7 +145,7 @@ async def assert_rebuilt(bench: Bench) -> int:
 
 async def _rebuilt(bench: Bench, step: Any, entries: tuple[TapeEntry, ...]) -> ModelRequest:
     system, tools = [(await bench.store.get_blob(HOME, step[name])).decode() for name in ("system", "tools")]
-    return rebuilt(step, entries, tape=HOME, system=system, tools=tools)
+    return rebuild_request(step, entries, tape=HOME, system=system, tools=tools)
 
 
 LIFE = (

@@ -191,7 +191,7 @@ class TestAProviderThatWantsTheUserFirst:
         await tape.handoff("phase/x")
         await tape.append([user("hello")])
         context = await tape.read(ContextView(style=MessageStyle(first_assistant=False)))
-        assert context.shown[0].ids == (1, 3)
+        assert context.context_messages[0].ids == (1, 3)
 
     async def test_content_in_parts_is_left_as_it_is(self, tape: TapeService) -> None:
         await tape.handoff("phase/x")

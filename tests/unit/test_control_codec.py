@@ -16,7 +16,7 @@ from bubbot import errors
 from bubbot.control import lines as framing
 from bubbot.control.chat import PREVIEWS
 from bubbot.control.codec import decode, decode_error, encode, encode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
+from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.remote import EVENTS
 from bubbot.ports.channel import (
@@ -69,7 +69,7 @@ async def carried(*messages: dict[str, Any]) -> list[dict[str, Any] | None]:
     """What is read of these messages at the other end."""
     reader = asyncio.StreamReader(limit=CONTROL_LINE_BYTES)
     for message in messages:
-        for line in lines(message):
+        for line in encode_lines(message):
             assert len(line) <= CONTROL_LINE_BYTES
             reader.feed_data(line)
     reader.feed_eof()
@@ -99,7 +99,10 @@ def test_every_event_and_every_preview_can_be_carried() -> None:
         ({"is": "StopRequest", "channel": "a", "chat": "b", "odd": 1}, "'odd', which this version does not know"),
         ({"is": "StopRequest", "channel": "a", "chat": 7}, "StopRequest.chat is int"),
         ({"is": "StopRequest", "channel": "a", "chat": None}, "StopRequest.chat is NoneType"),
-        ({"is": "UnparsedUpdate", "channel": "a", "external_id": "", "chat": "", "raw": "*", "reason": ""}, "not base64"),
+        (
+            {"is": "UnparsedUpdate", "channel": "a", "external_id": "", "chat": "", "raw": "*", "reason": ""},
+            "not base64",
+        ),
         ({**encode(VALUES[0]), "sender": []}, "Inbound.sender is list"),
         ({**encode(VALUES[0]), "direct": 1}, "Inbound.direct is int"),
         ({**encode(VALUES[0]), "attachments": [{"reference": "x", "kind": "odd"}]}, r"attachments\[0\].kind is str"),
@@ -202,7 +205,7 @@ async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypat
     assert await carried(long, {"next": 1}) == [long, {"next": 1}, None]
     monkeypatch.setattr(framing, "MESSAGE_LIMIT", 2 * CONTROL_LINE_BYTES)
     with pytest.raises(ConfigError, match="at most 2: stop the bot first"):
-        list(lines({"text": "x" * 2 * CONTROL_LINE_BYTES}))
+        list(encode_lines({"text": "x" * 2 * CONTROL_LINE_BYTES}))
     with pytest.raises(ControlError, match="longer than 2097152 bytes"):
         await carried({"more": "x" * 700_000}, {"more": "x" * 700_000}, {"more": "x" * 700_000})
 

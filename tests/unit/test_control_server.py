@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bubbot.control import client, peer
-from bubbot.control.client import DaemonNotRunning, connected
+from bubbot.control.client import DaemonNotRunning, connect
 from bubbot.control.codec import JsonObject
 from bubbot.control.lines import CONTROL_LINE_BYTES
 from bubbot.control.peer import PROTOCOL, ControlPeer
@@ -97,10 +97,10 @@ async def serving(path: Path, uid: Callable[[socket.socket], int | None] | None 
         "ask": served.ask_back,
     }
     server = ControlServer(handlers, served.leave, **({"uid": uid} if uid else {}))
-    async with asyncio.timeout(WAIT), server.listening(path):
+    async with asyncio.timeout(WAIT), server.listen(path):
         yield served
         if uid is None:
-            async with connected(str(path)) as bot:
+            async with connect(str(path)) as bot:
                 assert await bot.request("say", {"still": "here"}) == {"still": "here"}
 
 
@@ -120,7 +120,7 @@ async def raw(path: Path, *data: bytes) -> bytes:
 
 
 async def test_requests_are_answered_and_errors_keep_their_class(path: Path) -> None:
-    async with serving(path) as _, connected(str(path)) as bot:
+    async with serving(path) as _, connect(str(path)) as bot:
         assert mode(path) == 0o600
         assert await bot.request("say", {"text": "\u00e9\ud800" * 600_000}) == {"text": "\u00e9\ud800" * 600_000}
         with pytest.raises(StoreFull, match="the disk is full"):
@@ -136,9 +136,9 @@ async def test_the_server_can_ask_too(path: Path) -> None:
     async def answer(_peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         return {do: body}
 
-    async with serving(path), connected(str(path), answer) as bot:
+    async with serving(path), connect(str(path), answer) as bot:
         assert await bot.request("ask", {"x": 1}) == {"back": {"x": 1}}
-    async with serving(path), connected(str(path)) as bot:
+    async with serving(path), connect(str(path)) as bot:
         with pytest.raises(ControlError, match="does not know 'back'"):
             await bot.request("ask", {})
 
@@ -160,7 +160,7 @@ async def test_the_server_can_ask_too(path: Path) -> None:
     ],
 )
 async def test_garbage_costs_its_sender_the_connection_and_nobody_else_anything(path: Path, data: list[bytes]) -> None:
-    async with serving(path) as served, connected(str(path)) as other:
+    async with serving(path) as served, connect(str(path)) as other:
         await raw(path, *data)
         assert await other.request("say", {}) == {}
         await served.somebody_left.wait()
@@ -170,13 +170,13 @@ async def test_another_user_is_turned_away_by_the_server_and_by_the_client(path:
     stranger = os.getuid() + 1
     async with serving(path, lambda _: stranger) as served:
         with pytest.raises(ConfigError, match=f"belongs to uid {os.getuid()}, and this is uid {stranger}"):
-            async with connected(str(path)):
+            async with connect(str(path)):
                 pass
         assert b'"ok"' not in await raw(path, HELLO, b'{"id": 1, "do": "wait", "with": {"name": "x"}}\n')
         assert not served.started.is_set()
     async with serving(path):
         with pytest.raises(ConfigError, match=f"is served by uid {stranger}"):
-            async with connected(str(path), uid=lambda _: stranger):
+            async with connect(str(path), uid_of=lambda _: stranger):
                 pass
 
 
@@ -184,13 +184,13 @@ async def test_another_version_is_told_so(path: Path, monkeypatch: pytest.Monkey
     async with serving(path):
         monkeypatch.setattr(client, "PROTOCOL", 99)
         with pytest.raises(ConfigError, match="speaks version 1 of the control protocol and this command 99"):
-            async with connected(str(path)):
+            async with connect(str(path)):
                 pass
         monkeypatch.undo()
 
 
 async def test_who_says_nothing_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "HELLO", 0.05)
+    monkeypatch.setattr(control, "HELLO_TIMEOUT_SECONDS", 0.05)
     async with serving(path) as served:
         reader, writer = await asyncio.open_unix_connection(path)
         assert await reader.read() == b""
@@ -200,7 +200,7 @@ async def test_who_says_nothing_is_not_waited_for(path: Path, monkeypatch: pytes
 
 async def test_what_a_client_began_is_done_though_it_is_gone(path: Path) -> None:
     async with serving(path) as served:
-        async with connected(str(path)) as bot:
+        async with connect(str(path)) as bot:
             waiting = asyncio.create_task(bot.request("wait", {"name": "x"}))
             await served.started.wait()
         with pytest.raises(ControlError, match="gone"):
@@ -213,7 +213,7 @@ async def test_what_a_client_began_is_done_though_it_is_gone(path: Path) -> None
 
 async def test_what_a_client_said_last_arrives(path: Path) -> None:
     async with serving(path) as served:
-        async with connected(str(path)) as bot:
+        async with connect(str(path)) as bot:
             asking = asyncio.create_task(bot.request("wait", {"text": "x" * 3_000_000}))
             await asyncio.sleep(0)
         await asyncio.gather(asking, return_exceptions=True)
@@ -221,7 +221,7 @@ async def test_what_a_client_said_last_arrives(path: Path) -> None:
 
 
 async def test_a_request_too_many_is_refused_and_the_others_are_answered(path: Path) -> None:
-    async with serving(path) as served, connected(str(path)) as bot:
+    async with serving(path) as served, connect(str(path)) as bot:
         many = [
             asyncio.create_task(bot.request("wait", {"name": str(number)}))
             for number in range(peer.MAX_CONCURRENT_REQUESTS)
@@ -235,7 +235,7 @@ async def test_a_request_too_many_is_refused_and_the_others_are_answered(path: P
 
 async def test_fifty_clients_at_once(path: Path) -> None:
     async def one(number: int) -> Any:
-        async with connected(str(path)) as bot:
+        async with connect(str(path)) as bot:
             return await asyncio.gather(*(bot.request("say", {"n": [number, turn]}) for turn in range(5)))
 
     async with serving(path):
@@ -244,11 +244,11 @@ async def test_fifty_clients_at_once(path: Path) -> None:
 
 
 async def test_more_clients_than_there_is_room_for_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "CLIENTS", 1)
+    monkeypatch.setattr(control, "MAX_CONTROL_CLIENTS", 1)
     async with serving(path):
-        async with connected(str(path)):
+        async with connect(str(path)):
             with pytest.raises(ControlError, match="connected to the running bot already"):
-                async with connected(str(path)):
+                async with connect(str(path)):
                     pass
         monkeypatch.undo()
 
@@ -257,8 +257,8 @@ async def test_the_end_of_the_server_is_told_to_who_waits(path: Path) -> None:
     async with asyncio.timeout(WAIT):
         served = Served()
         server = ControlServer({"wait": served.wait, "say": served.say})
-        async with server.listening(path):
-            link = connected(str(path))
+        async with server.listen(path):
+            link = connect(str(path))
             bot = await link.__aenter__()
             waiting = asyncio.create_task(bot.request("wait", {"name": "x"}))
             await served.started.wait()
@@ -269,7 +269,7 @@ async def test_the_end_of_the_server_is_told_to_who_waits(path: Path) -> None:
             await waiting
         await link.__aexit__(None, None, None)
         with pytest.raises(DaemonNotRunning):
-            async with connected(str(path)):
+            async with connect(str(path)):
                 pass
 
 
@@ -277,7 +277,7 @@ async def test_a_socket_that_was_left_behind_is_replaced_and_anything_else_is_no
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     with pytest.raises(DaemonNotRunning):
-        async with connected(str(path)):
+        async with connect(str(path)):
             pass
     async with serving(path):
         pass
@@ -294,7 +294,7 @@ async def test_a_socket_that_was_left_behind_is_replaced_and_anything_else_is_no
 
 async def test_a_bot_that_does_not_answer_any_more_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "HEARTBEAT_SECONDS", 0.01)
-    monkeypatch.setattr(client, "WAIT", 0.2)
+    monkeypatch.setattr(client, "DAEMON_REPLY_TIMEOUT_SECONDS", 0.2)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
@@ -303,7 +303,7 @@ async def test_a_bot_that_does_not_answer_any_more_is_left(path: Path, monkeypat
         writer.transport.abort()
 
     server = await asyncio.start_unix_server(silent, path)
-    async with asyncio.timeout(WAIT), connected(str(path)) as bot:
+    async with asyncio.timeout(WAIT), connect(str(path)) as bot:
         with pytest.raises(ControlError, match="is gone"):
             await bot.request("say", {})
     server.close()
@@ -323,7 +323,7 @@ class TestSlowReaders:
             return {}
 
         server = ControlServer({"hold": hold})
-        async with asyncio.timeout(WAIT), server.listening(path):
+        async with asyncio.timeout(WAIT), server.listen(path):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(HELLO + b'{"id": 1, "do": "hold", "with": {}}\n')
             await reader.readline()
@@ -335,15 +335,15 @@ class TestSlowReaders:
     async def test_what_can_be_spared_is_dropped(self, path: Path) -> None:
         async with self.stuck(path) as slow:
             for _ in range(2000):
-                slow.notify("preview", {"text": "x" * 10_000}, spare=True)
+                slow.notify("preview", {"text": "x" * 10_000}, droppable=True)
                 await asyncio.sleep(0)
             assert peer.SPARE_BUFFER_BYTES < slow._bytes < peer.SPARE_BUFFER_BYTES + 20_000
-            assert not slow.gone.is_set()
+            assert not slow.closed.is_set()
 
     async def test_what_cannot_be_spared_ends_it_at_last(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(peer, "MAX_BUFFER_BYTES", 2**21)
         async with self.stuck(path) as slow:
-            while not slow.gone.is_set():
+            while not slow.closed.is_set():
                 slow.notify("copy", {"text": "x" * 100_000})
                 await asyncio.sleep(0)
             slow.notify("copy", {})
@@ -351,10 +351,10 @@ class TestSlowReaders:
                 await slow.request("part", {})
 
     async def test_who_reads_nothing_for_long_is_gone(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(peer, "STALL", 0.05)
+        monkeypatch.setattr(peer, "STALL_TIMEOUT_SECONDS", 0.05)
         async with self.stuck(path) as slow:
             slow.notify("copy", {"text": "x" * 5_000_000})
-            await slow.gone.wait()
+            await slow.closed.wait()
 
     async def test_an_answer_that_does_not_come_is_not_waited_for(self, path: Path) -> None:
         async with self.stuck(path) as slow:

@@ -163,10 +163,10 @@ def comes_ever(line: Line) -> bool:
 def ours(text: str, zone: ZoneInfo, start: datetime, end: datetime) -> list[datetime]:
     """When bubbot would run it."""
     cron, found = parse_cron(text), list[datetime]()
-    one = cron.next(start, zone)
+    one = cron.next_after(start, zone)
     while one is not None and one <= end:
         found.append(one)
-        one = cron.next(one, zone)
+        one = cron.next_after(one, zone)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bubbot.cli.run.control import _doors
+from bubbot.cli.run.control import _chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.settings.loader import ModelSettings, Settings
@@ -18,12 +18,12 @@ WAIT = 10.0
 
 async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: Path) -> None:
     async with open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
-        assert [line.channel for line in daemon.app.lines.values()] == [daemon.remote]
+        assert [line.channel for line in daemon.bot.channel_runtimes.values()] == [daemon.remote]
 
 
 async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT), open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
-        line, doors = daemon.app.lines["stdin"], _doors(daemon)
+        line, doors = daemon.bot.channel_runtimes["stdin"], _chat_service(daemon)
         go, sent = asyncio.Event(), list[str]()
 
         async def send(part: MessagePart) -> Receipt:
@@ -35,11 +35,11 @@ async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_
         daemon.remote.send = send  # type: ignore[method-assign]
         for number, chat in enumerate(("slow", "mine")):
             parts = tuple(line.channel.parts(Outbound("stdin", chat, "hi")))
-            stored = await line.outbox.say(f"stdin:{chat}", f"k{number}", parts, {})
+            stored = await line.outbox.enqueue(f"stdin:{chat}", f"k{number}", parts, {})
             assert isinstance(stored, OutboxMessage)
-            line.deliverer.queue(stored)
-        await doors.idle("stdin:mine")
+            line.deliverer.enqueue(stored)
+        await doors.wait_until_idle("stdin:mine")
         assert sent == ["mine"]
         go.set()
-        await doors.idle("stdin:slow")
+        await doors.wait_until_idle("stdin:slow")
         assert sent == ["mine", "slow"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed, StoreFull
-from bubbot.gateway.outbound import SENDING
+from bubbot.gateway.outbound import SEND_TIMEOUT_SECONDS
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.stores.inmemory import InMemoryStore
@@ -34,7 +34,7 @@ def delivering(stage: Stage, store: TapeStore | None = None, life: str = "first"
 async def said(bench: Bench, *texts: str, chat: str = "home") -> None:
     for text in texts:
         await bench.gate.receive(bench.inbound(text, chat=chat))
-        await bench.app.idle()
+        await bench.app.wait_idle()
 
 
 def in_chat(stage: Stage, chat: str) -> list[str]:
@@ -183,10 +183,10 @@ class TestPoison:
         stage.hang = {"send"}
         async with delivering(stage) as bench:
             await said(bench, "one")
-            await asyncio.sleep(SENDING / 2)
+            await asyncio.sleep(SEND_TIMEOUT_SECONDS / 2)
             stage.hang = set()
             await bench.quiet(1000)
-            assert stage.times("send") == pytest.approx([SENDING + 1])
+            assert stage.times("send") == pytest.approx([SEND_TIMEOUT_SECONDS + 1])
 
     @virtual
     async def test_a_receipt_that_is_none_is_one_without_an_id(self) -> None:

@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from channels.discord.errors import (
+    CANNOT_SEND_DIRECT,
     ENTITY_TOO_LARGE,
     INVALID_WEBHOOK_TOKEN,
     MAX_REASON_CHARS,
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
-    NO_DIRECT,
     UNKNOWN_CHANNEL,
     UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordUnavailable,
-    delivery_failed,
-    fetch_failed,
-    problem,
+    parse_error_response,
+    to_delivery_failed,
+    to_fetch_failed,
 )
 
 TOKEN = "to.ken"
 
 
 def refusal(status: int, body: Any, waits: str | None = None) -> DiscordApiError:
-    found = problem(status, body, TOKEN, waits)
+    found = parse_error_response(status, body, TOKEN, waits)
     assert isinstance(found, DiscordApiError), found
     return found
 
@@ -61,7 +61,7 @@ def test_a_page_has_the_seconds_in_its_head() -> None:
     [(500, {"message": "x"}), (503, "<html>"), (499, "<html>"), (404, []), (404, {"other": 1}), (404, "[" * 10**5)],
 )
 def test_what_has_not_the_form_of_the_api_is_no_refusal(status: int, body: Any) -> None:
-    assert isinstance(problem(status, body, TOKEN), DiscordUnavailable)
+    assert isinstance(parse_error_response(status, body, TOKEN), DiscordUnavailable)
 
 
 def test_a_refusal_says_on_one_line_what_discord_said_and_never_the_token() -> None:
@@ -75,15 +75,15 @@ def test_a_refusal_says_on_one_line_what_discord_said_and_never_the_token() -> N
 def test_a_request_that_is_too_large_is_so_whoever_says_it() -> None:
     assert refusal(413, "<html>").code == ENTITY_TOO_LARGE
     assert refusal(413, {"code": 9}).code == 9
-    assert refusal(413, {"code": 9}).too_large
-    assert DiscordApiError(400, ENTITY_TOO_LARGE).too_large
-    assert not DiscordApiError(400).too_large
+    assert refusal(413, {"code": 9}).is_too_large
+    assert DiscordApiError(400, ENTITY_TOO_LARGE).is_too_large
+    assert not DiscordApiError(400).is_too_large
 
 
 def test_the_token_of_an_interaction_is_not_that_of_the_bot() -> None:
-    assert DiscordApiError(401).token_refused
-    assert not DiscordApiError(401, INVALID_WEBHOOK_TOKEN).token_refused
-    assert not DiscordApiError(403).token_refused
+    assert DiscordApiError(401).is_token_refused
+    assert not DiscordApiError(401, INVALID_WEBHOOK_TOKEN).is_token_refused
+    assert not DiscordApiError(403).is_token_refused
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_token_of_an_interaction_is_not_that_of_the_bot() -> None:
     [
         (DiscordApiError(403, MISSING_ACCESS, "m"), True, True, "(403/50001): the bot may not see the channel"),
         (DiscordApiError(404, UNKNOWN_CHANNEL, "m"), True, True, "is gone"),
-        (DiscordApiError(403, NO_DIRECT, "m"), True, True, "takes no direct messages"),
+        (DiscordApiError(403, CANNOT_SEND_DIRECT, "m"), True, True, "takes no direct messages"),
         (DiscordApiError(403, MISSING_PERMISSIONS, "m"), True, False, "lacks a permission"),
         (DiscordApiError(400, 0, "m"), True, False, "(400): m"),
         (DiscordApiError(401, 0, "m"), False, False, "(401): m"),
@@ -107,19 +107,19 @@ def test_the_token_of_an_interaction_is_not_that_of_the_bot() -> None:
 def test_what_cannot_be_sent_again_is_told_apart(
     error: DiscordApiError, permanent: bool, gone: bool, says: str
 ) -> None:
-    found = delivery_failed(error)
+    found = to_delivery_failed(error)
     assert (found.permanent, found.gone, found.maybe, found.retry_after) == (permanent, gone, False, None)
     assert says in str(found)
 
 
 @pytest.mark.parametrize(("wait", "told"), [(2.5, 2.5), (0.0, 0.0), (None, 1.0)])
 def test_a_message_too_many_is_sent_later(wait: float | None, told: float) -> None:
-    found = delivery_failed(DiscordApiError(429, 0, "too many requests", wait))
+    found = to_delivery_failed(DiscordApiError(429, 0, "too many requests", wait))
     assert (found.retry_after, found.permanent) == (told, False)
 
 
 def test_without_an_answer_it_may_have_arrived() -> None:
-    found = delivery_failed(DiscordUnavailable("gone"))
+    found = to_delivery_failed(DiscordUnavailable("gone"))
     assert (found.maybe, found.permanent) == (True, False)
 
 
@@ -131,7 +131,7 @@ def test_without_an_answer_it_may_have_arrived() -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_may_come_later_is_told_apart(error: DiscordApiError | DiscordUnavailable, permanent: bool) -> None:
-    found = fetch_failed(error)
+    found = to_fetch_failed(error)
     assert found.permanent == permanent
     gone = isinstance(error, DiscordApiError) and error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL)
     assert ("the message that the file came with is gone" in str(found)) == gone

@@ -10,23 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, UnparsedUpdate
-from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, place_of, places
+from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, parse_chat, parse_chats
 from channels.discord.inbound import (
     DiscordPlace,
     MessageScene,
-    author_without_roles,
+    author_id_without_roles,
     read_deletion,
     read_edit,
     read_message,
 )
-from channels.discord.inbound_text import DiscordBotUser, MentionNames, said
-from channels.discord.reactions import CLEARED, EMOJI_CLEARED, REACTION_ADD, REACTION_REMOVE, ReactionTracker
+from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text
+from channels.discord.reactions import (
+    REACTION_ADD,
+    REACTION_REMOVE,
+    REACTION_REMOVE_ALL,
+    REACTION_REMOVE_EMOJI,
+    ReactionTracker,
+)
 
 ME = DiscordBotUser("900", "Bubbot", frozenset({"901"}))
 ADA = {"id": "7", "username": "ada", "global_name": "Ada"}
 BOT = {"id": "900", "username": "Bubbot", "bot": True}
 GUILD = DiscordPlace("50", space="5")
-DIRECT = DiscordPlace("60", direct=True)
+DIRECT = DiscordPlace("60", is_direct=True)
 
 
 def scene(where: DiscordPlace = GUILD) -> MessageScene:
@@ -68,8 +74,8 @@ def read(where: DiscordPlace = GUILD, **fields: Any) -> Inbound:
     ],
 )
 def test_a_text_has_words_where_numbers_stand_and_begins_after_our_name(text: str, shown: str, called: bool) -> None:
-    found = said(text, ME, MentionNames({"8": "Bob"}, {"50": "general"}, {"77": "crew"}))
-    assert (found.text, found.called) == (shown, called)
+    found = read_text(text, ME, MentionNames({"8": "Bob"}, {"50": "general"}, {"77": "crew"}))
+    assert (found.text, found.has_mention) == (shown, called)
 
 
 def test_a_message_is_read_with_everything_that_names_it() -> None:
@@ -90,11 +96,11 @@ def test_a_name_of_several_lines_stays_on_one() -> None:
 def test_the_same_message_without_its_member_is_the_same_with_the_roles_asked_for() -> None:
     live = read_message(scene(), message(member={"roles": ["3"]}))
     assert read_message(scene(), message(), ("3",)) == live
-    assert author_without_roles(GUILD, message()) == "7"
-    assert author_without_roles(GUILD, message(member={"roles": []})) == ""
-    assert author_without_roles(DIRECT, message()) == ""
-    assert author_without_roles(GUILD, message(webhook_id="1")) == ""
-    assert author_without_roles(GUILD, message(author=BOT)) == ""
+    assert author_id_without_roles(GUILD, message()) == "7"
+    assert author_id_without_roles(GUILD, message(member={"roles": []})) == ""
+    assert author_id_without_roles(DIRECT, message()) == ""
+    assert author_id_without_roles(GUILD, message(webhook_id="1")) == ""
+    assert author_id_without_roles(GUILD, message(author=BOT)) == ""
 
 
 def test_the_time_is_in_utc() -> None:
@@ -227,16 +233,16 @@ def test_reactions_are_what_somebody_now_shows() -> None:
     assert tell(REACTION_ADD, party) == [("👍", ":party:")]
     assert tell(REACTION_ADD, {"name": "👍"}, user_id="8") == [("👍",)]
     assert tell(REACTION_REMOVE, party) == [("👍",)]
-    assert tell(EMOJI_CLEARED, {"name": "👍"}) == [(), ()]
+    assert tell(REACTION_REMOVE_EMOJI, {"name": "👍"}) == [(), ()]
     assert tell(REACTION_ADD, {"id": "6", "name": None}) == [("custom:6",)]
-    assert tell(CLEARED) == [()]
-    assert tell(CLEARED) == []
+    assert tell(REACTION_REMOVE_ALL) == [()]
+    assert tell(REACTION_REMOVE_ALL) == []
     assert tell(REACTION_ADD, {"name": "👍"}, user_id="900") == []
     assert isinstance(tell(REACTION_ADD, 7)[0], UnparsedUpdate)
 
 
 def test_only_so_many_reactions_are_remembered() -> None:
-    shown = ReactionTracker(remembered=2)
+    shown = ReactionTracker(max_tracked=2)
 
     def tell(event: str, user: str, emoji: str) -> tuple[str, ...]:
         raw = {"message_id": "1", "user_id": user, "emoji": {"name": emoji}}
@@ -304,11 +310,11 @@ _FIELDS = (*message(), "member", "referenced_message", "message_reference", "mes
 def test_nothing_is_raised_whatever_comes(fields: dict[str, Any]) -> None:
     raw = message(**fields)
     for where in (GUILD, DIRECT):
-        author_without_roles(where, raw)
+        author_id_without_roles(where, raw)
         read_message(scene(where), raw)
         read_edit(scene(where), {"edited_timestamp": "2026-01-01T00:00:00Z", **raw})
         read_deletion(scene(where), raw, "now")
-        for event in (REACTION_ADD, REACTION_REMOVE, CLEARED, EMOJI_CLEARED):
+        for event in (REACTION_ADD, REACTION_REMOVE, REACTION_REMOVE_ALL, REACTION_REMOVE_EMOJI):
             ReactionTracker().read(scene(where), event, raw, serial="s", now="now")
 
 
@@ -323,35 +329,35 @@ class NeverAsked:
                                             "parent_id", "last_message_id", "thread_metadata"]), _json, max_size=6))  # fmt: skip
 def test_places_pass_over_what_is_odd(event: str, raw: dict[str, Any]) -> None:
     known = ChatDirectory(NeverAsked())  # type: ignore[arg-type]
-    known.learn(event, raw)
-    known.learn(event, [raw])
-    assert all(isinstance(place, DiscordChat) for place in places("1", raw))
-    known.learn("GUILD_CREATE", {"id": "5", "channels": [{"id": "50", "type": 0, "name": "general"}]})
-    assert known.known("50") == DiscordChat("50", 0, "general", "5")
+    known.update(event, raw)
+    known.update(event, [raw])
+    assert all(isinstance(place, DiscordChat) for place in parse_chats("1", raw))
+    known.update("GUILD_CREATE", {"id": "5", "channels": [{"id": "50", "type": 0, "name": "general"}]})
+    assert known.find_cached("50") == DiscordChat("50", 0, "general", "5")
 
 
 def test_places_are_learned_and_forgotten() -> None:
     known = ChatDirectory(NeverAsked())  # type: ignore[arg-type]
-    known.begin({"id": "900", "username": "Bubbot"})
-    known.learn("GUILD_CREATE", {
+    known.start_session({"id": "900", "username": "Bubbot"})
+    known.update("GUILD_CREATE", {
         "id": "5", "roles": [{"id": "901", "name": "Bubbot", "tags": {"bot_id": "900"}}, {"id": "77", "name": "crew"}],
         "channels": [{"id": "50", "type": 0, "name": "general", "last_message_id": "9"}],
         "threads": [{"id": "51", "type": 11, "name": "topic", "parent_id": "50"}],
     })  # fmt: skip
-    assert known.me.roles == {"901"}
+    assert known.bot_user.roles == {"901"}
     assert known.role_names["77"] == "crew"
-    assert known.known("50") == DiscordChat("50", 0, "general", "5", last=9)
-    topic = known.known("51")
+    assert known.find_cached("50") == DiscordChat("50", 0, "general", "5", last_message_id=9)
+    topic = known.find_cached("51")
     assert topic is not None
-    assert topic.where == DiscordPlace("50", "51", "5", title="topic")
-    known.learn("THREAD_UPDATE", {"id": "51", "type": 11, "guild_id": "5", "name": "new", "parent_id": "50",
+    assert topic.place == DiscordPlace("50", "51", "5", title="topic")
+    known.update("THREAD_UPDATE", {"id": "51", "type": 11, "guild_id": "5", "name": "new", "parent_id": "50",
                                   "thread_metadata": {"archived": True}})  # fmt: skip
-    assert known.known("51") == DiscordChat("51", 11, "new", "5", "50")
-    known.learn("GUILD_DELETE", {"id": "5", "unavailable": True})
-    assert known.known("50")
-    known.learn("GUILD_DELETE", {"id": "5"})
-    assert known.known("50") is None
-    assert not known.me.roles
+    assert known.find_cached("51") == DiscordChat("51", 11, "new", "5", "50")
+    known.update("GUILD_DELETE", {"id": "5", "unavailable": True})
+    assert known.find_cached("50")
+    known.update("GUILD_DELETE", {"id": "5"})
+    assert known.find_cached("50") is None
+    assert not known.bot_user.roles
 
 
 async def test_roles_are_asked_for_once_and_believed_for_a_while() -> None:
@@ -363,31 +369,31 @@ async def test_roles_are_asked_for_once_and_believed_for_a_while() -> None:
         return {"roles": ["3", 4, "x"]}
 
     people = MemberRoles(ask, lambda: now[0], 300.0)  # type: ignore[arg-type]
-    assert await people.roles("5", "7") == ("3",)
-    assert await people.roles("5", "7") == ("3",)
+    assert await people.fetch_roles("5", "7") == ("3",)
+    assert await people.fetch_roles("5", "7") == ("3",)
     assert asked == ["/guilds/5/members/7"]
     now[0] = 301.0
-    people.learn("5", "7", {"roles": ["9"]})
-    assert await people.roles("5", "7") == ("9",)
+    people.update("5", "7", {"roles": ["9"]})
+    assert await people.fetch_roles("5", "7") == ("9",)
     assert len(asked) == 1
     now[0] = 700.0
-    assert await people.roles("5", "7") == ("3",)
+    assert await people.fetch_roles("5", "7") == ("3",)
 
 
 @pytest.mark.parametrize(
     "raw", [None, [], {}, {"id": "50"}, {"type": 0}, {"id": "", "type": 0}, {"id": "50", "type": "0"}]
 )
 def test_what_lacks_its_number_or_its_type_is_no_place(raw: Any) -> None:
-    assert place_of(raw, "5") is None
+    assert parse_chat(raw, "5") is None
 
 
 def test_a_place_has_the_server_it_names_and_else_that_of_its_event() -> None:
-    assert place_of({"id": "50", "type": 0}, "5") == DiscordChat("50", 0, "", "5")
-    assert place_of({"id": "50", "type": 0, "guild_id": "6", "name": 7}, "5") == DiscordChat("50", 0, "", "6")
-    assert place_of({"id": "50", "type": 0, "parent_id": "4"}, "5") == DiscordChat("50", 0, "", "5")  # in a category
+    assert parse_chat({"id": "50", "type": 0}, "5") == DiscordChat("50", 0, "", "5")
+    assert parse_chat({"id": "50", "type": 0, "guild_id": "6", "name": 7}, "5") == DiscordChat("50", 0, "", "6")
+    assert parse_chat({"id": "50", "type": 0, "parent_id": "4"}, "5") == DiscordChat("50", 0, "", "5")  # in a category
 
 
 def test_a_thread_without_a_parent_is_a_chat_of_its_own() -> None:
-    found = place_of({"id": "51", "type": 11, "parent_id": None, "guild_id": "5"})
+    found = parse_chat({"id": "51", "type": 11, "parent_id": None, "guild_id": "5"})
     assert found is not None
-    assert found.where == DiscordPlace("51", space="5")
+    assert found.place == DiscordPlace("51", space="5")

@@ -10,9 +10,15 @@ import pytest
 from discord.http import HTTPClient
 
 from bubbot.ports.channel import BackfillCursor, ChannelOptions
-from channels.discord.backfill import Backfill, seconds_of, snowflake
+from channels.discord.backfill import Backfill, parse_unix_time, snowflake_at
 from channels.discord.chats import ChatDirectory
-from channels.discord.client import SESSIONS_AN_HOUR, DiscordGateway, _GatewaySession, intents, refusal
+from channels.discord.client import (
+    MAX_SESSIONS_PER_HOUR,
+    DiscordGateway,
+    _GatewaySession,
+    close_code_error,
+    gateway_intents,
+)
 from channels.discord.lanes import ChatLanes
 from channels.discord.retry import DiscordReceiveTiming
 from channels.discord.settings import DiscordSettings, read_settings
@@ -41,13 +47,13 @@ class Taken:
     async def until_idle(self, lanes: ChatLanes[Any]) -> None:
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not lanes.busy
+        assert not lanes.lane_count
 
 
 async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
     taken = Taken()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=10)
-    lanes.gap("a")
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=10)
+    lanes.mark_gap("a")
     for number in range(3):
         lanes.put("a", number)
     await taken.until_idle(lanes)
@@ -61,7 +67,7 @@ async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
 async def test_a_lane_that_waits_holds_no_other_up() -> None:
     taken = Taken()
     taken.go["a"] = asyncio.Event()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=10)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=10)
     lanes.put("a", 1)
     lanes.put("b", 2)
     for _ in range(10):
@@ -76,7 +82,7 @@ async def test_a_lane_that_waits_holds_no_other_up() -> None:
 async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
     taken = Taken()
     taken.go["a"] = asyncio.Event()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=3)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=3)
     lanes.put("a", 0)
     await asyncio.sleep(0)
     for number in range(1, 6):
@@ -90,21 +96,21 @@ async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
 async def test_what_fails_is_told_once_and_the_end_waits_for_nothing() -> None:
     taken = Taken()
     taken.go["b"] = asyncio.Event()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=3)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=3)
     for lane, item in (("a", "bad"), ("a", 1), ("b", 2), ("c", "bad")):
         lanes.put(lane, item)
     with pytest.raises(OSError, match="the disk is full"):
-        await lanes.failed
+        await lanes.failure
     await lanes.close()
     assert taken.done == []
 
 
 def test_a_snowflake_has_its_time_in_it() -> None:
-    assert snowflake(1_420_070_400.0) == 0
-    assert snowflake(0.0) == 0
-    assert snowflake(1_462_015_105.796) >> 22 == 41_944_705_796
-    assert seconds_of("2015-01-01T00:00:00+00:00") == 1_420_070_400.0
-    assert seconds_of("yesterday") is None
+    assert snowflake_at(1_420_070_400.0) == 0
+    assert snowflake_at(0.0) == 0
+    assert snowflake_at(1_462_015_105.796) >> 22 == 41_944_705_796
+    assert parse_unix_time("2015-01-01T00:00:00+00:00") == 1_420_070_400.0
+    assert parse_unix_time("yesterday") is None
 
 
 async def _never(*given: Any, **named: Any) -> Any:
@@ -118,9 +124,9 @@ def missed(known: BackfillCursor, now: str = "2026-11-22T10:00:00+00:00") -> Bac
 
 
 def at(time: str) -> int:
-    seconds = seconds_of(time)
+    seconds = parse_unix_time(time)
     assert seconds is not None
-    return snowflake(seconds)
+    return snowflake_at(seconds)
 
 
 def guild(**last: str | None) -> dict[str, Any]:
@@ -132,36 +138,36 @@ def test_a_chat_has_a_gap_where_it_has_something_newer_than_what_is_durable() ->
     heard = at("2026-11-22T09:00:00+00:00")
     old, new = str(at("2026-11-22T08:49:59+00:00")), str(at("2026-11-22T08:50:01+00:00"))
     one = missed(BackfillCursor({("50", ""): str(heard), ("40", "51"): str(heard)}, "2026-11-22T09:00:00+00:00"))
-    one.begin()
+    one.start_session()
     found = guild(c50=str(heard), c51=str(heard + 1), c52=old, c53=new, c54=None)
-    assert list(one.in_guild(found)) == ["51", "53"]
-    one.took("51", str(heard + 1))
-    one.took("53", new)
-    one.begin()
-    assert list(one.in_guild(found)) == []
+    assert list(one.find_guild_gaps(found)) == ["51", "53"]
+    one.mark_durable("51", str(heard + 1))
+    one.mark_durable("53", new)
+    one.start_session()
+    assert list(one.find_guild_gaps(found)) == []
 
 
 def test_a_new_bot_has_no_gaps() -> None:
     one = missed(BackfillCursor())
-    one.begin()
-    assert list(one.in_guild(guild(c50=str(at("2026-11-22T09:59:59+00:00"))))) == []
-    assert not one.is_first("60")
+    one.start_session()
+    assert list(one.find_guild_gaps(guild(c50=str(at("2026-11-22T09:59:59+00:00"))))) == []
+    assert not one.check_first_event("60")
 
 
 def test_the_first_that_happens_in_a_chat_nobody_looked_at_is_noticed_once() -> None:
     one = missed(BackfillCursor({}, "2026-11-22T09:00:00+00:00"))
-    one.begin()
-    assert one.is_first("60")
-    assert not one.is_first("60")
-    one.new("61")
-    assert not one.is_first("61")
-    one.begin()
-    assert one.is_first("60")
+    one.start_session()
+    assert one.check_first_event("60")
+    assert not one.check_first_event("60")
+    one.mark_created("61")
+    assert not one.check_first_event("61")
+    one.start_session()
+    assert one.check_first_event("60")
 
 
 async def _gateway(pace: DiscordReceiveTiming) -> DiscordGateway:
     http = HTTPClient(asyncio.get_running_loop())
-    return DiscordGateway(http, settings(), pace, hear=lambda *_: None, now=lambda: "now")
+    return DiscordGateway(http, settings(), pace, on_event=lambda *_: None, now=lambda: "now")
 
 
 def settings(**more: Any) -> DiscordSettings:
@@ -170,20 +176,20 @@ def settings(**more: Any) -> DiscordSettings:
 
 async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:
     now = [0.0]
-    gateway = await _gateway(DiscordReceiveTiming(monotonic=lambda: now[0], chance=lambda: 1.0))
+    gateway = await _gateway(DiscordReceiveTiming(monotonic=lambda: now[0], jitter=lambda: 1.0))
     fresh, lasting = _GatewaySession(), _GatewaySession("id", 3)
-    assert gateway._before(fresh, 0) == 5.0
-    for _ in range(SESSIONS_AN_HOUR):
+    assert gateway._seconds_before_connecting(fresh, 0) == 5.0
+    for _ in range(MAX_SESSIONS_PER_HOUR):
         await gateway.before_identify_hook(None)
-    assert gateway._before(fresh, 0) == 180.0
-    assert gateway._before(lasting, 0) == 1.0
+    assert gateway._seconds_before_connecting(fresh, 0) == 180.0
+    assert gateway._seconds_before_connecting(lasting, 0) == 1.0
     now[0] = 3601.0
-    assert gateway._before(fresh, 0) == 5.0
+    assert gateway._seconds_before_connecting(fresh, 0) == 5.0
 
 
 async def test_waits_grow_and_have_an_end() -> None:
-    pace = DiscordReceiveTiming(chance=lambda: 1.0)
-    assert [pace.wait(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]
+    pace = DiscordReceiveTiming(jitter=lambda: 1.0)
+    assert [pace.backoff_seconds(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +203,7 @@ async def test_waits_grow_and_have_an_end() -> None:
     ],
 )
 def test_what_only_people_can_mend_is_named(code: int, says: str) -> None:
-    found = refusal(settings(), code)
+    found = close_code_error(settings(), code)
     assert found is not None
     assert says in str(found)
     assert str(found).startswith("[channels.dc]")
@@ -205,10 +211,10 @@ def test_what_only_people_can_mend_is_named(code: int, says: str) -> None:
 
 @pytest.mark.parametrize("code", [None, 1000, 1006, 4000, 4007, 4008, 4009])
 def test_everything_else_is_tried_again(code: int | None) -> None:
-    assert refusal(settings(), code) is None
+    assert close_code_error(settings(), code) is None
 
 
 def test_little_is_asked_of_discord() -> None:
-    asked = {name for name, on in intents(settings(content="mentions")) if on}
+    asked = {name for name, on in gateway_intents(settings(content="mentions")) if on}
     assert asked == {"guilds", "guild_messages", "dm_messages", "guild_reactions", "dm_reactions"}
-    assert {name for name, on in intents(settings()) if on} - asked == {"message_content"}
+    assert {name for name, on in gateway_intents(settings()) if on} - asked == {"message_content"}

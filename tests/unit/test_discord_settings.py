@@ -20,7 +20,7 @@ def test_a_token_is_enough() -> None:
         "gateway_url": "wss://gateway.discord.gg", "proxy": None, "content": "all", "edit_interval": 1.5,
         "slash": True, "link_previews": False,
     }  # fmt: skip
-    assert not settings.self_hosted
+    assert not settings.is_self_hosted
 
 
 def test_text_from_the_environment_and_the_keys_of_others_are_taken() -> None:
@@ -39,7 +39,7 @@ def test_text_from_the_environment_and_the_keys_of_others_are_taken() -> None:
 def test_a_server_of_ones_own(given: str) -> None:
     settings = read_settings("discord", {"token": TOKEN, "rest_url": given, "gateway_url": "ws://localhost:82/"})
     assert (settings.rest_url, settings.gateway_url) == ("http://localhost:81/api/v10", "ws://localhost:82")
-    assert settings.self_hosted
+    assert settings.is_self_hosted
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bubbot.ports.channel import CommandInfo, Sender
 from bubbot.ports.tool import ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.commands import parse
+from bubbot.runtime.commands import parse_command
 from bubbot.texts import Texts
-from channels.discord.slash_commands import commands, read_interaction
+from channels.discord.slash_commands import build_commands, read_interaction
 from tests.discordapi.commands import check
 
 ID = "1308437837414629376"
@@ -54,7 +54,7 @@ def test_commands_that_people_type_in_one_word_are_offered_the_known_ones_first(
         CommandInfo("status", "x" * 200),
         CommandInfo("help", "", ()),
     ]
-    made = commands(infos)
+    made = build_commands(infos)
     check(made)
     assert [one["name"] for one in made] == ["help", "status", "zebra"]
     assert [one["description"] for one in made] == ["help", "x" * 99 + "…", "Looks for a zebra."]
@@ -67,7 +67,7 @@ def test_commands_that_people_type_in_one_word_are_offered_the_known_ones_first(
 
 def test_no_more_are_offered_than_discord_takes() -> None:
     infos = [CommandInfo(f"c{number}", "x", tuple(f"a{one}" for one in range(40))) for number in range(120)]
-    made = commands([*infos, CommandInfo("new", "Begins anew.")])
+    made = build_commands([*infos, CommandInfo("new", "Begins anew.")])
     check(made)
     assert len(made) == 100
     assert made[0]["name"] == "new"
@@ -75,7 +75,7 @@ def test_no_more_are_offered_than_discord_takes() -> None:
 
 @given(st.lists(st.builds(CommandInfo, st.text(max_size=40), st.text(max_size=150), st.tuples(st.text(max_size=40)))))
 def test_whatever_the_tools_are_called_discord_takes_the_list(infos: list[CommandInfo]) -> None:
-    check(commands(infos))
+    check(build_commands(infos))
 
 
 def test_the_use_of_a_command_says_what_one_would_type() -> None:
@@ -108,7 +108,7 @@ def test_a_thread_is_a_part_of_its_channel_and_a_direct_chat_has_no_space() -> N
 def test_any_value_arrives_as_it_was_given(title: str, text: str) -> None:
     found = read_interaction("discord", "1", used(options={"title": title, "text": text}))
     assert found is not None
-    _, args = parse(found.text, BOX, Texts())
+    _, args = parse_command(found.text, BOX, Texts())
     assert isinstance(args, NoteArgs)
     assert (args.title, args.text) == (title, text)
 

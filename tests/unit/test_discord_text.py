@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.markdown import render
-from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, parts
+from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, split_answer
 from channels.markdown.long_blocks import LongBlockLimits
-from channels.markdown.marked_text import clean, utf16
-from channels.markdown.render import parse
+from channels.markdown.marked_text import clean_text, count_utf16_units
+from channels.markdown.render import parse_markdown
 from tests.discord_reading import read
 from tests.property.markdowns import Document, documents, noise
 
@@ -80,35 +80,37 @@ def test_a_wide_table_is_a_list_of_its_rows() -> None:
 
 
 def test_a_short_answer_is_one_part_that_replies() -> None:
-    assert parts(Outbound("discord", "1", "Hi.", "2", "3")) == [MessagePart("1", "Hi.", "2", "3")]
+    assert split_answer(Outbound("discord", "1", "Hi.", "2", "3")) == [MessagePart("1", "Hi.", "2", "3")]
 
 
 def test_an_answer_in_which_nothing_can_be_seen_has_no_part() -> None:
     for text in ("", " \n", "\u200b", "&nbsp;", "#", "```\n```", "> "):
-        assert parts(Outbound("discord", "1", text)) == []
+        assert split_answer(Outbound("discord", "1", text)) == []
     file = OutboundFile("a.txt", text="a")
-    assert parts(Outbound("discord", "1", "", "2", "3", (file,))) == [MessagePart("1", "", "2", "3", file=file)]
+    assert split_answer(Outbound("discord", "1", "", "2", "3", (file,))) == [MessagePart("1", "", "2", "3", file=file)]
 
 
 def test_long_blocks_are_files_after_the_text() -> None:
     own = OutboundFile("code-1.py", text="mine")
     code = "print()\n" * 500
-    made = parts(Outbound("discord", "1", f"Look:\n\n```py\n{code}```\nDone.", files=(own,)))
+    made = split_answer(Outbound("discord", "1", f"Look:\n\n```py\n{code}```\nDone.", files=(own,)))
     assert [part.text for part in made] == ["Look:\n\n📎 code-2.py\n\nDone.", "", ""]
     assert [part.file and part.file.name for part in made] == [None, "code-2.py", "code-1.py"]
 
 
 def test_code_over_the_limit_is_cut_at_a_line_with_its_fence() -> None:
     code = "\n".join(f"line({number})" for number in range(300))
-    made = parts(Outbound("discord", "1", f"A\n\n```py\n{code}\n```"), DiscordLayout(long=LongBlockLimits(0)))
+    made = split_answer(
+        Outbound("discord", "1", f"A\n\n```py\n{code}\n```"), DiscordLayout(long_blocks=LongBlockLimits(0))
+    )
     assert len(made) == 2
     assert all(part.text.count("```") == 2 and "```py\n" in part.text and part.text.endswith("```") for part in made)
     assert "".join(re.findall(r"line\(\d+\)", "".join(part.text for part in made))) == code.replace("\n", "")
 
 
 def test_what_is_astral_counts_twice() -> None:
-    made = parts(Outbound("discord", "1", "😀" * 1500))
-    assert all(utf16(part.text) <= 2000 for part in made)
+    made = split_answer(Outbound("discord", "1", "😀" * 1500))
+    assert all(count_utf16_units(part.text) <= 2000 for part in made)
     assert "".join(part.text for part in made) == "😀" * 1500
 
 
@@ -147,12 +149,15 @@ def letters(text: str) -> str:
 
 
 def in_pieces(source: str) -> list[str]:
-    return [part.text for part in parts(Outbound("discord", "1", source), DiscordLayout(long=LongBlockLimits(0)))]
+    return [
+        part.text
+        for part in split_answer(Outbound("discord", "1", source), DiscordLayout(long_blocks=LongBlockLimits(0)))
+    ]
 
 
 def see_that_it_fits(pieces: list[str]) -> None:
     for piece in pieces:
-        assert 0 < utf16(piece) <= DISCORD_MESSAGE_LIMIT
+        assert 0 < count_utf16_units(piece) <= DISCORD_MESSAGE_LIMIT
         assert piece.strip()
         fences = re.findall(r"^(?:> )*```", piece, re.MULTILINE)
         assert len(fences) % 2 == 0
@@ -178,7 +183,7 @@ def test_whatever_comes_fits_and_keeps_its_letters(source: str, times: int) -> N
     if not re.search(
         r"[\[&\]<|:`~]", source
     ):  # links, entities, tables and the languages of code are written otherwise
-        assert letters("".join(pieces)) == letters(clean(source * times))
+        assert letters("".join(pieces)) == letters(clean_text(source * times))
 
 
 LOOKS = {"bold", "italic", "strike", "spoiler", "code"}
@@ -212,7 +217,7 @@ def test_discord_shows_what_commonmark_means(line: str) -> None:
     source = f"x {line} x"
     assume(not re.search(r"\\[~|]", source))  # no backslash helps before the end of what is struck out or hidden
     assume(not re.search(r"`[^`]*[*_~|][^`]*`", source))  # what stands around such code loses its looks
-    marked = parse(source)
+    marked = parse_markdown(source)
     meant = [
         (char, simple({mark.kind for mark in marked.marks if mark.start <= at < mark.end} & LOOKS))
         for at, char in enumerate(marked.text)

@@ -15,7 +15,7 @@ import pytest
 
 from bubbot.home import Home, WriterLock
 from bubbot.models.local import model
-from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.database import read_database
 from bubbot.ops.doctor.finding import Finding
@@ -182,7 +182,7 @@ class TestDatabase:
     @plants("database.journal", "database.slack")
     def test_files_that_are_much_larger_than_what_is_in_them(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "database.slack" not in found(database(home))
-        monkeypatch.setattr("bubbot.ops.doctor.database.LARGE", 10_000)
+        monkeypatch.setattr("bubbot.ops.doctor.database.NEGLIGIBLE_BYTES", 10_000)
         with raw(home.database) as conn:
             conn.execute("PRAGMA wal_autocheckpoint = 0")
             conn.execute("CREATE TABLE filler (data BLOB)")
@@ -197,7 +197,7 @@ class TestDatabase:
             for _ in range(4):
                 conn.execute("INSERT INTO filler VALUES (zeroblob(500000))")
                 conn.execute("DELETE FROM filler")
-            monkeypatch.setattr("bubbot.ops.doctor.database._TIMES", 0)
+            monkeypatch.setattr("bubbot.ops.doctor.database._MAX_JOURNAL_RATIO", 0)
             assert level(database(home), "database.journal") == "warning"
 
     @plants("database.empty")
@@ -288,7 +288,7 @@ class TestDatabase:
 class TestModel:
     @plants("model.missing", "model.local_missing", "model.unknown", "model.ok")
     def test_one_that_cannot_be_had(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(model, "available", lambda: False)
+        monkeypatch.setattr(model, "is_available", lambda: False)
         for name, wanted in (
             ("", "model.missing"),
             ("local", "model.local_missing"),
@@ -348,7 +348,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_made(home: Home, mon
 
     for name in ("check_plugins", "check_lock", "read_database", "check_python", "check_service", "read_config"):
         monkeypatch.setattr(f"bubbot.ops.doctor.checkup.{name}", fail)
-    made = examine(home, None, now=START, deep=False)
+    made = run_checks(home, None, now=START, deep=False)
     told = [one for one in made.findings if one.id == "doctor.failed"]
     assert "doctor.failed" in found(told)
     assert [one.cause.partition(" failed")[0] for one in told] == [
@@ -360,6 +360,6 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_made(home: Home, mon
 
 
 def test_without_a_home_the_rest_is_looked_at_all_the_same(tmp_path: Path) -> None:
-    told = examine(Home(tmp_path / "none"), None, now=START, deep=False)
+    told = run_checks(Home(tmp_path / "none"), None, now=START, deep=False)
     assert {"home.missing", "plugin.ok", "disk.ok"} <= {one.id for one in told.findings}
     assert not [one for one in told.findings if one.id.startswith(("lock", "database"))]

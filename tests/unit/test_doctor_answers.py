@@ -52,9 +52,9 @@ async def fail(store: SqliteStore, *errors: Exception) -> None:
     budget = await opened(store, plan(), clock=SteppingClock(START))
     for error in errors:
         with pytest.raises(type(error)):
-            async with budget.call(ANN, MODEL, 5):
+            async with budget.metered_call(ANN, MODEL, 5):
                 raise error
-    await budget.written()
+    await budget.wait_written()
 
 
 @plants("model.failing")

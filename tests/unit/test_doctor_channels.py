@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bubbot.home import Home
-from bubbot.ops.doctor.channels import ChannelProbe, ask, check_channels
+from bubbot.ops.doctor.channels import ChannelProbe, check_channels, probe_channels
 from bubbot.ops.doctor.finding import Finding
 from bubbot.settings.loader import Settings
 from tests.botapi import faults as bot_faults
@@ -65,7 +65,7 @@ def on(server: Telegram, **more: Any) -> dict[str, Any]:
 
 async def told(asking: ChannelProbe, **tables: dict[str, Any]) -> dict[str, Finding]:
     """What is found, without a token in it."""
-    made = found(await ask(settings(**tables), asking))
+    made = found(await probe_channels(settings(**tables), asking))
     assert not [one for table in tables.values() if (one := table.get("token")) and one in repr(made)]
     return made
 
@@ -99,7 +99,7 @@ class TestPlatforms:
     @plants("platform.ok")
     async def test_each_says_who_the_bot_is(self, asking: ChannelProbe, telegram: Telegram, discord: Discord) -> None:
         other = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
-        findings = await ask(settings(tg=on(telegram), dc=other), asking)
+        findings = await probe_channels(settings(tg=on(telegram), dc=other), asking)
         assert list(found(findings)) == ["platform.ok"]
         assert [one.cause for one in findings] == [
             f"[channels.tg] is bubbot_bot ({telegram.bot.user.id}) on telegram, which took the token.",
@@ -144,7 +144,7 @@ class TestPlatforms:
         discord.fail("GET /applications/@me", discord_faults.Wedge())
         hangs = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
         async with asyncio.timeout(60):  # the server would hold it for ever
-            both = await told(replace(asking, seconds=2.0), tg=on(telegram), dc=hangs)
+            both = await told(replace(asking, timeout_seconds=2.0), tg=on(telegram), dc=hangs)
         assert list(both) == ["platform.ok", "platform.silent"]
 
     @plants("platform.remark")

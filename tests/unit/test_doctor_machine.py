@@ -17,9 +17,9 @@ from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.limits import check_files, check_memory
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.system import check_python, check_sqlite
-from bubbot.ops.doctor.tools import told
+from bubbot.ops.doctor.tools import read_output
 from bubbot.ops.doctor.versions import check_libraries, check_litellm
-from bubbot.ops.service.render import rendered, shipped
+from bubbot.ops.service.render import read_unit, render_unit
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.installed import installed
 from tests.planting import found, level, plants
@@ -148,18 +148,18 @@ class TestDisk:
     @plants("disk.ok", "disk.scarce")
     def test_little_room_is_a_warning_and_almost_none_a_problem(self, tmp_path: Path) -> None:
         home = Home(tmp_path)
-        assert level(check_disk(home, look=self.room(2 * 10**9)), "disk.ok") == "ok"
-        assert level(check_disk(home, look=self.room(5 * 10**8)), "disk.scarce") == "warning"
-        assert level(check_disk(home, look=self.room(10**6)), "disk.scarce") == "problem"
+        assert level(check_disk(home, statvfs=self.room(2 * 10**9)), "disk.ok") == "ok"
+        assert level(check_disk(home, statvfs=self.room(5 * 10**8)), "disk.scarce") == "warning"
+        assert level(check_disk(home, statvfs=self.room(10**6)), "disk.scarce") == "problem"
         assert found(check_disk(Home(tmp_path / "not" / "yet")))
 
     @plants("disk.files")
     def test_no_more_files_though_there_is_room(self, tmp_path: Path) -> None:
         home, much = Home(tmp_path), 10**10
-        assert level(check_disk(home, look=self.room(much, entries=1000)), "disk.files") == "warning"
-        assert level(check_disk(home, look=self.room(much, entries=5)), "disk.files") == "problem"
+        assert level(check_disk(home, statvfs=self.room(much, entries=1000)), "disk.files") == "warning"
+        assert level(check_disk(home, statvfs=self.room(much, entries=5)), "disk.files") == "problem"
         # Some file systems count no entries at all.
-        assert level(check_disk(home, look=self.room(much, files=0, entries=0)), "disk.ok") == "ok"
+        assert level(check_disk(home, statvfs=self.room(much, files=0, entries=0)), "disk.ok") == "ok"
 
     @plants("disk.network", "disk.memory", "disk.local")
     def test_the_kind_of_file_system(self, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ class TestClock:
         monkeypatch.setattr("bubbot.ops.doctor.tools.TOOL_TIMEOUT_SECONDS", 0.1)
         programs(timedatectl="exec sleep 30")
         assert not found(check_time_service())
-        assert told(["no-such-program-anywhere"]) is None
+        assert read_output(["no-such-program-anywhere"]) is None
 
 
 UNIT = {
@@ -252,8 +252,8 @@ class TestService:
         name = "bubbot-user.service" if scope == "--user" else "bubbot.service"
         start = f"{{ path=/x ; argv[]=/x -P -m bubbot --home {home.path} run ; }}"
         self.state(programs, scope, FragmentPath=str(file), ExecStart=start)
-        text = rendered(name, python=Path(sys.executable), home=home.path, config=None)
-        for fine in (text, shipped(name)):
+        text = render_unit(name, python=Path(sys.executable), home=home.path, config=None)
+        for fine in (text, read_unit(name)):
             file.write_text(fine)
             assert list(found(check_service(home))) == ["service.ok"]
         file.write_text(text.replace("WatchdogSec=60", "WatchdogSec=90"))

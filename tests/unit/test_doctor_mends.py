@@ -22,7 +22,7 @@ import pytest
 
 from bubbot.errors import ModelUnavailable
 from bubbot.home import Home, WriterLock
-from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.ops.doctor.database import read_database
 from bubbot.ops.doctor.disk import check_file_system
@@ -31,7 +31,7 @@ from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.service import check_service
-from bubbot.ops.service.render import rendered
+from bubbot.ops.service.render import render_unit
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
@@ -73,7 +73,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_database: Path) ->
 
 def checkup(home: Home, *, days: int = 0) -> Callable[[], Iterable[Finding]]:
     """The doctor, offline."""
-    return lambda: examine(home, None, now=START + timedelta(days=days), deep=False).findings
+    return lambda: run_checks(home, None, now=START + timedelta(days=days), deep=False).findings
 
 
 def about(home: Home) -> Callable[[], Iterable[Finding]]:
@@ -238,7 +238,7 @@ class TestOtherUsers:
     @mends("channel.hidden_token")
     def test_a_token_that_only_root_can_see(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         config(home, "[channels.telegram]\n")
-        unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
+        unit = render_unit("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
         store = tmp_path / "credstore"
         with monkeypatch.context() as inside:
             inside.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
@@ -330,7 +330,7 @@ class TestChannels:
             (home.path / "token").write_text(OTHER)
 
             def online() -> Iterable[Finding]:
-                return examine(home, None, now=START, deep=False, online=True).findings
+                return run_checks(home, None, now=START, deep=False, online=True).findings
 
             mend(online, "platform.refused", tmp_path, data=server.bot.token)
             assert "platform.ok" in found(online())
@@ -343,7 +343,7 @@ class TestCredentials:
     ) -> None:
         config(home, "[channels.telegram]\n")
         runtime, store = tmp_path / "run", tmp_path / "credstore"
-        unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
+        unit = render_unit("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
         monkeypatch.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
         monkeypatch.setattr("bubbot.ops.doctor.credentials.RUNTIME", runtime)
         monkeypatch.setattr("bubbot.ops.doctor.credentials.CREDSTORE", store)
@@ -379,7 +379,7 @@ class TestDatabase:
         with raw(home.database) as conn:
             conn.execute("DROP TRIGGER entries_delete")
         mend(checkup(home), "database.triggers", tmp_path)
-        monkeypatch.setattr("bubbot.ops.doctor.database.LARGE", 10_000)
+        monkeypatch.setattr("bubbot.ops.doctor.database.NEGLIGIBLE_BYTES", 10_000)
         with raw(home.database) as conn:
             conn.execute("CREATE TABLE filler (data BLOB)")
             conn.execute("INSERT INTO filler VALUES (zeroblob(2000000))")
@@ -416,7 +416,7 @@ class TestDatabase:
 
             async def open_message(store: SqliteStore) -> None:
                 box = TapeService(store, outbox_tape("telegram"), now=lambda: START, new_id=CountingIds())
-                await Outbox(box).say(f"telegram:{room}", "a", (MessagePart(room, "hello"),), {})
+                await Outbox(box).enqueue(f"telegram:{room}", "a", (MessagePart(room, "hello"),), {})
 
             for wanted, work in (("turn.stuck", open_turn), ("delivery.stuck", open_message)):
                 write(home, work)
@@ -428,7 +428,7 @@ class TestDatabase:
         folder = home.path / "backups"
         folder.mkdir()
         write_backup(home.database, folder / "old", ExtraFiles(), START - timedelta(days=9))
-        mend(lambda: examine(home, None, now=now(), deep=False).findings, "backup.old", tmp_path)
+        mend(lambda: run_checks(home, None, now=now(), deep=False).findings, "backup.old", tmp_path)
 
     @mends("backup.none", "home.quarantine")
     def test_one_without_a_backup_and_one_restored_from_it(
@@ -541,9 +541,9 @@ async def failing_call(store: SqliteStore, model: str) -> None:
     budget = await opened(store, plan(), clock=SteppingClock(START))
     error = ModelUnavailable("it rains")
     with pytest.raises(ModelUnavailable):
-        async with budget.call(ANN, model, 5):
+        async with budget.metered_call(ANN, model, 5):
             raise error
-    await budget.written()
+    await budget.wait_written()
 
 
 @contextmanager

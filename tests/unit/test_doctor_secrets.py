@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.home import Home
 from bubbot.models.litellm.keys import PROVIDER_KEY_VARIABLES
-from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.settings.loader import ModelSettings, Settings, load
@@ -60,7 +60,7 @@ class TestFiles:
         finding = of_files(home)["secret.file_open"]
         assert (finding.level, finding.fix) == ("warning", f"chmod 600 {file}")
         with monkeypatch.context() as inside:
-            inside.setattr("bubbot.ops.doctor.secrets.MOUNTED", home.path)
+            inside.setattr("bubbot.ops.doctor.secrets.MOUNTED_SECRETS_PATH", home.path)
             assert list(of_files(home)) == ["secret.ok"]
         file.chmod(0o600)
         assert list(of_files(home)) == ["secret.ok"]
@@ -80,19 +80,19 @@ class TestFiles:
     def test_the_settings_say_no_more_than_that(self, home: Home) -> None:
         """One fault is one finding: the settings do not load for it, and that is not told again."""
         home.config.write_text('[model]\napi_key_file = "key"\n')
-        missing = found(examine(home, None, now=START, deep=False).findings)
+        missing = found(run_checks(home, None, now=START, deep=False).findings)
         assert missing["secret.file_missing"].level == "problem"
         assert "config.invalid" not in missing
         (home.path / "key").write_text("")
-        empty = found(examine(home, None, now=START, deep=False).findings)
+        empty = found(run_checks(home, None, now=START, deep=False).findings)
         assert {one for one in empty if one.startswith(("secret", "config"))} == {"secret.file_empty", "config.ok"}
         home.config.write_text('[model]\napi_key_file = "key"\nnmae = "x"\n')
-        assert "config.invalid" in found(examine(home, None, now=START, deep=False).findings)
+        assert "config.invalid" in found(run_checks(home, None, now=START, deep=False).findings)
 
     @plants("secret.credentials")
     def test_a_folder_of_credentials_that_is_not_there(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(home.path / "none"))
-        both = found(examine(home, None, now=START, deep=False).findings)
+        both = found(run_checks(home, None, now=START, deep=False).findings)
         assert both["secret.credentials"].fix == "unset CREDENTIALS_DIRECTORY"
         assert "config.invalid" not in both
 

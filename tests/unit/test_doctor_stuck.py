@@ -13,15 +13,15 @@ import pytest
 
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.backups import check_backups
-from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.quarantine import check_quarantine
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import MessagePart, Receipt
-from bubbot.quarantine import HOME_TAPE, Quarantine, released
+from bubbot.quarantine import HOME_TAPE, Quarantine, release_entry
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
-from bubbot.stores.sqlite.check import DatabaseState, look_over
+from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
@@ -87,7 +87,7 @@ class TestMessages:
     def test_those_that_wait_for_long(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
             for number in range(3):
-                await outbox(store, "work-bot").say(
+                await outbox(store, "work-bot").enqueue(
                     f"work-bot:{number}", f"k{number}", (MessagePart("7", "hello"),), {}
                 )
 
@@ -102,10 +102,10 @@ class TestMessages:
     def test_those_that_arrived_were_given_up_or_wait_in_a_terminal_are_well(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
             box = outbox(store, "telegram")
-            first = await box.say("telegram:1", "a", (MessagePart("1", "hello"),), {})
-            await box.receipt(first, 0, Receipt("9"))
-            await box.end(await box.say("telegram:1", "b", (MessagePart("1", "hello"),), {}), "blocked")
-            await outbox(store, "stdin").say("stdin:default", "c", (MessagePart("default", "hello"),), {})
+            first = await box.enqueue("telegram:1", "a", (MessagePart("1", "hello"),), {})
+            await box.record_receipt(first, 0, Receipt("9"))
+            await box.abandon(await box.enqueue("telegram:1", "b", (MessagePart("1", "hello"),), {}), "blocked")
+            await outbox(store, "stdin").enqueue("stdin:default", "c", (MessagePart("default", "hello"),), {})
 
         write(home, say)
         assert list(stuck(home, 30 * DAY, pid=7)) == ["delivery.ok"]
@@ -133,14 +133,14 @@ class TestReading:
     @plants("tape.damaged")
     def test_a_tape_that_cannot_be_read(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
-            await outbox(store, "telegram").say("telegram:1", "a", (MessagePart("1", "hello"),), {})
+            await outbox(store, "telegram").enqueue("telegram:1", "a", (MessagePart("1", "hello"),), {})
 
         write(home, say)
         tamper(home.database, "UPDATE entries SET payload = '{'")
         finding = stuck(home, HOUR)["tape.damaged"]
         assert (finding.level, finding.fix) == ("problem", "bubbot tape verify")
         assert "bubbot/outbox/telegram" in finding.cause
-        assert "tape.damaged" in found(examine(home, None, now=START, deep=False).findings)
+        assert "tape.damaged" in found(run_checks(home, None, now=START, deep=False).findings)
 
     @pytest.mark.parametrize("what", ["folder", "broken link", "loop", "pipe", "garbage", "nothing", "closed"])
     def test_whatever_stands_in_the_place_of_a_file_no_check_fails_over_it(self, home: Home, what: str) -> None:
@@ -148,25 +148,23 @@ class TestReading:
         for name in ("config.toml", "bubbot.db", "bubbot.db-wal", "daemon.lock", "backups", "key"):
             home.path.mkdir(mode=0o700, exist_ok=True)
             if name == "key":
-                home.config.write_text(
-                    '[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n'
-                )
+                home.config.write_text('[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
             odd(home.path / name, what)
-            told = found(examine(home, None, now=START, deep=True).findings)
+            told = found(run_checks(home, None, now=START, deep=True).findings)
             assert "doctor.failed" not in told, (name, told["doctor.failed"])
             assert {"home.ok", "disk.ok", "python.ok"} <= set(told)
             shutil.rmtree(home.path)
 
     def test_a_home_in_use_is_read_and_left_alone(self, home: Home) -> None:
         with WriterLock(home):
-            told = found(examine(home, None, now=START, deep=True).findings)
+            told = found(run_checks(home, None, now=START, deep=True).findings)
         assert f"Process {os.getpid()} " in told["lock.held"].cause
 
 
 class TestBackups:
     @staticmethod
     def state(home: Home) -> DatabaseState:
-        return look_over(home.database, deep=False)
+        return check_database(home.database, deep=False)
 
     def told(self, home: Home, later: timedelta) -> dict[str, Finding]:
         return found(check_backups(home, self.state(home), now=START + later))
@@ -174,7 +172,7 @@ class TestBackups:
     @plants("backup.young", "backup.none", "backup.old", "backup.ok")
     def test_none_and_an_old_one(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
-            await outbox(store, "telegram").say("telegram:1", "a", (MessagePart("1", "hello"),), {})
+            await outbox(store, "telegram").enqueue("telegram:1", "a", (MessagePart("1", "hello"),), {})
 
         assert not self.told(home, 30 * DAY)  # nothing was said yet
         write(home, say)
@@ -201,14 +199,16 @@ class TestQuarantine:
             return TapeService(store, HOME_TAPE, now=lambda: START, new_id=CountingIds())
 
         async def restore(store: SqliteStore) -> None:
-            await Quarantine(tape(store)).begin("copy", created="2026-11-21T20:21:00+00:00", head="1:0f", bubbot="1")
+            await Quarantine(tape(store)).record_restore(
+                "copy", created="2026-11-21T20:21:00+00:00", head="1:0f", bubbot="1"
+            )
 
         async def release(store: SqliteStore) -> None:
-            await tape(store).append([released(deliver=False, intents=0, inbounds=0, jobs=0)])
+            await tape(store).append([release_entry(deliver=False, intents=0, inbounds=0, jobs=0)])
 
         assert not found(check_quarantine(home))
         write(home, restore)
-        told = found(examine(home, None, now=START, deep=False).findings)["home.quarantine"]
+        told = found(run_checks(home, None, now=START, deep=False).findings)["home.quarantine"]
         assert (told.level, told.fix) == ("warning", f"bubbot restore --release --home {home.path}")
         assert "restored from copy, of 2026-11-21T20:21:00 UTC" in told.cause
         write(home, release)

@@ -148,7 +148,7 @@ def test_an_anchor_opens_a_window_unless_it_says_false_or_is_memory(
 
 def test_the_text_of_an_entry_is_every_string_value_a_line_each() -> None:
     payload = {"role": "user", "content": [{"text": "a"}, "b"], "n": 7, "deep": {"x": [["c"]]}, "none": None}
-    assert TapeEntry("message", payload).text() == "user\na\nb\nc"
+    assert TapeEntry("message", payload).all_text() == "user\na\nb\nc"
 
 
 def test_the_builders_make_the_payloads_of_the_format() -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.files import outgoing
+from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, ChannelOptions, Outbound, OutboundFile
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tools.files import MAX_FILES
-from channels.platform.saved_files import parts_of, saved
+from channels.platform.saved_files import make_parts, save_file
 from tests.e2e.test_images import PNG
 from tests.turns import HOME, KeptChannel, Options, Played, calls, running, says
 
@@ -34,16 +34,16 @@ class TestSending:
                 ("", "notes.md"),
             ]
             assert bench.channel.received == {"notes.md": b"# Notes"}
-            assert "# Notes" not in json.dumps([one.text() for one in await bench.entries(bench.outbox.name)])
+            assert "# Notes" not in json.dumps([one.all_text() for one in await bench.entries(bench.outbox.name)])
 
     async def test_a_kept_attachment_goes_back_as_it_came(self, sqlite_store: SqliteStore) -> None:
         channel = KeptChannel()
         channel.files = {"photo": PNG}
-        model = sends(name="back.png", handle=digest_of(PNG))
+        model = sends(name="back.png", handle=blob_digest(PNG))
         async with running(sqlite_store, model, channel=channel) as bench:
             await bench.say("send it back", attachments=[Attachment("photo", "photo.png")])
             assert channel.received == {"back.png": PNG}
-            assert channel.sent[-1].file == OutboundFile("back.png", "image/png", digest=digest_of(PNG))
+            assert channel.sent[-1].file == OutboundFile("back.png", "image/png", digest=blob_digest(PNG))
 
     async def test_a_file_without_words_is_sent_alone(self, sqlite_store: SqliteStore) -> None:
         model = Played(calls("file_send", name="a.txt", text="x"), says("[SILENT]"))
@@ -117,7 +117,7 @@ class TestRestart:
         async with running(sqlite_store, ScriptedModel()) as bench:
             digest = await bench.tape().put_blob(b"private")
             with pytest.raises(DeliveryFailed, match="is not kept here"):
-                await outgoing(sqlite_store, bench.outbox, lambda _: HOME)(digest)
+                await outgoing_blob_reader(sqlite_store, bench.outbox, lambda _: HOME)(digest)
 
 
 class TestSaved:
@@ -128,27 +128,27 @@ class TestSaved:
         return ChannelOptions("stdin", home, lambda: "", lambda: "p", {}, read)
 
     def test_each_file_is_a_part_after_the_text(self) -> None:
-        parts = parts_of(Outbound("stdin", "c", "hi", files=(OutboundFile("a"), OutboundFile("b"))))
+        parts = make_parts(Outbound("stdin", "c", "hi", files=(OutboundFile("a"), OutboundFile("b"))))
         assert [(part.text, part.file and part.file.name) for part in parts] == [("hi", None), ("", "a"), ("", "b")]
-        assert [part.file for part in parts_of(Outbound("stdin", "c", "", files=(OutboundFile("a"),)))] == [
+        assert [part.file for part in make_parts(Outbound("stdin", "c", "", files=(OutboundFile("a"),)))] == [
             OutboundFile("a")
         ]
-        assert len(parts_of(Outbound("stdin", "c", ""))) == 1
+        assert len(make_parts(Outbound("stdin", "c", ""))) == 1
 
     async def test_it_is_saved_once_readable_for_its_owner_alone(self, tmp_path: Path) -> None:
         options = self.options(tmp_path, PNG)
-        lines = [await saved(options, OutboundFile("../my photo.png", digest="d")) for _ in range(2)]
+        lines = [await save_file(options, OutboundFile("../my photo.png", digest="d")) for _ in range(2)]
         (path,) = (tmp_path / "exports").iterdir()
         assert path.read_bytes() == PNG
-        assert (path.name, path.stat().st_mode & 0o777) == (f"_my photo-{digest_of(PNG)[:8]}.png", 0o600)
+        assert (path.name, path.stat().st_mode & 0o777) == (f"_my photo-{blob_digest(PNG)[:8]}.png", 0o600)
         assert lines == [f"The file ../my photo.png is saved as {path}"] * 2
 
     async def test_text_needs_no_blob(self, tmp_path: Path) -> None:
-        await saved(self.options(tmp_path), OutboundFile("a.txt", text="né"))
+        await save_file(self.options(tmp_path), OutboundFile("a.txt", text="né"))
         (path,) = (tmp_path / "exports").iterdir()
         assert path.read_text(encoding="utf-8") == "né"
 
     async def test_a_folder_that_cannot_be_written_is_a_failed_delivery(self, tmp_path: Path) -> None:
         (tmp_path / "exports").write_text("in the way")
         with pytest.raises(DeliveryFailed, match="could not be saved"):
-            await saved(self.options(tmp_path), OutboundFile("a.txt", text="x"))
+            await save_file(self.options(tmp_path), OutboundFile("a.txt", text="x"))

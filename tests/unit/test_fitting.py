@@ -11,7 +11,7 @@ import pytest
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.runtime import fitting
-from bubbot.runtime.compose import ContextPolicy, rebuilt
+from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.views.context import CUT
@@ -55,7 +55,7 @@ async def assert_rebuilt(bench: Bench) -> None:
     assert len(sent) == len(bench.requests)
     for step, request in zip(sent, bench.requests, strict=True):
         system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
-        made = rebuilt(step, entries, tape=HOME, system=system, tools=tools)
+        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools)
         assert made.as_bytes() == request.as_bytes()
         assert made.digest() == step["request"]
 

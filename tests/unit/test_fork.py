@@ -15,7 +15,7 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.query import BetweenAnchors, IdRanges, OpeningAnchor, Slice, TapeQuery, Window, ZoneSlice
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord
-from bubbot.tape.view import Found
+from bubbot.tape.view import QueryAnswers
 from tests.doubles import CountingIds
 from tests.tapes import batch, note, notes, texts, whole
 
@@ -57,7 +57,7 @@ async def test_a_merge_writes_what_was_staged_for_other_tapes_too(
 ) -> None:
     await fork.append([note("c")])
     fork.stage("inbox", [note("done", key="m1")])
-    fork.stage("inbox", [note("again", key="m1")], keep_first=True)
+    fork.stage("inbox", [note("again", key="m1")], if_absent=True)
     assert await texts(memory_store, "inbox") == []
     merged = await fork.merge()
     assert await texts(memory_store, "inbox") == ["done"]
@@ -129,7 +129,7 @@ async def test_a_fork_opens_durably_with_its_first_entries(tape: TapeService, me
 @pytest.mark.law("T5", "T13")
 async def test_a_key_of_the_parent_or_of_the_fork_stands_once(fork: ForkedTape) -> None:
     stored = await fork.append([note("a", key="k"), note("c", key="n"), note("c", key="n")])
-    again = await fork.append([note("other", key="n"), note("other", key="k")], keep_first=True)
+    again = await fork.append([note("other", key="n"), note("other", key="k")], if_absent=True)
     assert [entry.id for entry in (*stored, *again)] == [2, 4, 4, 4, 2]
     assert await fork.head() == 4
 
@@ -202,8 +202,8 @@ class Contents:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         return (TapeQuery(tape, kinds=("message",)),)
 
-    def fold(self, found: Found) -> tuple[str, ...]:
-        return tuple(entry.payload["content"] for entry in found[0])
+    def fold(self, answers: QueryAnswers) -> tuple[str, ...]:
+        return tuple(entry.payload["content"] for entry in answers[0])
 
 
 @pytest.mark.parametrize("heavy", [False, True])
@@ -265,7 +265,7 @@ async def test_erasing_after_archiving_in_one_fork_erases(
     await memory_store.append([notes("in", "stays", tape="inbox")])
     archive = await fork.reset()
     await fork.save()
-    assert await fork.reset(archive=False, also=(("inbox", (1,)),)) == archive
+    assert await fork.reset(archive=False, erase_also=(("inbox", (1,)),)) == archive
     if saved:
         await fork.save()
         (record,) = await memory_store.forks()

@@ -64,7 +64,7 @@ class TestReceiving:
             receiving.cancel()
             await asyncio.gather(receiving, return_exceptions=True)
             assert await bench.gate.accept(bench.inbound("hello", external_id="1")) is None  # the platform's repeat
-            await bench.app.idle()
+            await bench.app.wait_idle()
             assert bench.channel.texts == ["You said: hello"]
 
     async def test_what_cannot_be_read_is_set_aside_and_the_chat_is_told(self, memory_store: InMemoryStore) -> None:
@@ -138,7 +138,7 @@ class TestDelivering:
             await bench.say("one")
             await bench.say("two")
             assert bench.channel.texts == ["You said: two"]
-            (left,) = await bench.outbox.open()
+            (left,) = await bench.outbox.pending()
             assert left.parts[0].text == "You said: one"
 
     async def test_a_refusal_for_good_ends_the_intent_with_its_reason(self, memory_store: InMemoryStore) -> None:
@@ -147,7 +147,7 @@ class TestDelivering:
             await bench.say("hello")
             assert bench.channel.texts == []
             assert [data["reason"] for data in await bench.events("outbox/ended", OUTBOX)] == ["the chat was deleted"]
-            assert await bench.outbox.open() == ()
+            assert await bench.outbox.pending() == ()
 
     async def test_a_later_process_sends_only_the_parts_without_a_receipt(self, store: TapeStore) -> None:
         channel = KeptChannel()
@@ -180,7 +180,7 @@ class TestDelivering:
 
     async def test_what_is_told_at_once_owes_nothing(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            await bench.deliverer.tell(Outbound("test", "home", "I was away."))
+            await bench.deliverer.notify(Outbound("test", "home", "I was away."))
             assert bench.channel.texts == ["I was away."]
             assert await bench.entries(OUTBOX) == ()
 

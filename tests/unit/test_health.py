@@ -13,9 +13,9 @@ import pytest
 from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.control.codec import decode, encode
 from bubbot.gateway.activity import TurnActivity
-from bubbot.gateway.health.formatter import HealthFormatter, doing_words, size_words, why_failing
+from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage, format_size
 from bubbot.gateway.health.snapshot import (
-    FIRINGS,
+    MAX_FIRINGS,
     BackupStatus,
     BudgetUsage,
     ChannelState,
@@ -25,10 +25,10 @@ from bubbot.gateway.health.snapshot import (
     NextFiring,
     PendingDeliveries,
     as_json,
+    budget_usage,
     failing_models,
     next_firings,
-    owed_by,
-    used_of,
+    pending_deliveries,
 )
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
@@ -90,13 +90,13 @@ class TestValue:
 
     def test_it_is_healthy_where_a_bot_runs_and_every_channel_is_heard(self) -> None:
         fine = replace(FULL, channels=FULL.channels[:1])
-        assert fine.healthy
-        assert replace(FULL, channels=()).healthy
-        assert not replace(fine, pid=None).healthy
+        assert fine.is_healthy
+        assert replace(FULL, channels=()).is_healthy
+        assert not replace(fine, pid=None).is_healthy
         for channel in FULL.channels[1:]:
-            assert not replace(FULL, channels=(*fine.channels, channel)).healthy, channel
+            assert not replace(FULL, channels=(*fine.channels, channel)).is_healthy, channel
         refused_but_once_ready = ChannelState("a", "refused", ready=True)
-        assert not replace(FULL, channels=(refused_but_once_ready,)).healthy
+        assert not replace(FULL, channels=(refused_but_once_ready,)).is_healthy
 
     def test_programs_are_told_what_is_known(self) -> None:
         told = as_json(FULL)
@@ -113,8 +113,8 @@ class TestValue:
 
         part = MessagePart("1", "hi")
         open_ones = [intent("2026-11-22T11:00:00", part), intent("2026-11-22T10:00:00", part), intent("2020-01-01")]
-        assert owed_by("a", open_ones) == PendingDeliveries("a", 2, "2026-11-22T10:00:00")
-        assert owed_by("a", []) == PendingDeliveries("a", 0, "")
+        assert pending_deliveries("a", open_ones) == PendingDeliveries("a", 2, "2026-11-22T10:00:00")
+        assert pending_deliveries("a", []) == PendingDeliveries("a", 0, "")
 
     def test_the_next_firings_are_the_soonest_of_all_jobs_that_are_on(self) -> None:
         noon = datetime(2026, 11, 22, 12, 10, tzinfo=UTC)
@@ -126,7 +126,7 @@ class TestValue:
         jobs["newer"] = standing("something new")
         found = next_firings(ScheduleState(MappingProxyType(jobs)), lambda: noon)
         assert [(one.job, one.at) for one in found] == [
-            (f"{minute}", f"2026-11-22T12:{minute}:00Z") for minute in range(20, 20 + 5 * FIRINGS, 5)
+            (f"{minute}", f"2026-11-22T12:{minute}:00Z") for minute in range(20, 20 + 5 * MAX_FIRINGS, 5)
         ]
         assert {one.session for one in found} == {"test:1"}
 
@@ -140,7 +140,7 @@ class TestValue:
             TotalKey("user", "a:1", "2026-10"): SpentTotal(1, 500, 9 * 10**9),
         }
         plan = BudgetLimits({("bot", ""): SpendingLimit(day=10.0), ("user", "each"): SpendingLimit(day=1.0, month=1.0)})
-        assert used_of(spent, plan, "2026-11-22", dollar=0.5) == (
+        assert budget_usage(spent, plan, "2026-11-22", usd_rate=0.5) == (
             BudgetUsage("bot", "", "2026-11-22", "cost", 1.0, 5.0),
             BudgetUsage("bot", "", "2026-11-22", "tokens", 500.0),
             BudgetUsage("bot", "", "2026-11", "cost", 1.5),
@@ -204,20 +204,20 @@ class TestWords:
         assert "restored from the-backup, made 2026-11-22 12:00:00 (1 hour ago)" in told
         assert "bubbot restore --release" in told
         assert any("the-backup" in line for line in HealthFormatter(Texts(), held).in_chat(Role.OWNER, direct=True))
-        assert (held.healthy, as_json(held)["quarantine"]["name"]) == (False, "the-backup")
+        assert (held.is_healthy, as_json(held)["quarantine"]["name"]) == (False, "the-backup")
         assert decode(json.loads(json.dumps(encode(held))), HealthSnapshot) == held
 
     @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")])
     def test_sizes(self, size: int, words: str) -> None:
-        assert size_words(size) == words
+        assert format_size(size) == words
 
     def test_what_a_turn_is_doing(self) -> None:
-        assert doing_words(Texts(), None) == "asking the model"
+        assert describe_activity(Texts(), None) == "asking the model"
         assert (
-            doing_words(Texts(), (TurnActivity("tool", "web_fetch"), 61.5))
+            describe_activity(Texts(), (TurnActivity("tool", "web_fetch"), 61.5))
             == "running web_fetch, 1 minute 1 second so far"
         )
-        assert doing_words(Texts(), (TurnActivity("writing"), 0.2)) == "the model is writing, 0 seconds so far"
+        assert describe_activity(Texts(), (TurnActivity("writing"), 0.2)) == "the model is writing, 0 seconds so far"
 
 
 class TestChats:
@@ -250,8 +250,8 @@ class TestModelsThatDoNotAnswer:
 
     def test_the_bot_is_not_healthy(self) -> None:
         fine = replace(FULL, channels=FULL.channels[:1])
-        assert fine.healthy
-        assert not replace(fine, failing=(self.TROUBLE,)).healthy
+        assert fine.is_healthy
+        assert not replace(fine, failing=(self.TROUBLE,)).is_healthy
         assert as_json(replace(fine, failing=(self.TROUBLE,)))["failing"][0]["name"] == "openai/x"
 
     def test_it_comes_whole_over_the_socket(self) -> None:
@@ -275,7 +275,7 @@ class TestModelsThatDoNotAnswer:
             if "openai/x" in row.lines[0]
         ]
         assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
-        assert why_failing(Texts(tag), one) in row.lines[0]
+        assert explain_outage(Texts(tag), one) in row.lines[0]
         assert str(status if status in (400, 503) else "") in row.lines[0]
 
     def test_admins_are_told_in_chats(self) -> None:

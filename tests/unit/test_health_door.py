@@ -12,7 +12,7 @@ import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot, ModelOutage
-from bubbot.gateway.health_server import HealthAddress, HealthProbe, health_door
+from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
 from bubbot.gateway.metrics import Metrics
 from tests.unit.test_health import FULL
 
@@ -34,7 +34,7 @@ async def door(
         lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing
     )
     async with (
-        health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
+        serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
         aiohttp.ClientSession() as session,
     ):
         yield session, f"http://127.0.0.1:{port}"
@@ -120,7 +120,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
         port = taken.getsockname()[1]
         asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
         with pytest.raises(ConfigError, match=rf"^\[health\] host and port: 127\.0\.0\.1:{port} cannot be listened on"):
-            async with health_door(HealthAddress("127.0.0.1", port), asked, Metrics()):
+            async with serve_health(HealthAddress("127.0.0.1", port), asked, Metrics()):
                 pass
 
 
@@ -129,7 +129,7 @@ async def test_a_host_that_others_can_reach_is_warned_of(
     host: str, *, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
-    async with health_door(HealthAddress(host, 0), asked, Metrics()):
+    async with serve_health(HealthAddress(host, 0), asked, Metrics()):
         pass
     assert any(record.levelname == "WARNING" and host in record.getMessage() for record in caplog.records) is warned
 

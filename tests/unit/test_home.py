@@ -176,10 +176,10 @@ class TestLock:
     def test_names_its_holder_while_it_is_held(self, home: Home) -> None:
         with WriterLock(home):
             assert json.loads(home.lock_file.read_text()) == {"pid": os.getpid(), "address": None}
-            assert home.holder() == os.getpid()
+            assert home.holder_pid() == os.getpid()
             assert stat.S_IMODE(home.lock_file.stat().st_mode) == 0o600
         assert home.lock_file.read_bytes() == b""
-        assert home.holder() is None
+        assert home.holder_pid() is None
 
     def test_one_process_at_a_time(self, home: Home) -> None:
         with holder(home) as process:
@@ -202,9 +202,9 @@ class TestLock:
         with holder(home) as process:
             process.send_signal(signal.SIGKILL)
             process.wait(timeout=10)
-        assert home.holder() == process.pid  # what the file says is out of date, and decides nothing
+        assert home.holder_pid() == process.pid  # what the file says is out of date, and decides nothing
         with WriterLock(home):
-            assert home.holder() == os.getpid()
+            assert home.holder_pid() == os.getpid()
 
     def test_is_free_after_an_error(self, home: Home) -> None:
         with pytest.raises(ValueError, match="x"), WriterLock(home):
@@ -224,7 +224,7 @@ class TestLock:
             process.communicate(timeout=10)
         home.lock_file.write_bytes(content)
         with WriterLock(home):
-            assert home.holder() == os.getpid()
+            assert home.holder_pid() == os.getpid()
 
     def test_the_file_is_never_replaced(self, home: Home) -> None:
         with WriterLock(home):

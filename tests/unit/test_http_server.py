@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bubbot.gateway.health_server import HealthAddress, HealthProbe, health_door
+from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
 from bubbot.gateway.http_server import HttpLimits
 from bubbot.gateway.metrics import Metrics
-from bubbot.gateway.webhooks import SERVER_BODY_BYTES, WebhookSettings, web_door
+from bubbot.gateway.webhooks import SERVER_BODY_BYTES, WebhookSettings, serve_webhooks
 from tests.unit.test_health_door import _never
 from tests.virtual import virtual
 
@@ -46,7 +46,7 @@ class Hook:
 async def hooked(hook: Hook, limits: HttpLimits | None = None) -> AsyncIterator[int]:
     """The port at which the channel is called."""
     settings = WebhookSettings(port=0, limits=limits or HttpLimits())
-    async with web_door(lambda: {"hook": hook}, settings) as port:
+    async with serve_webhooks(lambda: {"hook": hook}, settings) as port:
         yield port
 
 
@@ -54,7 +54,7 @@ async def hooked(hook: Hook, limits: HttpLimits | None = None) -> AsyncIterator[
 async def healthy() -> AsyncIterator[int]:
     """The port that says how the bot is."""
     asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
-    async with health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port:
+    async with serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port:
         yield port
 
 

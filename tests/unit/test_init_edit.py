@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import ConfigError
-from bubbot.ops.onboarding.edit import parsed, toml, with_value, without
-from bubbot.ops.onboarding.existing import example
-from bubbot.settings.loader import describe
+from bubbot.ops.onboarding.edit import format_toml, parse_toml, remove_key, set_key
+from bubbot.ops.onboarding.existing import read_example
+from bubbot.settings.loader import describe_settings
 
 BOT = ("bot",)
 WRITTEN = """\
@@ -27,7 +27,7 @@ level = "debug"
 """
 PLACES = [
     (tuple(one.section.split(".")), one.key)
-    for one in describe()
+    for one in describe_settings()
     if "<" not in one.section and isinstance(one.default, str | int | float) and not isinstance(one.default, bool)
 ]
 
@@ -39,17 +39,17 @@ def changed(before: str, after: str) -> list[tuple[str, str]]:
 
 
 def test_a_value_is_changed_in_its_line_and_its_comment_stays() -> None:
-    assert changed(WRITTEN, with_value(WRITTEN, BOT, "name", "Bob")) == [
+    assert changed(WRITTEN, set_key(WRITTEN, BOT, "name", "Bob")) == [
         ('name = "Ada # 1"   # who it is', 'name = "Bob"   # who it is')
     ]
 
 
 def test_a_commented_default_becomes_the_line_of_the_value() -> None:
-    assert changed(WRITTEN, with_value(WRITTEN, BOT, "language", "zh")) == [('#language = "en"', 'language = "zh"')]
+    assert changed(WRITTEN, set_key(WRITTEN, BOT, "language", "zh")) == [('#language = "en"', 'language = "zh"')]
 
 
 def test_a_commented_section_is_switched_on_and_the_rest_of_it_stays() -> None:
-    made = with_value(WRITTEN, ("channels", "telegram"), "owners", [42])
+    made = set_key(WRITTEN, ("channels", "telegram"), "owners", [42])
     assert changed(WRITTEN, made) == [
         ("#[channels.telegram]", "[channels.telegram]"),
         ("#owners = []", "owners = [42]"),
@@ -57,27 +57,27 @@ def test_a_commented_section_is_switched_on_and_the_rest_of_it_stays() -> None:
 
 
 def test_what_has_no_line_gets_one_below_its_section() -> None:
-    assert '[log]\nformat = "x"\nlevel = "debug"' in with_value(WRITTEN, ("log",), "format", "x")
+    assert '[log]\nformat = "x"\nlevel = "debug"' in set_key(WRITTEN, ("log",), "format", "x")
 
 
 def test_what_has_no_section_gets_one_at_the_end() -> None:
-    assert with_value(WRITTEN, ("model",), "name", "local") == f'{WRITTEN}\n[model]\nname = "local"\n'
-    assert with_value("", ("a-b", "c d"), "e", 1) == '[a-b."c d"]\ne = 1\n'
-    assert with_value('[bot]\nname="x"', ("log",), "level", "info") == '[bot]\nname="x"\n\n[log]\nlevel = "info"\n'
-    assert with_value("[bot]", BOT, "name", "x") == '[bot]\nname = "x"\n'
+    assert set_key(WRITTEN, ("model",), "name", "local") == f'{WRITTEN}\n[model]\nname = "local"\n'
+    assert set_key("", ("a-b", "c d"), "e", 1) == '[a-b."c d"]\ne = 1\n'
+    assert set_key('[bot]\nname="x"', ("log",), "level", "info") == '[bot]\nname="x"\n\n[log]\nlevel = "info"\n'
+    assert set_key("[bot]", BOT, "name", "x") == '[bot]\nname = "x"\n'
 
 
 @pytest.mark.parametrize("odd", ["\x85", "\u2028", "\u2029"])
 def test_what_ends_a_line_elsewhere_does_not_end_one_here(odd: str) -> None:
-    text = with_value(WRITTEN, BOT, "name", f"a{odd}b")
-    assert changed(text, with_value(text, BOT, "name", "c")) == [
+    text = set_key(WRITTEN, BOT, "name", f"a{odd}b")
+    assert changed(text, set_key(text, BOT, "name", "c")) == [
         (f'name = "a{odd}b"   # who it is', 'name = "c"   # who it is')
     ]
 
 
 def test_line_ends_and_the_mark_of_the_encoding_stay() -> None:
     text = "\ufeff" + WRITTEN.replace("\n", "\r\n")
-    made = with_value(with_value(text, BOT, "name", "Bob"), BOT, "persona", "kind")
+    made = set_key(set_key(text, BOT, "name", "Bob"), BOT, "persona", "kind")
     assert made.startswith("\ufeff# Mine.\r\n[bot]")
     assert "\n" not in made.replace("\r\n", "")
 
@@ -93,19 +93,19 @@ def test_line_ends_and_the_mark_of_the_encoding_stay() -> None:
 )
 def test_a_form_that_lines_do_not_show_is_left_to_the_person(text: str) -> None:
     with pytest.raises(ConfigError, match=r'change it by hand \(\[bot\] name = "y"\)'):
-        with_value(text, BOT, "name", "y")
+        set_key(text, BOT, "name", "y")
 
 
 def test_a_section_that_is_a_value_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"\[bot\] must be a section"):
-        with_value("bot = 1\n", BOT, "name", "y")
+        set_key("bot = 1\n", BOT, "name", "y")
 
 
 def test_a_line_is_removed_and_nothing_else() -> None:
-    assert without(WRITTEN, BOT, "name") == WRITTEN.replace('name = "Ada # 1"   # who it is\n', "")
-    assert without(WRITTEN, BOT, "persona") == WRITTEN
+    assert remove_key(WRITTEN, BOT, "name") == WRITTEN.replace('name = "Ada # 1"   # who it is\n', "")
+    assert remove_key(WRITTEN, BOT, "persona") == WRITTEN
     with pytest.raises(ConfigError, match=r"remove \[bot\] name"):
-        without('bot.name = "x"\n', BOT, "name")
+        remove_key('bot.name = "x"\n', BOT, "name")
 
 
 @given(place=st.sampled_from(PLACES), value=st.text(st.characters(codec="utf-8")) | st.integers() | st.booleans())
@@ -113,13 +113,13 @@ def test_any_value_of_the_example_can_be_set_and_everything_else_is_as_it_was(
     place: tuple[tuple[str, ...], str], value: str | int
 ) -> None:
     table, key = place
-    before = example()
-    made = with_value(before, table, key, value)
-    assert parsed(made)[table[0]][key] == value
+    before = read_example()
+    made = set_key(before, table, key, value)
+    assert parse_toml(made)[table[0]][key] == value
     assert len(changed(before, made)) == 1
-    assert with_value(made, table, key, value) == made
+    assert set_key(made, table, key, value) == made
 
 
 @given(st.recursive(st.text(st.characters(codec="utf-8")) | st.integers() | st.booleans(), st.lists, max_leaves=3))
 def test_a_value_is_written_as_toml_reads_it(value: str) -> None:
-    assert tomllib.loads(f"x = {toml(value)}") == {"x": value}
+    assert tomllib.loads(f"x = {format_toml(value)}") == {"x": value}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.init_service import RequestedService, home_of
+from bubbot.cli.init_service import RequestedService, choose_home
 from bubbot.ops.onboarding.console import Console
 from bubbot.ops.service.render import SYSTEM_HOME
 
@@ -30,7 +30,7 @@ def chosen(home: Path, typed: str, *, unasked: bool = False) -> tuple[str, str]:
     """What is chosen by what is typed, and what was shown."""
     shown = io.StringIO()
     service = RequestedService(None, home, None)
-    return service.chosen(Console(io.StringIO(typed), shown, unasked=unasked)), shown.getvalue()
+    return service.choose_kind(Console(io.StringIO(typed), shown, is_unattended=unasked)), shown.getvalue()
 
 
 def test_somebody_is_asked_where_systemd_answers_and_enter_means_no(systemctl: Path, tmp_path: Path) -> None:
@@ -52,6 +52,6 @@ def test_nobody_is_asked_where_it_does_not_answer_or_could_not_run_the_bot(
 def test_the_home_is_that_of_the_service_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BUBBOT_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert home_of("system", None) == SYSTEM_HOME
-    assert home_of("user", None) == home_of(None, None) == tmp_path / "bubbot"
-    assert home_of("system", tmp_path) == tmp_path
+    assert choose_home("system", None) == SYSTEM_HOME
+    assert choose_home("user", None) == choose_home(None, None) == tmp_path / "bubbot"
+    assert choose_home("system", tmp_path) == tmp_path

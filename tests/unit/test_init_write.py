@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.onboarding.existing import ExistingConfig, read_present
+from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
 from bubbot.ops.onboarding.write import write
 
 OLD, NEW = '[bot]\nname = "old"\n', '[bot]\nname = "new"\n'
@@ -27,7 +27,7 @@ def filled(home: Home) -> ExistingConfig:
     (home.path / "secrets").mkdir(parents=True)
     home.config.write_text(OLD)
     secret(home).write_text("old\n")
-    return read_present(home, None)
+    return read_existing(home, None)
 
 
 def secret(home: Home) -> Path:
@@ -76,7 +76,7 @@ def test_it_is_checked_beside_the_old_one_with_its_secrets_in_place_before_it_ta
 def test_a_backup_never_takes_the_place_of_another(home: Home) -> None:
     filled(home)
     (home.path / "config.toml.T.bak").write_text("older")
-    put(home, read_present(home, None))
+    put(home, read_existing(home, None))
     assert (home.path / "config.toml.T.bak").read_text() == "older"
     assert (home.path / "config.toml.T-2.bak").read_text() == OLD
 
@@ -92,7 +92,7 @@ def test_whatever_ends_it_everything_is_as_it_was(home: Home, error: BaseExcepti
 
 @pytest.mark.parametrize("error", [ConfigError("no"), OSError(28, "No space left"), KeyboardInterrupt()])
 def test_a_home_that_was_not_there_is_not_there_again(home: Home, error: BaseException) -> None:
-    present = read_present(home, None)
+    present = read_existing(home, None)
     assert not home.path.parent.exists()
     with pytest.raises((ConfigError, KeyboardInterrupt)):
         put(home, present, error)
@@ -115,7 +115,7 @@ def test_a_disk_that_is_full_leaves_everything_as_it_was(home: Home) -> None:
 
 
 def test_a_disk_that_is_full_leaves_no_new_home_behind(home: Home) -> None:
-    present = read_present(home, None)
+    present = read_existing(home, None)
     with full_disk(), pytest.raises(ConfigError, match="nothing was changed"):
-        write(home, present, present.basis, {secret(home): "new"}, stamp="T", check=lambda _: None)
+        write(home, present, present.base_text, {secret(home): "new"}, stamp="T", check=lambda _: None)
     assert not home.path.parent.exists()

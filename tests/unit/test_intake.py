@@ -16,7 +16,7 @@ from bubbot.runtime.intake import AttachmentIntake, file_name, image_type
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.views.budget import SETTLED
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown
 from tests.budgets import facts, opened, plan
@@ -32,15 +32,15 @@ class TestFetching:
             assert content(entry) == [
                 {"type": "text", "text": "look"},
                 {"type": "image", "media_type": "image/png", "name": "photo.png", "size": len(PNG),
-                 "digest": digest_of(PNG)},
+                 "digest": blob_digest(PNG)},
             ]  # fmt: skip
-            assert await bench.tape().get_blob(digest_of(PNG)) == PNG
+            assert await bench.tape().get_blob(blob_digest(PNG)) == PNG
 
     async def test_the_same_bytes_twice_are_one_blob(self, sqlite_store: SqliteStore, tmp_path: Any) -> None:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel(photo=PNG, again=PNG)) as bench:
             await bench.say("a", attachments=[PHOTO, Attachment("again", "other.png", kind="image")])
             await bench.say("b", attachments=[PHOTO])
-        rows = execute(tmp_path / "bubbot.db", "SELECT count(*) FROM blobs WHERE digest = ?", digest_of(PNG))
+        rows = execute(tmp_path / "bubbot.db", "SELECT count(*) FROM blobs WHERE digest = ?", blob_digest(PNG))
         assert rows == [(1,)]
 
     async def test_what_a_message_quotes_is_fetched_too_and_marked(self, sqlite_store: SqliteStore) -> None:
@@ -100,7 +100,7 @@ class TestFetching:
         async with running(sqlite_store, ScriptedModel(), options(max_bytes=1000), channel=files) as bench:
             await bench.say("look", attachments=[NOTES])
             assert "could not be fetched" in shown(bench)
-        digest = digest_of(b"x" * 1001)
+        digest = blob_digest(b"x" * 1001)
         assert execute(tmp_path / "bubbot.db", "SELECT count(*) FROM blobs WHERE digest = ?", digest) == [(0,)]
 
     async def test_a_fetch_that_hangs_ends(self, sqlite_store: SqliteStore) -> None:
@@ -200,26 +200,26 @@ class TestText:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel(f=data)) as bench:
             await bench.say("", attachments=[Attachment("f", name, media)])
             (part,) = content(await message(bench))
-            assert (part["type"], part["digest"], part.get("text")) == ("file", digest_of(data), text)
+            assert (part["type"], part["digest"], part.get("text")) == ("file", blob_digest(data), text)
 
     async def test_a_long_text_is_cut_and_the_rest_is_read_by_its_handle(self, sqlite_store: SqliteStore) -> None:
         data = ("0123456789" * 20).encode()
         model = Played(
-            calls("result_read", handle=digest_of(data), offset=50, limit=20), says("done")
+            calls("result_read", handle=blob_digest(data), offset=50, limit=20), says("done")
         )  # fmt: skip
         async with running(sqlite_store, model, options(max_inline=50), channel=channel(notes=data)) as bench:
             await bench.say("read", attachments=[NOTES])
             first, last = bench.requests[0], bench.requests[-1]
             said = str(first.messages[-1]["content"])
             assert (
-                f'… [cut: 200 characters in all; read on with result_read(handle="{digest_of(data)}", offset=50)]'
+                f'… [cut: 200 characters in all; read on with result_read(handle="{blob_digest(data)}", offset=50)]'
                 in said
             )
             assert said.count("0123456789") == 5
             assert str(last.messages[-1]["content"]).startswith("01234567890123456789\n… [130 characters left")
 
     async def test_reading_bytes_that_are_no_text_says_so(self, sqlite_store: SqliteStore) -> None:
-        model = Played(calls("result_read", handle=digest_of(PNG)), says("done"))
+        model = Played(calls("result_read", handle=blob_digest(PNG)), says("done"))
         async with running(sqlite_store, model, options(), channel=channel(photo=PNG)) as bench:
             await bench.say("read", attachments=[PHOTO])
             assert "this is not text" in shown(bench)
@@ -252,7 +252,7 @@ class TestVoice:
             assert "[voice message, audio/ogg, 4 bytes, 7 seconds; written down by ears/one;" in shown(bench)
             assert "please buy milk" in shown(bench)
             (fact,) = await bench.events("attachment/transcribed")
-            assert (fact["model"], fact["characters"], fact["digest"]) == ("ears/one", 15, digest_of(b"OggS"))
+            assert (fact["model"], fact["characters"], fact["digest"]) == ("ears/one", 15, blob_digest(b"OggS"))
 
     async def test_it_is_paid_for_by_whoever_spoke(self, sqlite_store: SqliteStore) -> None:
         budget = await opened(sqlite_store, plan())
@@ -271,7 +271,7 @@ class TestVoice:
             result = await bench.say("", attachments=[VOICE])
             assert result.text.startswith("I could not read voice: The budget of the bot for the day is used up")
             assert "The budget of the whole bot for today is used up" in result.text
-            assert await bench.tape().get_blob(digest_of(b"OggS")) == b"OggS"
+            assert await bench.tape().get_blob(blob_digest(b"OggS")) == b"OggS"
 
     async def test_one_that_cannot_be_written_down_is_kept_and_named(self, sqlite_store: SqliteStore) -> None:
         ears = Ears(ModelUnavailable("ears/one is not there"))
@@ -281,7 +281,7 @@ class TestVoice:
             result = await bench.say("", attachments=[VOICE])
             assert "could not be written down: ears/one is not there" in shown(bench)
             assert result.text.startswith("I could not read voice: ears/one is not there.")
-            assert await bench.tape().get_blob(digest_of(b"OggS")) == b"OggS"
+            assert await bench.tape().get_blob(blob_digest(b"OggS")) == b"OggS"
 
     async def test_without_a_transcriber_the_model_is_told_that_it_came(self, sqlite_store: SqliteStore) -> None:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel(voice=b"OggS")) as bench:

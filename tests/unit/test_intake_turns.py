@@ -15,7 +15,7 @@ from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, ToolCall
 from bubbot.runtime.intake import AttachmentIntake
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind, TapeEntry
 from tests.attached import NOTES, PHOTO, channel, content, execute, message, no_wait, options, shown
 from tests.e2e.test_images import JPEG, PNG
@@ -42,7 +42,7 @@ class TestSteering:
                 await asking.wait()
                 second = await bench.post("and this", attachments=[NOTES])
                 go.set()
-                assert (await first).turn == (await second).turn
+                assert (await first).turn_id == (await second).turn_id
             assert "new facts" in shown(bench)
 
 
@@ -64,7 +64,7 @@ class TestKilled:
         async with running(sqlite_store, ScriptedModel(), options(), channel=files, life="second") as bench:
             (result,) = await bench.resume()
             assert result.status == "answered"
-            assert content(await message(bench))[1]["digest"] == digest_of(PNG)
+            assert content(await message(bench))[1]["digest"] == blob_digest(PNG)
             assert [one.kind for one in await bench.entries()].count("message") == 2
             assert files.fetched == ["photo"]  # the message stands on the tape already
 
@@ -88,7 +88,7 @@ class TestKilled:
         async with running(sqlite_store, ScriptedModel(), options(), channel=files, life="second") as bench:
             (result,) = await bench.resume()
             assert (result.status, files.fetched) == ("answered", ["photo"])
-            assert content(await message(bench))[1]["digest"] == digest_of(PNG)
+            assert content(await message(bench))[1]["digest"] == blob_digest(PNG)
 
 
 async def test_erasing_a_session_erases_its_files(sqlite_store: SqliteStore, tmp_path: Any) -> None:
@@ -96,11 +96,11 @@ async def test_erasing_a_session_erases_its_files(sqlite_store: SqliteStore, tmp
     async with running(sqlite_store, ScriptedModel(), options(), channel=channel(notes=secret, photo=PNG)) as bench:
         await bench.say("look", attachments=[NOTES, PHOTO])
         await bench.say(",reset erase")
-        for digest in (digest_of(secret), digest_of(PNG)):
+        for digest in (blob_digest(secret), blob_digest(PNG)):
             with pytest.raises(EntryNotFound):
                 await bench.tape().get_blob(digest)
         digests = "SELECT count(*) FROM blobs WHERE digest IN (?, ?)"
-        assert execute(tmp_path / "bubbot.db", digests, digest_of(secret), digest_of(PNG)) == [(0,)]
+        assert execute(tmp_path / "bubbot.db", digests, blob_digest(secret), blob_digest(PNG)) == [(0,)]
     await sqlite_store.aclose()
     for path in tmp_path.glob("bubbot.db*"):
         found = path.read_bytes()
@@ -117,14 +117,14 @@ class TestImagesAsked:
             assert parts[-1]["image_url"]["url"].startswith("data:image/jpeg;base64,/9j/")
             text = (await bench.say(",why yes")).text
             assert text.endswith("equal to the recorded one, byte for byte]")
-            assert "base64" not in json.dumps([one.text() for one in await bench.entries()])
+            assert "base64" not in json.dumps([one.all_text() for one in await bench.entries()])
 
     async def test_one_that_cannot_see_is_told(self, sqlite_store: SqliteStore) -> None:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel(photo=PNG)) as bench:
             await bench.say("look", attachments=[PHOTO])
             (_, said) = asked(bench.requests[0])[-1]
             assert said.endswith(
-                f"[image photo.png, {len(PNG)} bytes; this model cannot see it; handle {digest_of(PNG)}]"
+                f"[image photo.png, {len(PNG)} bytes; this model cannot see it; handle {blob_digest(PNG)}]"
             )
 
     async def test_bytes_that_are_gone_are_said_in_words(self, sqlite_store: SqliteStore) -> None:

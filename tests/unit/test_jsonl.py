@@ -15,21 +15,21 @@ from bubbot.stores.jsonl import (
     NO_HASH,
     UNREADABLE,
     JsonLineWriter,
-    for_bub,
     line_hash,
     read_lines,
+    to_bub,
 )
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.views.memory import MemoryView
-from bubbot.views.pairing import paired
+from bubbot.views.pairing import pair_calls
 
 BUB = Path(__file__).parents[1] / "data" / "bub"
 
 
 def lines(*entries: TapeEntry) -> list[bytes]:
     writer = JsonLineWriter()
-    return [writer.line(entry.stored(place)) for place, entry in enumerate(entries, 1)]
+    return [writer.encode_line(entry.with_id(place)) for place, entry in enumerate(entries, 1)]
 
 
 def bub(name: str) -> list[bytes]:
@@ -77,9 +77,9 @@ def test_in_a_file_for_bub_anchors_that_open_no_window_empty_none_there_and_come
         anchor("session/start"), message("user", "hello"), anchor("memory/open", {"version": 1}, window=False),
         TapeEntry("anchor", {"name": "memory/seal", "state": {"version": 1}}), anchor("task/a", window=False),
     )  # fmt: skip
-    numbered = [one.stored(place) for place, one in enumerate(tape, 1)]
+    numbered = [one.with_id(place) for place, one in enumerate(tape, 1)]
     plain, writer = lines(*tape), JsonLineWriter()
-    raw = [writer.line(for_bub(one)) for one in numbered]
+    raw = [writer.encode_line(to_bub(one)) for one in numbered]
     assert {"role": "user", "content": "hello"} not in bubs_window(plain)
     assert bubs_window(raw)[0] == {"role": "user", "content": "hello"}
     found = read_lines(raw)
@@ -155,7 +155,7 @@ def test_a_tape_of_february_without_dates_is_read_and_its_results_pair_by_place(
     assert not found.problems
     assert (found.renumbered, found.unhashed) == (0, 7)
     assert {entry.date for entry in found.entries} == {""}
-    calls = paired(found.entries, set())[4]
+    calls = pair_calls(found.entries, set())[4]
     assert [call.result for call in calls] == ["README.md\nsetup.py", "# A project"]
 
 

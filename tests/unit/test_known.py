@@ -11,12 +11,12 @@ import pytest
 from bubbot import plugins
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
-from bubbot.inbox import Inbox, done, inbox_tape
+from bubbot.inbox import Inbox, done_entry, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import BackfillCursor, ChannelOptions, Inbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 from bubbot.tape.service import TapeService
 from bubbot.wiring.daemon import open_daemon
 from tests.doubles import CountingIds, SteppingClock
@@ -34,7 +34,7 @@ def said(number: int, chat: str, thread: str = "", *, time: str = TIME) -> Inbou
 
 
 async def test_nothing_is_known_of_a_channel_that_begins() -> None:
-    assert await inbox(InMemoryStore()).newest() == BackfillCursor()
+    assert await inbox(InMemoryStore()).read_cursor() == BackfillCursor()
 
 
 async def test_the_newest_message_of_each_chat_and_thread_is_known() -> None:
@@ -43,18 +43,18 @@ async def test_the_newest_message_of_each_chat_and_thread_is_known() -> None:
     for number, (chat, thread) in enumerate([("a", ""), ("a", "7"), ("b", ""), ("a", "")], 1):
         accepted = await box.accept(said(number, chat, thread))
     assert accepted is not None
-    await box.append(done([accepted.id], outcome="answered"))
-    assert (await box.newest()).newest == {("a", ""): "4", ("a", "7"): "2", ("b", ""): "3"}
+    await box.append(done_entry([accepted.id], outcome="answered"))
+    assert (await box.read_cursor()).newest_ids == {("a", ""): "4", ("a", "7"): "2", ("b", ""): "3"}
 
 
 async def test_what_is_only_heard_counts_and_what_is_changed_does_not() -> None:
     box = inbox(InMemoryStore())
-    await box.note(said(5, "a"))
-    await box.note(edit_of("9", "other", chat="a"))
-    await box.note(deletion_of("10", chat="b"))
-    await box.note(reaction_to("11", "x", chat="c"))
-    await box.refuse("e12")
-    assert await box.newest() == BackfillCursor({("a", ""): "5"}, TIME)
+    await box.record_change(said(5, "a"))
+    await box.record_change(edit_of("9", "other", chat="a"))
+    await box.record_change(deletion_of("10", chat="b"))
+    await box.record_change(reaction_to("11", "x", chat="c"))
+    await box.record_refused("e12")
+    assert await box.read_cursor() == BackfillCursor({("a", ""): "5"}, TIME)
 
 
 async def test_the_newest_time_is_that_of_sending_whatever_came_last() -> None:
@@ -62,7 +62,7 @@ async def test_the_newest_time_is_that_of_sending_whatever_came_last() -> None:
     times = ["2026-11-22T10:00:00+00:00", "2026-11-22T12:30:00+01:00", "2026-11-21T00:00:00Z"]
     for number, time in enumerate(times):
         await box.accept(said(number, "a", time=time))
-    assert (await box.newest()).heard == times[1]
+    assert (await box.read_cursor()).last_message_at == times[1]
 
 
 async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
@@ -81,14 +81,14 @@ async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
     table = {"kind": "stage", "owners": ["1"], "members": ["2"]}
     settings = Settings(model=ModelSettings(name="scripted"), channels={"mine": table})
     async with open_daemon(settings, Home(tmp_path / "home")) as daemon:
-        began = await given[0].known()
-        assert (began.newest, began.people) == ({}, ("1", "2"))
-        assert moment(began.heard) is not None
+        began = await given[0].load_cursor()
+        assert (began.newest_ids, began.allowed_ids) == ({}, ("1", "2"))
+        assert parse_moment(began.last_message_at) is not None
         await daemon.access.grant("mine", "3", Role.MEMBER, "terminal")
-        await daemon.app.lines["mine"].inbox.accept(replace(said(7, "42"), channel="mine"))
-        assert await given[0].known() == BackfillCursor({("42", ""): "7"}, began.heard, ("1", "2", "3"))
+        await daemon.bot.channel_runtimes["mine"].inbox.accept(replace(said(7, "42"), channel="mine"))
+        assert await given[0].load_cursor() == BackfillCursor({("42", ""): "7"}, began.last_message_at, ("1", "2", "3"))
     async with open_daemon(settings, Home(tmp_path / "home")):
-        assert (await given[1].known()).heard == began.heard  # it began once
+        assert (await given[1].load_cursor()).last_message_at == began.last_message_at  # it began once
 
 
 class Announcing(Stage):
@@ -178,7 +178,7 @@ class TestStatus:
             await bench.post("first")
             await asyncio.sleep(3)
             await bench.gate.receive(bench.inbound(",status"))
-            await bench.deliverer.idle()
+            await bench.deliverer.wait_until_idle()
             (told,) = bench.channel.texts
             first, report_line = told.splitlines()
             assert first.startswith("I am answering (asking the model, 3 seconds so far); nothing waits behind that.")

@@ -89,7 +89,7 @@ def test_without_limits_everything_is_taken() -> None:
 
 
 def limited(store: InMemoryStore, limits: PersonLimits = LIMITS, **listed: Any) -> Any:
-    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), limits=limits)
+    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=limits)
     return running(store, ScriptedModel(), Options(rules=rules), channel=Stage())
 
 

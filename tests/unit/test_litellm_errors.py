@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.litellm.errors import ERROR_KINDS, is_overflow, translated
+from bubbot.models.litellm.errors import ERROR_KINDS, is_overflow, translate
 from bubbot.models.litellm.quiet import litellm
 
 MODEL = "openai/test"
@@ -55,7 +55,7 @@ def exported() -> set[type[BaseException]]:
 
 
 def ours(error: BaseException) -> ModelError:
-    return translated(error, MODEL, lambda text: text)
+    return translate(error, MODEL, lambda text: text)
 
 
 def bad_request(text: str, status: int = 400, **headers: str) -> BaseException:
@@ -142,13 +142,13 @@ def test_a_sentence_holds_the_providers_words_and_not_litellms() -> None:
 
 def test_a_sentence_is_short_and_redacted() -> None:
     error = bad_request("the key sk-secret is wrong " + "x" * 5000, 401)
-    text = str(translated(error, MODEL, lambda text: text.replace("sk-secret", "[redacted]")))
+    text = str(translate(error, MODEL, lambda text: text.replace("sk-secret", "[redacted]")))
     assert "sk-secret" not in text
     assert len(text) < 400
 
 
 def test_an_unknown_provider_is_named() -> None:
     error = litellm.exceptions.BadRequestError("LLM Provider NOT provided. Pass in ...", "nowhere/x", "")
-    assert str(translated(error, "nowhere/x", str)) == (
+    assert str(translate(error, "nowhere/x", str)) == (
         "[model] name is 'nowhere/x', and litellm knows no provider 'nowhere'"
     )

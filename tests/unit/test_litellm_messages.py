@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.models.litellm.messages import ReplyAssembler, messages_for
+from bubbot.models.litellm.messages import ReplyAssembler, build_messages
 from bubbot.ports.model import ModelReply, ModelRequest, ToolCall
 
 REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
@@ -25,7 +25,7 @@ def reply(*chunks: Any, finish: str = "stop", model: str = "openai/test") -> Mod
     answer = ReplyAssembler(model)
     for one in chunks:
         answer.add(one)
-    return answer.reply(finish, REQUEST, None)
+    return answer.build_reply(finish, REQUEST, None)
 
 
 def test_parallel_calls_are_put_together_by_their_place() -> None:
@@ -60,10 +60,10 @@ def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> No
     )
     said: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [], "replay": made.replay, "surplus": 1}
     request = ModelRequest("", (said,))
-    assert messages_for(request, "deepseek") == [
+    assert build_messages(request, "deepseek") == [
         {"role": "assistant", "content": "", "tool_calls": [], "reasoning_content": "so"}
     ]
-    assert messages_for(request, "openai") == [{"role": "assistant", "content": "", "tool_calls": []}]
+    assert build_messages(request, "openai") == [{"role": "assistant", "content": "", "tool_calls": []}]
 
 
 def test_pieces_of_thinking_become_signed_blocks() -> None:
@@ -86,7 +86,7 @@ def test_pieces_of_thinking_become_signed_blocks() -> None:
 def test_images_pass_as_they_are() -> None:
     parts = [{"type": "text", "text": "what?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,xx"}}]
     request = ModelRequest("sys", ({"role": "user", "content": parts},))
-    assert messages_for(request, "openai")[1] == {"role": "user", "content": parts}
+    assert build_messages(request, "openai")[1] == {"role": "user", "content": parts}
 
 
 def test_a_provider_that_counts_nothing_is_estimated_without_a_price() -> None:
@@ -137,5 +137,5 @@ WORDS = {"type": "text", "text": "see https://example.org"}
 )
 def test_an_address_in_a_part_is_put_in_words(part: dict[str, Any], sent: dict[str, Any] | None) -> None:
     request = ModelRequest("", ({"role": "user", "content": [WORDS, part]},))
-    (message,) = messages_for(request, "anthropic")
+    (message,) = build_messages(request, "anthropic")
     assert message["content"] == [WORDS, part if sent is None else sent]

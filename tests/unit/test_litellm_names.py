@@ -11,20 +11,20 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.models.litellm import names
-from bubbot.models.litellm.names import check, check_fallbacks, providers
+from bubbot.models.litellm.names import check_fallbacks, check_model_name, read_providers
 from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.sizes import _price_list
 
 
 def test_the_providers_are_those_litellm_knows() -> None:
     known = {str(getattr(one, "value", one)) for one in litellm.provider_list}
-    assert known <= providers()
-    assert {"openai", "anthropic", "ollama", "veniceai"} <= providers()
+    assert known <= read_providers()
+    assert {"openai", "anthropic", "ollama", "veniceai"} <= read_providers()
 
 
 def test_a_price_group_that_litellm_refuses_is_no_provider() -> None:
     listed = {str(one.get("litellm_provider")) for one in json.loads(_price_list()).values()}
-    for group in sorted(listed - providers()):
+    for group in sorted(listed - read_providers()):
         with pytest.raises(litellm.exceptions.BadRequestError):
             litellm.get_llm_provider(f"{group}/m")
 
@@ -41,7 +41,7 @@ def test_they_are_read_without_importing_litellm() -> None:
 
 @pytest.mark.parametrize("name", ["openai/mine", "azure/our deployment", "ollama/../odd", "openrouter/a/b:free"])
 def test_any_model_of_a_known_provider_is_possible(name: str) -> None:
-    check(name, "[model] name")
+    check_model_name(name, "[model] name")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_any_model_of_a_known_provider_is_possible(name: str) -> None:
 )
 def test_a_name_that_nobody_has_is_refused_with_what_there_is(name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        check(name, "[model] name", ["scripted", "local"])
+        check_model_name(name, "[model] name", ["scripted", "local"])
 
 
 @pytest.mark.parametrize("name", ["local", "nobody/x", ""])
@@ -77,5 +77,5 @@ def test_a_litellm_of_another_form_refuses_nothing(
     if enumeration:
         (tmp_path / "types").mkdir()
         (tmp_path / "types" / "utils.py").write_text(enumeration)
-    assert providers() == frozenset()
-    check("nobody/x", "[model] name")
+    assert read_providers() == frozenset()
+    check_model_name("nobody/x", "[model] name")

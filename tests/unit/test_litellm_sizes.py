@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bubbot.models.litellm.quiet import litellm
-from bubbot.models.litellm.sizes import known_size, longest_answer, price, traits
-from bubbot.ports.model import NANO, ModelPrice, PriceTier, Usage
+from bubbot.models.litellm.sizes import find_input_limit, find_output_limit, find_price, find_traits
+from bubbot.ports.model import NANOS_PER_USD, ModelPrice, PriceTier, Usage
 
 KNOWN = [
     "openai/gpt-4o",
@@ -19,61 +19,64 @@ KNOWN = [
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_size_is_the_one_litellm_tells(name: str) -> None:
-    assert known_size(name) == litellm.get_model_info(name)["max_input_tokens"]
+    assert find_input_limit(name) == litellm.get_model_info(name)["max_input_tokens"]
 
 
 @pytest.mark.parametrize("name", ["openai/nobody-knows-this", "nowhere/gpt-4o", "scripted", 'odd/"name{'])
 def test_an_unknown_model_has_no_size(name: str) -> None:
-    assert known_size(name) is None
+    assert find_input_limit(name) is None
 
 
 def test_the_setting_overrides_the_list() -> None:
-    assert traits("openai/gpt-4o", context_tokens=1000).context_tokens == 1000
+    assert find_traits("openai/gpt-4o", context_tokens=1000).context_tokens == 1000
 
 
 def test_only_providers_that_take_it_are_sent_an_assistant_message_first() -> None:
-    assert traits("openai/gpt-4o").first_assistant
-    assert not traits("openai/gpt-4o", own_address=True).first_assistant
-    assert not traits("anthropic/claude-sonnet-4-5").first_assistant
+    assert find_traits("openai/gpt-4o").first_assistant
+    assert not find_traits("openai/gpt-4o", own_address=True).first_assistant
+    assert not find_traits("anthropic/claude-sonnet-4-5").first_assistant
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_whether_a_model_sees_is_what_litellm_tells(name: str) -> None:
-    assert traits(name).images == bool(litellm.get_model_info(name)["supports_vision"])
+    assert find_traits(name).images == bool(litellm.get_model_info(name)["supports_vision"])
 
 
 def test_some_do_not_and_of_unknown_ones_nobody_thinks_so() -> None:
-    assert (traits("openai/gpt-3.5-turbo").images, traits("openai/nobody-knows-this").images) == (False, False)
+    assert (find_traits("openai/gpt-3.5-turbo").images, find_traits("openai/nobody-knows-this").images) == (
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_price_and_the_longest_answer_are_those_litellm_tells(name: str) -> None:
-    info, found = litellm.get_model_info(name), price(name)
+    info, found = litellm.get_model_info(name), find_price(name)
     assert found is not None
     assert found.input == pytest.approx(info["input_cost_per_token"] * 1e6)
     assert found.output == pytest.approx(info["output_cost_per_token"] * 1e6)
     assert found.cached == pytest.approx((info["cache_read_input_token_cost"] or 0) * 1e6)
-    assert longest_answer(name) == info["max_output_tokens"]
+    assert find_output_limit(name) == info["max_output_tokens"]
 
 
 @pytest.mark.parametrize("name", ["openai/nobody-knows-this", "nowhere/gpt-4o", "scripted", "ollama/llama3"])
 def test_what_is_in_no_list_has_no_price(name: str) -> None:
-    assert price(name) is None
+    assert find_price(name) is None
 
 
 def test_behind_an_own_address_only_the_open_protocol_has_no_price() -> None:
-    assert price("openai/gpt-4o", own_address=True) is None
-    assert price("anthropic/claude-sonnet-4-5", own_address=True) == price("anthropic/claude-sonnet-4-5")
+    assert find_price("openai/gpt-4o", own_address=True) is None
+    assert find_price("anthropic/claude-sonnet-4-5", own_address=True) == find_price("anthropic/claude-sonnet-4-5")
 
 
 @pytest.mark.parametrize("tokens", [1_000, 200_000, 200_001, 500_000])
 def test_a_long_request_costs_what_litellm_reckons_for_it(tokens: int) -> None:
-    found, name = price("gemini/gemini-2.5-pro"), "gemini/gemini-2.5-pro"
+    found, name = find_price("gemini/gemini-2.5-pro"), "gemini/gemini-2.5-pro"
     assert found is not None
     read, wrote = litellm.cost_per_token(model=name, prompt_tokens=tokens, completion_tokens=1_000)
-    assert found.nano(Usage(tokens, 1_000)) == pytest.approx((read + wrote) * NANO)
+    assert found.cost_nanousd(Usage(tokens, 1_000)) == pytest.approx((read + wrote) * NANOS_PER_USD)
 
 
 def test_a_tier_holds_above_its_tokens() -> None:
     made = ModelPrice(1.0, 2.0, 0.5, (PriceTier(100, 10.0, 20.0, 5.0), PriceTier(200, 100.0, 200.0)))
-    assert [made.nano(Usage(read, 1, 10)) for read in (100, 101, 201)] == [97_000, 980_000, 20_300_000]
+    assert [made.cost_nanousd(Usage(read, 1, 10)) for read in (100, 101, 201)] == [97_000, 980_000, 20_300_000]

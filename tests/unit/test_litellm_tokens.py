@@ -15,7 +15,7 @@ import pytest
 import tiktoken
 
 from bubbot.models.litellm import tokens
-from bubbot.models.litellm.tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, encoding_name
+from bubbot.models.litellm.tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, find_encoding_name
 from bubbot.ports.model import TokenCount, ToolSpec
 from bubbot.tape.entry import JsonObject
 
@@ -84,7 +84,7 @@ def user(content: Any) -> dict[str, Any]:
     ],
 )
 def test_only_a_name_that_makes_the_encoding_certain_has_one(name: str, encoding: str | None) -> None:
-    assert encoding_name(name) == encoding
+    assert find_encoding_name(name) == encoding
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -117,7 +117,7 @@ def test_tools_and_calls_are_counted_and_called_approximate(tokenizers: Tokenize
     assert plain
     assert tooled
     assert called
-    assert (plain.approximate, tooled.approximate, called.approximate) == (False, True, True)
+    assert (plain.is_approximate, tooled.is_approximate, called.is_approximate) == (False, True, True)
     assert tooled.tokens > plain.tokens + 10
     assert called.tokens > plain.tokens + 10
     assert tooled.as_json() == {"tokens": tooled.tokens, "by": "o200k_base", "approximate": True}

@@ -21,7 +21,7 @@ async def heard(*lines: str | bytes) -> StreamEnding:
             yield line
 
     ending = StreamEnding()
-    assert [line async for line in ending.through(below())] == list(lines)
+    assert [line async for line in ending.pass_through(below())] == list(lines)
     return ending
 
 
@@ -32,29 +32,29 @@ def events(*given: Any) -> list[str]:
 @pytest.mark.parametrize("found", ["stop", "length", None])
 async def test_a_protocol_it_does_not_know_is_litellms_business(found: str | None) -> None:
     ending = await heard(*events({"choices": [{"finish_reason": None}]}), "data: [DONE]", "")
-    assert ending.finish(found) == found
+    assert ending.resolve_finish(found) == found
 
 
 async def test_an_end_counts_once_the_last_event_is_there() -> None:
-    assert (await heard(*events(BEGUN, STOPPED))).finish("stop") is None
-    assert (await heard(*events(BEGUN, {"type": "message_stop"}))).finish("stop") is None
-    assert (await heard(*events(BEGUN, STOPPED, {"type": "message_stop"}))).finish("stop") == "stop"
+    assert (await heard(*events(BEGUN, STOPPED))).resolve_finish("stop") is None
+    assert (await heard(*events(BEGUN, {"type": "message_stop"}))).resolve_finish("stop") is None
+    assert (await heard(*events(BEGUN, STOPPED, {"type": "message_stop"}))).resolve_finish("stop") == "stop"
 
 
 async def test_an_event_over_several_lines_and_one_without_an_empty_line_are_read() -> None:
     lines: list[str | bytes] = ['data: {"candidates":', b'data: [{"finishReason": "STOP"}]}']
-    assert (await heard(*lines)).reason == "STOP"
+    assert (await heard(*lines)).stop_reason == "STOP"
 
 
 async def test_half_an_event_says_nothing() -> None:
     ending = await heard(*events({"candidates": [{}]}), 'data: {"candidates": [{"finishReason": "STOP"')
-    assert ending.finish("stop") is None
+    assert ending.resolve_finish("stop") is None
 
 
 async def test_an_argument_that_is_called_like_an_end_is_none() -> None:
     part = {"functionCall": {"name": "f", "args": {"finishReason": "STOP"}}}
     ending = await heard(*events({"candidates": [{"content": {"parts": [part]}}]}))
-    assert ending.finish("stop") is None
+    assert ending.resolve_finish("stop") is None
 
 
 async def test_a_stream_that_is_made_later_is_listened_to() -> None:
@@ -71,4 +71,4 @@ async def test_a_stream_that_is_made_later_is_listened_to() -> None:
     ending.listen(chunks)
     made = await chunks.make_call(client="c")
     assert [line async for line in made.streaming_response]
-    assert (ending.reason, ending.finish("length")) == ("MAX_TOKENS", "length")
+    assert (ending.stop_reason, ending.resolve_finish("length")) == ("MAX_TOKENS", "length")

@@ -14,13 +14,13 @@ import pytest
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.live import (
     BARE_START,
-    CALLED,
     CLOSE_RETRY_SECONDS,
     CONTINUES_MARK,
-    FIRST_AFTER,
-    NOTHING_MORE,
-    TYPING_AFTER,
-    TYPING_EVERY,
+    FIRST_MESSAGE_DELAY_SECONDS,
+    LIVE_CALL_TIMEOUT_SECONDS,
+    SILENT_TURN_TEXT,
+    TYPING_DELAY_SECONDS,
+    TYPING_INTERVAL_SECONDS,
     LiveAnswers,
 )
 from bubbot.gateway.outbound import CONTINUED_BELOW
@@ -68,7 +68,9 @@ async def test_it_types_as_long_as_the_turn_runs_and_no_longer() -> None:
     stage = Stage()
     async with live(Played({"text": "done", "delay": 10}), stage) as bench:
         await answered(bench)
-        assert stage.times("typing") == pytest.approx([TYPING_AFTER + times * TYPING_EVERY for times in range(3)])
+        assert stage.times("typing") == pytest.approx(
+            [TYPING_DELAY_SECONDS + times * TYPING_INTERVAL_SECONDS for times in range(3)]
+        )
         await asyncio.sleep(60)
         assert len(stage.times("typing")) == 3
         assert list(stage.seen.values()) == ["done"]
@@ -98,7 +100,7 @@ async def test_while_the_disk_is_full_nothing_is_shown_or_sent_and_then_the_answ
 @virtual
 async def test_what_is_answered_at_once_needs_no_typing() -> None:
     stage = Stage()
-    async with live(Played({"text": "done", "delay": TYPING_AFTER / 2}), stage) as bench:
+    async with live(Played({"text": "done", "delay": TYPING_DELAY_SECONDS / 2}), stage) as bench:
         await answered(bench)
         await answered(bench, ",help")
         assert (stage.times("typing"), stage.texts[0]) == ([], "done")
@@ -115,7 +117,7 @@ async def test_a_message_grows_at_the_pace_of_the_platform_and_ends_as_the_answe
         assert stage.acts("send") == [BARE_START]
         assert all(text.endswith(CONTINUES_MARK) for text in stage.acts("edit")[:-1])
         times = stage.times("edit")[:-1]  # the last one is the delivery
-        assert stage.times("send")[0] == pytest.approx(1 + FIRST_AFTER)
+        assert stage.times("send")[0] == pytest.approx(1 + FIRST_MESSAGE_DELAY_SECONDS)
         assert all(later - earlier >= stage.edit_interval - 1e-6 for earlier, later in pairwise(times))
         assert len(times) >= 3
         (receipt,) = await bench.events("outbox/receipt", OUTBOX)
@@ -209,7 +211,7 @@ async def test_a_run_again_goes_on_with_the_message_that_was_begun() -> None:
         await bench.resume()
         await bench.quiet(1000)
     assert list(stage.seen.values()) == ["a b c d"]
-    assert NOTHING_MORE not in stage.acts("edit")
+    assert SILENT_TURN_TEXT not in stage.acts("edit")
 
 
 @virtual
@@ -219,8 +221,8 @@ async def test_a_run_again_that_is_silent_closes_the_message_that_was_begun() ->
     async with running(store, Played(says("[SILENT]")), Options(rules=rules()), channel=stage, life="2") as bench:
         await bench.resume()
         await bench.quiet(1000)
-        await shown(bench).settled(HOME)
-    assert list(stage.seen.values()) == [NOTHING_MORE]
+        await shown(bench).wait_until_settled(HOME)
+    assert list(stage.seen.values()) == [SILENT_TURN_TEXT]
 
 
 @virtual
@@ -277,7 +279,7 @@ class FarAway(Stage):
 @virtual
 async def test_a_turn_that_ends_while_typing_is_asked_for_waits_for_nothing_more() -> None:
     stage, loop = FarAway(), asyncio.get_running_loop()
-    delay = TYPING_AFTER + 0.1
+    delay = TYPING_DELAY_SECONDS + 0.1
     async with live(Played({"text": "done", "delay": delay}), stage) as bench:
         await answered(bench)
         assert stage.times("send") == pytest.approx([delay])
@@ -298,7 +300,7 @@ async def cut_off(store: TapeStore, stage: Stage, *, life: str = "first") -> Non
             await bench.gate.receive(bench.inbound("hello"))
         else:
             recovered = await bench.recover()
-            bench.line.take_up(recovered)
+            bench.line.resume(recovered)
         stage.hang = {"response"}
         await asyncio.sleep(5)
     stage.hang = set()
@@ -371,7 +373,7 @@ class TestUnknownOutcome:
         stage.lose_response = failing("send", LOST)
         async with live(writing(*PIECES), stage) as bench:
             await bench.gate.receive(bench.inbound("hello"))
-            await asyncio.sleep(1 + FIRST_AFTER + 0.1)
+            await asyncio.sleep(1 + FIRST_MESSAGE_DELAY_SECONDS + 0.1)
             assert stage.seen
             stage.fail = lambda _: LOST
             await asyncio.sleep(60)
@@ -406,7 +408,7 @@ class TestUnknownOutcome:
         store, stage = InMemoryStore(), SearchedStage()
         await cut_off(store, stage)
         async with running(store, writing(*PIECES), Options(rules=rules()), channel=stage, life="2") as bench:
-            bench.line.take_up(await bench.recover())
+            bench.line.resume(await bench.recover())
             await asyncio.sleep(0.5)
         await next_life(store, stage, Played(says("never asked")), life="3")
         assert len(stage.seen) == 1
@@ -516,7 +518,7 @@ class TestSilence:
             stage.fail = lambda _: None
             for life in ("2", "3"):
                 await next_life(store, stage, Played(says("x")), life=life)
-            assert list(stage.seen.values()) == [NOTHING_MORE]
+            assert list(stage.seen.values()) == [SILENT_TURN_TEXT]
             assert len(stage.acts("edit")) == len(set(stage.acts("edit")))
             async with running(store, Played(says("x")), options, channel=stage, life="4") as bench:
                 assert len(await bench.events("outbox/preview-end", OUTBOX)) == 1
@@ -596,8 +598,8 @@ class TestPoison:
             await bench.app.idle()
             loop = asyncio.get_running_loop()
             ended = loop.time()
-            await shown(bench).settled(HOME)
-            assert loop.time() - ended <= 2 * CALLED
+            await shown(bench).wait_until_settled(HOME)
+            assert loop.time() - ended <= 2 * LIVE_CALL_TIMEOUT_SECONDS
             stage.hang = set()
             await bench.quiet(1000)
             assert list(stage.seen.values()) == ["0 1 2 3 4 5 6 7"]
@@ -620,7 +622,7 @@ class TestPoison:
         async with live(writing(*(f"{number} " for number in range(8))), stage) as bench:
             await bench.gate.receive(bench.inbound("hello"))
             await bench.app.idle()
-            await asyncio.sleep(2 * CALLED + 1.1)
+            await asyncio.sleep(2 * LIVE_CALL_TIMEOUT_SECONDS + 1.1)
             let_go.set()
             assert asked[-1].split() == list("01234567")  # the answer itself was on its way by then
             await bench.quiet(1000)

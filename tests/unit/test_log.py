@@ -147,9 +147,9 @@ class TestSetup:
         assert other in logging.getLogger().handlers
 
     def test_is_set_up(self) -> None:
-        assert not log.is_set_up()
+        assert not log.is_configured()
         log.setup("info", stream=io.StringIO())
-        assert log.is_set_up()
+        assert log.is_configured()
 
     def test_an_unknown_level(self) -> None:
         with pytest.raises(KeyError):

@@ -53,7 +53,7 @@ def test_of_a_turn_its_model_calls_and_its_deliveries(stream: io.StringIO) -> No
         channel.fail = failing("send", gone, gone, gone)
         async with running(InMemoryStore(), Replying(answering), Options(rules=rules()), channel=channel) as bench:
             for chat, text in (("1", "hello"), ("1", "break"), ("2", "hello")):
-                turns[f"{chat} {text}"] = (await bench.say(text, chat=chat)).turn
+                turns[f"{chat} {text}"] = (await bench.say(text, chat=chat)).turn_id
             await asyncio.sleep(sum(WAITS))
 
     talk()
@@ -78,7 +78,7 @@ def test_what_one_task_delivers_for_several_turns_has_the_id_of_each(stream: io.
         channel.send = held  # type: ignore[method-assign]
         channel.fail = failing("send", *[DeliveryFailed("no", permanent=True)] * 2)
         async with running(InMemoryStore(), Replying(answering), Options(rules=rules()), channel=channel) as bench:
-            turns.extend([(await bench.say(text)).turn for text in ("one", "two")])
+            turns.extend([(await bench.say(text)).turn_id for text in ("one", "two")])
             gate.set()
             await bench.quiet()
 

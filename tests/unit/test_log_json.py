@@ -74,7 +74,7 @@ class TestForm:
             ("json", Terminal(), '{"time": '),
         ],
     )
-    def test_the_form_is_the_one_that_was_asked_for(self, form: log.Form, stream: io.StringIO, begins: str) -> None:
+    def test_the_form_is_the_one_that_was_asked_for(self, form: log.LogForm, stream: io.StringIO, begins: str) -> None:
         log.setup("info", stream=stream, form=form)
         LOGGER.info("hello")
         line = stream.getvalue()
@@ -136,14 +136,14 @@ class TestRedaction:
 
 class TestRemembered:
     def test_nothing_before_the_log_is_set_up(self) -> None:
-        assert log.remarks() == log.LogSummary()
+        assert log.recent_warnings() == log.LogSummary()
 
     def test_warnings_and_errors_are_and_the_newest_stay(self, lines: io.StringIO) -> None:
         LOGGER.info("fine")
         for number in range(log.MAX_LOGGED_WARNINGS + 5):
             LOGGER.warning("number %d", number, extra={"action": "a.b"})
         LOGGER.error("bad")
-        found = log.remarks()
+        found = log.recent_warnings()
         assert (found.warnings, found.errors, len(found.newest)) == (
             log.MAX_LOGGED_WARNINGS + 5,
             1,
@@ -158,18 +158,18 @@ class TestRemembered:
     def test_they_hold_no_secrets_no_second_line_and_are_short(self, lines: io.StringIO) -> None:
         for spelled in spellings(SECRET).values():
             LOGGER.warning("a\n%s\x1b\n%s", spelled, "x" * 1000, extra={"action": spelled})
-            (*_, one) = log.remarks().newest
+            (*_, one) = log.recent_warnings().newest
             assert not traces(SECRET, one.message + one.action)
             assert one.message.isprintable()
-            assert len(one.message) <= log.REMEMBERED_LENGTH
+            assert len(one.message) <= log.MAX_WARNING_CHARS
 
     def test_one_that_cannot_be_formatted_counts_and_is_left_out(self, lines: io.StringIO) -> None:
         root = logging.getLogger()
         root.handlers[:] = [one for one in root.handlers if isinstance(one, log._StderrHandler)]  # pytest's own raises
         LOGGER.warning("%d", "no number")
-        assert log.remarks() == log.LogSummary(1, 0, ())
+        assert log.recent_warnings() == log.LogSummary(1, 0, ())
 
     def test_what_the_level_hides_is_not_remembered(self) -> None:
         log.setup("error", stream=io.StringIO())
         LOGGER.warning("quiet")
-        assert log.remarks() == log.LogSummary()
+        assert log.recent_warnings() == log.LogSummary()

@@ -36,7 +36,7 @@ async def test_a_command_with_nothing_to_say_sends_nothing(memory_store: InMemor
     async with running(memory_store, ScriptedModel(), Options([say_nothing])) as bench:
         result = await bench.say(",say.nothing")
         assert (result.status, result.text, bench.channel.sent) == ("answered", "", [])
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
 
 
 @tool("ask.again")
@@ -86,7 +86,7 @@ class TestTheFork:
             await bench.say("one")
             before = await bench.entries()
             result = await bench.say("two")
-            assert await bench.entries() == (*before, *result.merged)
+            assert await bench.entries() == (*before, *result.merged_entries)
 
     async def test_while_a_turn_runs_its_tape_stays_as_it_was(self, store: TapeStore) -> None:
         heads: list[int] = []

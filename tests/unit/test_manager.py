@@ -79,7 +79,7 @@ async def test_one_that_fails_for_ever_stops_no_other() -> None:
         assert bad.runs > 5
         assert (await bench.say("hello")).status == "answered"
         assert manager.states == {"0": "running", "1": "running"}
-        await manager.end(GRACE)
+        await manager.stop(GRACE)
 
 
 @pytest.mark.parametrize("error", [ChannelRefused("token"), ExceptionGroup("many", [ChannelRefused("token")])])
@@ -93,7 +93,7 @@ def test_one_that_is_refused_is_named_once_and_the_others_go_on(
             await asyncio.sleep(500)
             assert (bad.runs, manager.states["1"], manager.refusals) == (1, "refused", {"1": "token"})
             assert (await bench.say("hello")).status == "answered"
-            await manager.end(GRACE)
+            await manager.stop(GRACE)
 
     with caplog.at_level(logging.ERROR):
         test()
@@ -107,9 +107,9 @@ async def test_waiting_ends_when_no_channel_receives_any_more() -> None:
 
     async with managed(Driven(ends), Driven(raising(ChannelRefused("token")))) as (manager, _):
         async with asyncio.timeout(10):
-            await manager.wait(beside="")
+            await manager.wait_until_refused(excluding="")
         assert manager.states == {"0": "ended", "1": "refused"}
-        await manager.end(GRACE)
+        await manager.stop(GRACE)
 
 
 @virtual
@@ -119,11 +119,11 @@ async def test_the_end_lets_a_turn_finish_and_its_answer_go_out() -> None:
         await bench.post("hello")
         waits = await bench.post("behind it")
         await asyncio.sleep(1)
-        await manager.end(GRACE)
+        await manager.stop(GRACE)
         assert channel.texts == ["done"]
         assert channel.closed
         assert not waits.done()
-        assert [one.inbound.text for one in await bench.inbox.open()] == ["behind it"]
+        assert [one.inbound.text for one in await bench.inbox.open_inbounds()] == ["behind it"]
 
 
 @virtual
@@ -134,7 +134,7 @@ async def test_a_turn_past_the_grace_is_cut_off_and_nothing_goes_on_showing_it()
         await bench.post("hello")
         await asyncio.sleep(1)
         began = loop.time()
-        await manager.end(GRACE)
+        await manager.stop(GRACE)
         assert loop.time() - began < 45
         shown = len(channel.shown)
         await asyncio.sleep(100)
@@ -150,10 +150,10 @@ async def test_an_answer_that_cannot_go_out_does_not_hold_the_end() -> None:
     channel.hang = {"send"}
     async with managed(channel) as (manager, bench):
         await bench.gate.receive(bench.inbound("hello"))
-        await bench.app.idle()
+        await bench.app.wait_idle()
         async with asyncio.timeout(60):
-            await manager.end(GRACE)
-        assert len(await bench.outbox.open()) == 1
+            await manager.stop(GRACE)
+        assert len(await bench.outbox.pending()) == 1
 
 
 @pytest.mark.parametrize("error", [OSError("x"), RuntimeError("a defect"), TimeoutError()])
@@ -162,7 +162,7 @@ def test_one_that_does_not_close_keeps_no_other_open(error: Exception) -> None:
     async def test() -> None:
         good = Driven()
         async with managed(Driven(close=error), good) as (manager, _):
-            await manager.end(GRACE)
+            await manager.stop(GRACE)
             assert good.closed
 
     test()
@@ -181,6 +181,6 @@ async def test_one_that_does_not_stop_receiving_does_not_hold_the_end() -> None:
     async with managed(good, Driven(stubborn)) as (manager, _):
         await asyncio.sleep(1)
         async with asyncio.timeout(100):
-            await manager.end(GRACE)
+            await manager.stop(GRACE)
         assert good.closed
         let_go.set()

@@ -9,8 +9,8 @@ from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 
 from channels.markdown.marked_text import MarkedText
-from channels.markdown.parser import STEPS
-from channels.markdown.render import parse
+from channels.markdown.parser import MAX_STEPS_PER_CHAR
+from channels.markdown.render import parse_markdown
 
 
 def shown(marked: MarkedText) -> list[tuple[str, str]]:
@@ -51,16 +51,16 @@ def shown(marked: MarkedText) -> list[tuple[str, str]]:
     ],
 )
 def test_it_is_shown_as(source: str, text: str, marks: list[tuple[str, str]]) -> None:
-    assert (parse(source).text, shown(parse(source))) == (text, marks)
+    assert (parse_markdown(source).text, shown(parse_markdown(source))) == (text, marks)
 
 
 def test_code_has_its_language_and_a_link_its_address() -> None:
-    assert [mark.language for mark in parse("```c++\nx\n```").marks] == ["c++"]
-    assert [mark.url for mark in parse("[a](https://e.example/b)").marks] == ["https://e.example/b"]
+    assert [mark.language for mark in parse_markdown("```c++\nx\n```").marks] == ["c++"]
+    assert [mark.url for mark in parse_markdown("[a](https://e.example/b)").marks] == ["https://e.example/b"]
 
 
 def test_a_narrow_table_has_columns_as_wide_as_what_is_in_them() -> None:
-    marked = parse("| 名 | n |\n|---|--:|\n| 汉字 | 1 |\n| a | 22 | extra |\n| b |")
+    marked = parse_markdown("| 名 | n |\n|---|--:|\n| 汉字 | 1 |\n| a | 22 | extra |\n| b |")
     lines = marked.text.split("\n")
     assert lines == ["名   |          n", "-----+-----------", "汉字 |          1", "a    | 22 | extra", "b    |"]
     assert [mark.kind for mark in marked.marks] == ["pre"]
@@ -68,21 +68,21 @@ def test_a_narrow_table_has_columns_as_wide_as_what_is_in_them() -> None:
 
 def test_a_wide_table_is_a_block_for_each_row() -> None:
     source = "| Name | What |\n|--|--|\n| **a** | x |\n| b | |"
-    assert parse(source, table_columns=8).text == "Name: a\nWhat: x\n\nName: b\nWhat:"
-    assert parse("| a | b |\n|--|--|", table_columns=1).text == "a | b"
+    assert parse_markdown(source, table_columns=8).text == "Name: a\nWhat: x\n\nName: b\nWhat:"
+    assert parse_markdown("| a | b |\n|--|--|", table_columns=1).text == "a | b"
 
 
 def test_a_table_with_links_keeps_them() -> None:
-    assert [mark.kind for mark in parse("| a |\n|--|\n| [b](https://e.example) |").marks] == ["bold", "link"]
+    assert [mark.kind for mark in parse_markdown("| a |\n|--|\n| [b](https://e.example) |").marks] == ["bold", "link"]
 
 
 def test_what_is_nested_too_deeply_is_shown_as_it_is_written() -> None:
-    assert parse(">" * 500 + " deep").text.endswith("> deep")
+    assert parse_markdown(">" * 500 + " deep").text.endswith("> deep")
 
 
 def test_where_the_parser_fails_the_source_is_shown() -> None:
     def deep(left: int) -> MarkedText:
-        return deep(left - 1) if left else parse("> " * 39 + "**x**")
+        return deep(left - 1) if left else parse_markdown("> " * 39 + "**x**")
 
     frames, frame = 0, sys._getframe()
     while frame.f_back:
@@ -91,7 +91,7 @@ def test_where_the_parser_fails_the_source_is_shown() -> None:
 
 
 def test_a_paragraph_that_would_take_seconds_is_shown_as_it_is() -> None:
-    assert parse("[" * 100_000).text == "[" * 100_000
+    assert parse_markdown("[" * 100_000).text == "[" * 100_000
 
 
 @pytest.mark.parametrize("piece", ["![[", "[", "[[](", "![x", "[[a]]("])
@@ -105,16 +105,16 @@ def test_brackets_that_never_close_take_few_steps_and_lose_nothing(piece: str, m
 
     monkeypatch.setattr(ParserInline, "skipToken", counted)
     source = piece * (8000 // len(piece))
-    assert parse(source).text == source
-    assert steps <= STEPS * (len(source) + 1)
+    assert parse_markdown(source).text == source
+    assert steps <= MAX_STEPS_PER_CHAR * (len(source) + 1)
 
 
 def test_one_paragraph_that_takes_too_many_steps_changes_no_other() -> None:
-    marked = parse("**a** [[b]](https://e.example)\n\n" + "![[" * 2000 + "\n\n**c**")
+    marked = parse_markdown("**a** [[b]](https://e.example)\n\n" + "![[" * 2000 + "\n\n**c**")
     assert marked.text == "a [b]\n\n" + "![[" * 2000 + "\n\nc"
     assert shown(marked) == [("bold", "a"), ("link", "[b]"), ("bold", "c")]
 
 
 def test_descriptions_within_descriptions_count_as_steps() -> None:
     source = "![" * 400 + "](a)" * 400
-    assert parse(source).text == source
+    assert parse_markdown(source).text == source

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid, EntryNotFound, MemoryTooLarge
-from bubbot.memory import TEXT_LIMIT_BYTES, MemoryZone, spelled
+from bubbot.memory import TEXT_LIMIT_BYTES, MemoryZone, format_versions
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, event, message
@@ -199,7 +199,7 @@ class TestSize:
         with pytest.raises(MemoryTooLarge, match="the note of 2026-11-21"):
             await memory.append_daily("y")
         with pytest.raises(MemoryTooLarge):
-            await memory.adopt(MemorySnapshot(long_term="x" * (TEXT_LIMIT_BYTES + 1)))
+            await memory.import_snapshot(MemorySnapshot(long_term="x" * (TEXT_LIMIT_BYTES + 1)))
         assert (await memory.read()).seal_id > head
         assert (await memory.read()).long_term == "é" * (TEXT_LIMIT_BYTES // 2)
 
@@ -207,7 +207,7 @@ class TestSize:
         days = [f"2026-{month:02}-{day:02}" for month in (1, 2) for day in range(1, 20)]
         dailies = tuple(DailyNote(day, "x" * 60_000) for day in days)
         with pytest.raises(MemoryTooLarge, match="all of memory"):
-            await memory.adopt(MemorySnapshot(dailies=dailies))
+            await memory.import_snapshot(MemorySnapshot(dailies=dailies))
 
     async def test_what_was_too_large_before_stays_and_may_shrink(self, tape: TapeService, memory: MemoryZone) -> None:
         huge = "\n".join(["x" * 1000] * 80)
@@ -229,7 +229,9 @@ class TestSize:
             await memory.append_daily("never", "2099-01-01")
 
     async def test_a_note_of_a_far_day_from_before_is_pruned(self, memory: MemoryZone) -> None:
-        await memory.adopt(MemorySnapshot(dailies=(DailyNote("2026-12-21", "soon"), DailyNote("2099-01-01", "never"))))
+        await memory.import_snapshot(
+            MemorySnapshot(dailies=(DailyNote("2026-12-21", "soon"), DailyNote("2099-01-01", "never")))
+        )
         assert await memory.prune() == 1
         assert [note.content for note in (await memory.read()).dailies] == ["soon"]
         assert "## Notes of days to come\n### 2026-12-21\nsoon" in await memory.get_context()
@@ -285,10 +287,10 @@ class TestRestoreAndClear:
         await memory.append_daily("note")
         wanted = await memory.read()
         await memory.clear()
-        assert (await memory.read()).empty
+        assert (await memory.read()).is_empty
         await memory.restore(2)
         restored = await memory.read()
-        assert restored.same_content(wanted)
+        assert restored.has_same_content(wanted)
         assert (restored.version, restored.dailies) == (4, wanted.dailies)
 
     async def test_restoring_what_is_remembered_writes_nothing(self, tape: TapeService, memory: MemoryZone) -> None:
@@ -331,9 +333,9 @@ class TestRestoreAndClear:
         assert (await memory.read()).long_term == "first"
 
     def test_versions_are_spelled_out(self) -> None:
-        assert spelled([3]) == "version 3"
-        assert spelled([1, 2, 3]) == "the versions 1 to 3"
-        assert spelled([1, 2, 4, 6]) == "the versions 1 to 2, 4 and 6"
+        assert format_versions([3]) == "version 3"
+        assert format_versions([1, 2, 3]) == "the versions 1 to 3"
+        assert format_versions([1, 2, 4, 6]) == "the versions 1 to 2, 4 and 6"
 
 
 class TestPruneAndExport:
@@ -406,7 +408,7 @@ async def test_the_memory_of_an_archived_tape_is_read_under_its_archives_name(st
     tape = opened(store)
     await zone_of(tape).save_long_term("Likes tea.")
     archive = await tape.reset(archive=True)
-    assert (await zone_of(tape).read()).empty
+    assert (await zone_of(tape).read()).is_empty
     assert (await zone_of(opened(store, archive)).read()).long_term == "Likes tea."
     await zone_of(tape).ensure()
     assert (await zone_of(tape).read()).version == 1
@@ -416,7 +418,7 @@ async def test_an_erased_memory_is_empty(store: TapeStore) -> None:
     tape = opened(store)
     await zone_of(tape).save_long_term("Likes tea.")
     archive = await tape.reset(archive=False)
-    assert (await zone_of(opened(store, archive)).read()).empty
+    assert (await zone_of(opened(store, archive)).read()).is_empty
 
 
 class TestInAFork:

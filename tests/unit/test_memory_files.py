@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.cli.memory.files import parsed, read_memory
+from bubbot.cli.memory.files import parse_memory, read_memory
 from bubbot.errors import ConfigError
 from bubbot.memory import MemoryZone
 from bubbot.tape.service import TapeService
-from bubbot.views.memory import DailyNote, MemorySnapshot, memory_markdown
+from bubbot.views.memory import DailyNote, MemorySnapshot, format_memory_page
 from tests.doubles import SteppingClock
 
 HEADINGS = (
@@ -35,35 +35,37 @@ days = st.sampled_from(["2026-11-19", "2026-11-20", "2026-11-21"])
 def test_what_was_exported_is_read(long_term: str, notes: dict[str, str], version: int) -> None:
     dailies = tuple(DailyNote(day, notes[day]) for day in sorted(notes))
     memory = MemorySnapshot(version, long_term, dailies=dailies, seal_id=1)
-    assert parsed(memory_markdown(memory)).same_content(memory)
+    assert parse_memory(format_memory_page(memory)).has_same_content(memory)
 
 
 def test_notes_within_the_long_term_text_stay_there() -> None:
     """They came back as a daily note, which retention deletes."""
     memory = MemorySnapshot(1, "# About me\n\n## Notes\n\n### 2026-01-01\n\nMarried.")
-    assert parsed(memory_markdown(memory)).same_content(memory)
+    assert parse_memory(format_memory_page(memory)).has_same_content(memory)
 
 
 def test_an_export_of_the_version_before_is_read() -> None:
     page = "# Memory, version 3\n\n## Long-term memory\n\nLikes tea.\n\n## Notes\n\n### 2026-11-21\n\nSun.\n"
-    assert parsed(page).same_content(MemorySnapshot(3, "Likes tea.", dailies=(DailyNote("2026-11-21", "Sun."),)))
+    assert parse_memory(page).has_same_content(
+        MemorySnapshot(3, "Likes tea.", dailies=(DailyNote("2026-11-21", "Sun."),))
+    )
 
 
 def test_headings_within_the_texts_stay_in_them() -> None:
     long_term = "# About\n\n## Notes\n\nnone\n\n## Long-term memory\n\nmore"
     notes = (DailyNote("2026-11-20", "### 2026-11-25\nsoon\n\n## Notes"), DailyNote("2026-11-21", "### Plans\nx"))
     memory = MemorySnapshot(1, long_term, dailies=notes)
-    assert parsed(memory_markdown(memory)).same_content(memory)
+    assert parse_memory(format_memory_page(memory)).has_same_content(memory)
 
 
 def test_any_other_page_is_long_term_memory_as_it_is() -> None:
     for page in ("Just text.", "# Memory of Ada\n\n## Notes\n\n### 2026-11-21\n\nx", "# Memory\n\nMy own.\n\n- a"):
-        memory = parsed(f"{page}\n")
+        memory = parse_memory(f"{page}\n")
         assert (memory.long_term, memory.dailies) == (page, ())
 
 
 def test_an_export_of_nothing_is_nothing() -> None:
-    assert parsed(memory_markdown(MemorySnapshot())).empty
+    assert parse_memory(format_memory_page(MemorySnapshot())).is_empty
 
 
 def test_a_folder_takes_notes_by_their_names_and_lists_the_rest(tmp_path: Path) -> None:
@@ -92,14 +94,14 @@ async def test_what_is_adopted_is_one_new_version_and_the_old_one_comes_back(tap
     await zone.append_daily("Note.", "2026-11-19")
     before = await zone.read()
     head = await tape.head()
-    await zone.adopt(
+    await zone.import_snapshot(
         MemorySnapshot(long_term="\nNew.\n", dailies=(DailyNote("2026-11-20", "Rain."), DailyNote("2026-11-18", " ")))
     )
     after = await zone.read()
     assert (after.version, after.long_term) == (before.version + 1, "New.")
     assert [(note.date, note.content) for note in after.dailies] == [("2026-11-20", "Rain.")]
     assert after.dailies[0].updated_at
-    await zone.adopt(after)
+    await zone.import_snapshot(after)
     assert await tape.head() == head + 4
     await zone.restore(before.version)
-    assert (await zone.read()).same_content(before)
+    assert (await zone.read()).has_same_content(before)

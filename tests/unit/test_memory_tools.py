@@ -75,7 +75,7 @@ class TestSave:
     async def test_text_that_is_not_unicode_is_sent_back(self, turn: Turn) -> None:
         with pytest.raises(ToolRetry, match="content"):
             await use(turn, "memory.save", content="\ud800")
-        assert (await memory(turn).read()).empty
+        assert (await memory(turn).read()).is_empty
 
     async def test_the_merged_tape_has_the_entry_that_was_cited(self, turn: Turn, tape: TapeService) -> None:
         await use(turn, "memory.save", content="Likes tea.")
@@ -218,14 +218,14 @@ class TestClear:
         assert answer.startswith("Nothing was removed yet.")
         assert "long-term memory (3 bytes in 2 lines) and the notes of 0 days" in answer
         assert "`,memory.clear confirm=true`" in answer
-        assert not (await memory(turn).read()).empty
+        assert not (await memory(turn).read()).is_empty
 
     async def test_confirmed_it_empties_memory_and_says_how_to_undo_that(self, turn: Turn) -> None:
         await use(turn, "memory.save", content="a")
         answer = await use(turn, "memory.clear", confirm=True)
         assert answer.startswith("Emptied memory, now version 2 (entry 6): ")
         assert answer.endswith("`,memory.restore 1` brings back all of version 1.")
-        assert (await memory(turn).read()).empty
+        assert (await memory(turn).read()).is_empty
 
     async def test_an_empty_memory_needs_no_clearing(self, turn: Turn) -> None:
         assert "nothing was written" in await use(turn, "memory.clear", confirm=True)

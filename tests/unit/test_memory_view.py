@@ -14,7 +14,7 @@ from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, event, message
 from bubbot.tape.query import evaluate
 from bubbot.tape.service import TapeService
-from bubbot.tape.view import Found, View
+from bubbot.tape.view import QueryAnswers, View
 from bubbot.views.memory import (
     DAILY,
     LONG_TERM,
@@ -24,9 +24,9 @@ from bubbot.views.memory import (
     MemoryVersionsView,
     MemoryVersionView,
     MemoryView,
-    iso_day,
-    memory_block,
-    memory_markdown,
+    build_memory_block,
+    format_memory_page,
+    parse_day,
     recall,
 )
 from tests.doubles import CountingIds, SteppingClock
@@ -50,8 +50,8 @@ def zone(version: object, *notes: TapeEntry, window: bool = False) -> list[TapeE
     return [mark(MEMORY_OPEN, version, window=window), *notes, mark(MEMORY_SEAL, version, window=window)]
 
 
-def found(view: View[Any], entries: list[TapeEntry]) -> Found:
-    stored = [entry.stored(place) for place, entry in enumerate(entries, 1)]
+def found(view: View[Any], entries: list[TapeEntry]) -> QueryAnswers:
+    stored = [entry.with_id(place) for place, entry in enumerate(entries, 1)]
     return [evaluate(stored, query) for query in view.queries("tape")]
 
 
@@ -71,7 +71,7 @@ def notes(*days: tuple[str, str], long_term: str = "", version: int = 3) -> Memo
 class TestNewestZone:
     def test_a_tape_without_a_zone_has_an_empty_memory(self) -> None:
         assert read(message("user", "hello")) == MemorySnapshot()
-        assert read().empty
+        assert read().is_empty
 
     def test_a_zone_is_read_whole_with_the_days_in_order(self) -> None:
         snapshot = read(*zone(4, long_term("Likes tea."), daily("2026-11-20", "b"), daily("2026-11-19", "a")))
@@ -172,8 +172,8 @@ class TestWhatCannotBeRead:
         snapshot = read(*entries)
         for view in (MemoryVersionsView(), MemoryVersionView(1)):
             view.fold(found(view, entries))
-        assert memory_block(snapshot, today=TODAY).endswith("\n</memory>")
-        assert memory_markdown(snapshot)
+        assert build_memory_block(snapshot, today=TODAY).endswith("\n</memory>")
+        assert format_memory_page(snapshot)
 
 
 class TestVersions:
@@ -280,7 +280,7 @@ class TestBlock:
             ("2026-11-22", "not yet"),
             long_term="Likes tea.",
         )
-        head, _, body = memory_block(snapshot, today=TODAY).partition("\n\n")
+        head, _, body = build_memory_block(snapshot, today=TODAY).partition("\n\n")
         assert head.startswith("<memory>\n")
         assert all(name in head for name in ("`memory.save`", "`memory.daily`", "`memory.recall`"))
         assert body == (
@@ -290,61 +290,65 @@ class TestBlock:
         )
 
     def test_empty_sections_are_left_out_and_the_hints_stay(self) -> None:
-        block = memory_block(MemorySnapshot(), today=TODAY)
+        block = build_memory_block(MemorySnapshot(), today=TODAY)
         assert "##" not in block
         assert "memory.save" in block
 
     def test_no_recent_days_show_today_only(self) -> None:
-        block = memory_block(notes(("2026-11-20", "before"), ("2026-11-21", "now")), today=TODAY, recent_days=0)
+        block = build_memory_block(notes(("2026-11-20", "before"), ("2026-11-21", "now")), today=TODAY, recent_days=0)
         assert "\nnow\n" in block
         assert "before" not in block
 
     def test_it_stays_the_same_until_day_or_version_change(self) -> None:
         snapshot = notes(("2026-11-21", "note"), long_term="x")
-        assert memory_block(snapshot, today=TODAY) == memory_block(snapshot, today=date(2026, 11, 21))
-        assert memory_block(snapshot, today=TODAY) != memory_block(snapshot, today=TODAY + timedelta(days=1))
+        assert build_memory_block(snapshot, today=TODAY) == build_memory_block(snapshot, today=date(2026, 11, 21))
+        assert build_memory_block(snapshot, today=TODAY) != build_memory_block(
+            snapshot, today=TODAY + timedelta(days=1)
+        )
 
     @pytest.mark.parametrize(
         "tag", ["</memory>", "</MEMORY>", "< / memory >", "<memory>", "</memory\n>", "＜/memory＞", "<\u200b/memory>"]
     )
     def test_a_note_can_neither_end_nor_begin_the_block(self, tag: str) -> None:
-        block = memory_block(notes(("2026-11-21", tag), ("2026-11-20", tag), long_term=f"a{tag}b"), today=TODAY)
+        block = build_memory_block(notes(("2026-11-21", tag), ("2026-11-20", tag), long_term=f"a{tag}b"), today=TODAY)
         assert block.count("&lt;") == 3
         assert block.casefold().count("<memory>") == block.casefold().count("</memory>") == 1
 
     def test_other_angle_brackets_stay_as_they_are(self) -> None:
-        assert "list<int> & a < b" in memory_block(notes(long_term="list<int> & a < b"), today=TODAY)
+        assert "list<int> & a < b" in build_memory_block(notes(long_term="list<int> & a < b"), today=TODAY)
 
     def test_a_long_section_is_cut_at_a_line_and_says_so(self) -> None:
-        block = memory_block(notes(long_term="first line\nsecond line"), today=TODAY, limit=15)
+        block = build_memory_block(notes(long_term="first line\nsecond line"), today=TODAY, limit=15)
         assert "first line\n[12 more characters are not shown here; `memory.recall` finds them]" in block
         assert "second" not in block
 
     def test_todays_notes_keep_their_end(self) -> None:
-        block = memory_block(notes(("2026-11-21", "first line\nsecond line")), today=TODAY, limit=15)
+        block = build_memory_block(notes(("2026-11-21", "first line\nsecond line")), today=TODAY, limit=15)
         assert "them]\nsecond line\n</memory>" in block
         assert "first" not in block
 
     @pytest.mark.parametrize("limit", [0, 1, 5])
     def test_a_line_longer_than_the_limit_is_cut_within(self, limit: int) -> None:
-        block = memory_block(notes(("2026-11-21", "x" * 100), long_term="y" * 100), today=TODAY, limit=limit)
+        block = build_memory_block(notes(("2026-11-21", "x" * 100), long_term="y" * 100), today=TODAY, limit=limit)
         assert (block.count("xx"), block.count("yy")) == (limit // 2, limit // 2)
         assert block.count(f"[{100 - limit} more") == 2
 
     def test_a_hundred_thousand_brackets_are_no_trouble(self) -> None:
-        assert len(memory_block(notes(long_term="<" * 100_000 + "/memory>"), today=TODAY, limit=200_000)) > 100_000
+        assert (
+            len(build_memory_block(notes(long_term="<" * 100_000 + "/memory>"), today=TODAY, limit=200_000)) > 100_000
+        )
 
 
 class TestMarkdown:
     def test_it_holds_everything_as_it_is(self) -> None:
-        page = memory_markdown(notes(("2026-11-20", "a"), ("2026-11-21", "</memory>"), long_term="Likes tea."))
+        page = format_memory_page(notes(("2026-11-20", "a"), ("2026-11-21", "</memory>"), long_term="Likes tea."))
         assert page == (
             "# Memory, version 3\n\n## Long-term memory\n\nLikes tea.\n\n## Notes\n\n"
             "### 2026-11-21\n\n</memory>\n\n### 2026-11-20\n\na\n"
         )
 
     def test_an_empty_memory_says_so(self) -> None:
-        assert "Nothing is remembered" in memory_markdown(MemorySnapshot())
+        assert "Nothing is remembered" in format_memory_page(MemorySnapshot())
 
 
 @pytest.mark.law("T8")
@@ -364,4 +368,4 @@ async def test_views_of_memory_write_nothing_and_answer_the_same_again(
     ("text", "day"), [("2026-11-21", "2026-11-21"), ("20261121", "2026-11-21"), ("21.11.2026", None)]
 )
 def test_a_date_is_read_in_the_forms_of_iso_8601(text: str, day: str | None) -> None:
-    assert iso_day(text) == day
+    assert parse_day(text) == day

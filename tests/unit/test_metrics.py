@@ -27,7 +27,7 @@ from tests.virtual import virtual
 
 def numbers(metrics: Metrics, snapshot: HealthSnapshot = FULL, commits: int = 0) -> Mapping[str, float]:
     """Every sample by its name and the values of its labels."""
-    text = metrics.text(snapshot, commits).decode()
+    text = metrics.render(snapshot, commits).decode()
     return {
         f"{one.name}{{{','.join(value for _, value in sorted(one.labels.items()))}}}": one.value
         for family in text_string_to_metric_families(text)
@@ -99,10 +99,10 @@ def test_model_calls_are_counted_by_model_and_the_names_of_models_have_an_end() 
     _, budget = idle()
     metrics.attach([], ActivityTracker(lambda _session, _event: None, lambda: 0.0), budget)
     hold = Reservation("c", BudgetSubject("telegram:42", "telegram:7"), "m", "2026-11-22", 100, 7, 5 * 10**8)
-    budget.settled(hold, "answered")
-    budget.settled(replace(hold, nano=None), "failed")
+    budget.on_call_settled(hold, "answered")
+    budget.on_call_settled(replace(hold, cost_nanousd=None), "failed")
     for number in range(10 * MAX_MODEL_LABELS):
-        budget.settled(replace(hold, model=f"surprise-{number}"), "answered")
+        budget.on_call_settled(replace(hold, model=f"surprise-{number}"), "answered")
     found = numbers(metrics)
     assert found["bubbot_model_calls_total{m,answered}"] == 1
     assert found["bubbot_model_calls_total{m,failed}"] == 1
@@ -144,14 +144,14 @@ def test_a_snapshot_is_read_off_whole() -> None:
 
 
 def test_no_label_names_a_person_a_chat_or_what_was_said() -> None:
-    text = Metrics().text(FULL, 0).decode()
+    text = Metrics().render(FULL, 0).decode()
     assert not any(word in text for word in ("42:", "telegram:42", "3fa9c1", 'delivered"', "token is not", "/home"))
 
 
 def test_two_of_them_share_nothing_and_lag_is_never_negative() -> None:
     first, second = Metrics(), Metrics()
-    first.lagged(0.3)
-    first.lagged(-1.0)
+    first.record_lag(0.3)
+    first.record_lag(-1.0)
     assert numbers(first)["bubbot_event_loop_lag_seconds_count{}"] == 2
     assert numbers(first)["bubbot_event_loop_lag_seconds_sum{}"] == 0.3
     assert numbers(second)["bubbot_event_loop_lag_seconds_count{}"] == 0

@@ -152,6 +152,6 @@ async def test_every_model_that_was_made_is_closed(shelf: Shelf) -> None:
             closed.append(self.name)
 
     models = SessionModels(Closing(name="first"), lambda name: Closing(name=name), lambda: ())
-    assert models.named("second") is models.named("second")
+    assert models.get_model("second") is models.get_model("second")
     await models.aclose()
     assert closed == ["first", "second"]

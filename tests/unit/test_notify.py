@@ -14,13 +14,13 @@ import pytest
 from bubbot.concurrency import Backoff
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ops.service.notify import STATUS_LIMIT, ServiceNotifier
-from bubbot.ops.service.report import ServiceTiming, WatchedChannels, reporting
+from bubbot.ops.service.report import ServiceTiming, WatchedChannels, open_reporter
 from bubbot.ports.channel import Channel, ChannelHealth
-from bubbot.settings.environment import service_manager
+from bubbot.settings.environment import read_service_manager
 from tests.e2e.manager import Manager, listening
 
-PACE = Backoff(lambda: 0.5, first=0.01, longest=0.02)
-QUICK = ServiceTiming(deaf=0.2, looks=0.01, extends=0.02, extension=1.0, closing=0.05)
+PACE = Backoff(lambda: 0.5, first_seconds=0.01, max_seconds=0.02)
+QUICK = ServiceTiming(start_timeout=0.2, poll_interval=0.01, extension_interval=0.02, extension=1.0, closing_time=0.05)
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -42,13 +42,13 @@ def notifier(manager: Manager) -> Any:
 
 async def test_each_message_is_a_datagram_of_lines(manager: Manager, notifier: ServiceNotifier) -> None:
     said: list[Callable[[], bool]] = [
-        lambda: notifier.status("starting"),
-        lambda: notifier.begun("receiving: telegram"),
-        notifier.reloading,
-        notifier.ready,
-        notifier.alive,
-        lambda: notifier.extend(2.5),
-        lambda: notifier.stopping("ending"),
+        lambda: notifier.report_status("starting"),
+        lambda: notifier.report_started("receiving: telegram"),
+        notifier.report_reloading,
+        notifier.report_reloaded,
+        notifier.report_alive,
+        lambda: notifier.extend_timeout(2.5),
+        lambda: notifier.report_stopping("ending"),
     ]
     assert all(say() for say in said)
     await manager.until(lambda: len(manager.told) == len(said))
@@ -64,15 +64,15 @@ async def test_each_message_is_a_datagram_of_lines(manager: Manager, notifier: S
 
 
 async def test_a_reload_does_not_end_a_start(manager: Manager, notifier: ServiceNotifier) -> None:
-    assert notifier.reloading()
-    assert notifier.ready()
-    notifier.status("still starting")
+    assert notifier.report_reloading()
+    assert notifier.report_reloaded()
+    notifier.report_status("still starting")
     await manager.until(lambda: manager.told)
     assert [one.lines for one in manager.told] == [("STATUS=still starting",)]
 
 
 async def test_a_status_is_one_line_that_can_be_shown(manager: Manager, notifier: ServiceNotifier) -> None:
-    notifier.status("not heard:\nREADY=1\x1b[2J " + "x" * 1000)
+    notifier.report_status("not heard:\nREADY=1\x1b[2J " + "x" * 1000)
     await manager.until(lambda: manager.told)
     (line,) = manager.told[0].lines
     assert line.startswith("STATUS=not heard: READY=1\\x1b[2J xxx")
@@ -84,21 +84,21 @@ async def test_a_manager_that_does_not_listen_is_said_once_and_told_again_when_i
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         notifier = ServiceNotifier(f"{folder}/notify", lambda: 0)
-        assert [notifier.begun("up"), notifier.alive()] == [False, False]
-        assert notifier.ready(), "there is no reload to end before the start is over"
+        assert [notifier.report_started("up"), notifier.report_alive()] == [False, False]
+        assert notifier.report_reloaded(), "there is no reload to end before the start is over"
         assert len(caplog.records) == 1
         async with listening(f"{folder}/notify") as manager:
-            assert notifier.begun("up")
+            assert notifier.report_started("up")
             await manager.until(lambda: manager.told)
-        assert not notifier.alive()
+        assert not notifier.report_alive()
         assert len(caplog.records) == 2
         notifier.close()
 
 
 def test_without_an_address_nothing_is_opened() -> None:
     notifier = ServiceNotifier("", lambda: 0)
-    assert notifier.begun("up")
-    assert notifier.reloading()
+    assert notifier.report_started("up")
+    assert notifier.report_reloading()
     assert notifier._socket is None
 
 
@@ -121,7 +121,7 @@ def test_what_the_manager_wants_is_read_from_the_environment(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert service_manager(42) == expected
+    assert read_service_manager(42) == expected
 
 
 @dataclass
@@ -149,38 +149,38 @@ async def one() -> AsyncIterator[Manager]:
 
 
 async def test_a_start_is_over_when_every_channel_that_tells_is_heard(one: Manager) -> None:
-    deaf, silent = Reporting(ChannelHealth(ready=False, note="reconnecting")), object()
-    async with reporting(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
-        report.watch(lambda: watched(discord=deaf, own=silent, telegram=Reporting(ChannelHealth(ready=True))))
+    deaf, silent = Reporting(ChannelHealth(is_ready=False, note="reconnecting")), object()
+    async with open_reporter(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
+        report.watch(lambda: watched(discord=deaf, own=silent, telegram=Reporting(ChannelHealth(is_ready=True))))
         await one.until(lambda: one.status == "receiving: own, telegram; not heard: discord (reconnecting)")
         assert not one.times("READY=1")
-        deaf.now = ChannelHealth(ready=True, note="slow")
+        deaf.now = ChannelHealth(is_ready=True, note="slow")
         await one.until(lambda: one.times("READY=1"))
     assert one.status == "receiving: discord (slow), own, telegram"
 
 
 async def test_a_start_is_over_in_time_though_a_platform_is_not(one: Manager) -> None:
     begun = asyncio.get_running_loop().time()
-    async with reporting(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
-        report.watch(lambda: watched(discord=Reporting(ChannelHealth(ready=False))))
+    async with open_reporter(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
+        report.watch(lambda: watched(discord=Reporting(ChannelHealth(is_ready=False))))
         await one.until(lambda: one.times("READY=1"))
-    assert one.times("READY=1")[0] - begun >= QUICK.deaf
+    assert one.times("READY=1")[0] - begun >= QUICK.start_timeout
     assert one.status == "not heard: discord (not connected yet)"
 
 
 async def test_a_start_is_over_in_time_though_a_channel_cannot_say_how_it_is(one: Manager) -> None:
     broken = Reporting(ValueError("no"))
-    async with reporting(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
+    async with open_reporter(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
         report.watch(lambda: watched(own=broken))
         await one.until(lambda: one.times("READY=1"))
-        broken.now = ChannelHealth(ready=True)
+        broken.now = ChannelHealth(is_ready=True)
         await one.until(lambda: one.status == "receiving: own")
     assert len(one.times("READY=1")) < 5
 
 
 async def test_more_time_is_asked_for_until_the_end_has_had_all_it_may_take(one: Manager) -> None:
-    async with reporting(ServiceNotifier(one.address, lambda: 0), 0.03, PACE, QUICK) as report:
-        report.stopping(0.25)
+    async with open_reporter(ServiceNotifier(one.address, lambda: 0), 0.03, PACE, QUICK) as report:
+        report.begin_shutdown(0.25)
         await one.until(lambda: len(one.values("EXTEND_TIMEOUT_USEC")) >= 3)
         await asyncio.sleep(0.4)
         asked, alive = [int(value) for value in one.values("EXTEND_TIMEOUT_USEC")], len(one.times("WATCHDOG=1"))
@@ -193,4 +193,4 @@ async def test_more_time_is_asked_for_until_the_end_has_had_all_it_may_take(one:
 async def test_the_longest_end_of_the_manager_is_known() -> None:
     grace = ShutdownTimeouts(turns=30, deliveries=10)
     # Receiving stops, turns finish, are cut off, answers go out, each line closes.
-    assert grace.longest(2) == 10 + 30 + 10 + 10 + 2 * 10
+    assert grace.max_seconds(2) == 10 + 30 + 10 + 10 + 2 * 10

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.cli.output import AnswerPrinter, escape_json, raw_output, show, show_aside, show_json, show_line
+from bubbot.cli.output import AnswerPrinter, escape_json, raw_output, show, show_json, show_line, show_on_stderr
 from bubbot.errors import OutputFailed
 from bubbot.ports.channel import replace_controls
 from tests.docs.pages import ROOT
@@ -53,7 +53,7 @@ def test_every_way_to_print_takes_the_controls_out(capsys: pytest.CaptureFixture
     show(HOSTILE)
     show_line(HOSTILE)
     show_json({"x": HOSTILE})
-    show_aside(HOSTILE)
+    show_on_stderr(HOSTILE)
     with raw_output(replace_controls) as write:
         write(b"as it is \x1b\n")
     out, err = capsys.readouterr()

@@ -24,7 +24,7 @@ class Asking:
         self.task = asyncio.create_task(self._ask())
 
     async def _ask(self) -> None:
-        async with self._places.place(self._tell):
+        async with self._places.acquire(self._tell):
             self._order.append(self._name)
             await asyncio.sleep(self._seconds)
 
@@ -53,7 +53,7 @@ async def test_nobody_who_comes_later_gets_the_place_that_was_handed_over() -> N
 
 @virtual
 async def test_who_waits_for_long_is_told_once_how_many_are_before() -> None:
-    places, order = TurnLimiter(1, patience=5), list[str]()
+    places, order = TurnLimiter(1, quiet_wait=5), list[str]()
     asking = [Asking(places, order, str(number), 4) for number in range(5)]
     await asyncio.gather(*(one.task for one in asking))
     assert [one.told for one in asking] == [[], [], [0], [1], [2]]
@@ -68,8 +68,8 @@ async def test_who_leaves_the_line_takes_no_place_with_them() -> None:
     await asyncio.wait([gone.task])
     await asyncio.gather(first.task, last.task)
     assert order == ["first", "last"]
-    assert places.waiting == 0
-    async with asyncio.timeout(1), places.place(unheard):
+    assert places.waiting_turns == 0
+    async with asyncio.timeout(1), places.acquire(unheard):
         pass
 
 
@@ -87,7 +87,7 @@ async def test_a_place_that_comes_to_somebody_who_leaves_is_passed_on() -> None:
 
 @virtual
 async def test_a_chat_that_is_slow_to_take_the_notice_keeps_nobody_waiting() -> None:
-    places, order = TurnLimiter(1, patience=1), list[str]()
+    places, order = TurnLimiter(1, quiet_wait=1), list[str]()
     first = Asking(places, order, "first", 2)
     given_up = asyncio.Event()
 
@@ -98,14 +98,14 @@ async def test_a_chat_that_is_slow_to_take_the_notice_keeps_nobody_waiting() -> 
             given_up.set()
 
     await asyncio.sleep(0)
-    async with asyncio.timeout(3), places.place(slow):
+    async with asyncio.timeout(3), places.acquire(slow):
         assert given_up.is_set()
     await first.task
 
 
 @virtual
 async def test_a_notice_that_fails_is_not_survived_in_silence_and_the_place_is_free_again() -> None:
-    places, order = TurnLimiter(1, patience=1), list[str]()
+    places, order = TurnLimiter(1, quiet_wait=1), list[str]()
     first = Asking(places, order, "first", 2)
 
     async def broken(_: int) -> None:
@@ -113,8 +113,8 @@ async def test_a_notice_that_fails_is_not_survived_in_silence_and_the_place_is_f
 
     await asyncio.sleep(0)
     with pytest.raises(BubbotError, match="no"):
-        async with places.place(broken):
+        async with places.acquire(broken):
             raise AssertionError("never in")
     await first.task
-    async with asyncio.timeout(1), places.place(unheard):
+    async with asyncio.timeout(1), places.acquire(unheard):
         pass

@@ -40,7 +40,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def test_loads_the_object_of_a_name_and_no_other(install: Install) -> None:
     modules = {"plugin_good": "def create(x): return x + 1\n", "plugin_bad": "raise RuntimeError\n"}
     install("first", modules, good="plugin_good:create", bad="plugin_bad:create")
-    assert plugins.names(GROUP) == ["bad", "good"]
+    assert plugins.list_names(GROUP) == ["bad", "good"]
     assert "plugin_good" not in sys.modules
     assert plugins.load(GROUP, "good")(1) == 2
 
@@ -54,7 +54,7 @@ def test_an_unknown_name_has_a_nearest(install: Install) -> None:
 
 
 def test_a_group_nobody_fills() -> None:
-    assert plugins.names("bubbot.nobody") == []
+    assert plugins.list_names("bubbot.nobody") == []
     with pytest.raises(ConfigError, match=r"there are: none\.$"):
         plugins.load("bubbot.nobody", "x")
 
@@ -94,6 +94,6 @@ def test_interruption_is_not_swallowed(install: Install) -> None:
 def test_two_packages_with_one_name(install: Install) -> None:
     install("first", {"plugin_one": "create = dict\n"}, same="plugin_one:create")
     install("second", {"plugin_two": "create = list\n"}, same="plugin_two:create")
-    assert plugins.names(GROUP) == ["same"]
+    assert plugins.list_names(GROUP) == ["same"]
     with pytest.raises(ConfigError, match="is offered by first and second: uninstall all but one"):
         plugins.load(GROUP, "same")

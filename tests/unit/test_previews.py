@@ -24,7 +24,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.model import ModelReply
 from bubbot.runtime.calls import ToolLimits
-from bubbot.runtime.preview import ARGUMENTS_SHOWN, PreviewText, shortened
+from bubbot.runtime.preview import MAX_ARGUMENTS_CHARS, PreviewText, shorten
 from bubbot.runtime.router import route_assistant
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
@@ -150,7 +150,7 @@ async def test_a_session_of_a_channel_that_is_not_there_is_shown_nowhere() -> No
 )
 def test_the_text_that_is_shown_is_the_text_that_people_get(pieces: Sequence[str], shown: str) -> None:
     text = PreviewText()
-    assert "".join([*map(text.feed, pieces), text.rest()]) == shown
+    assert "".join([*map(text.feed, pieces), text.flush()]) == shown
 
 
 @given(
@@ -162,14 +162,14 @@ def test_the_text_that_is_shown_is_the_text_that_people_get(pieces: Sequence[str
 )
 def test_the_pieces_add_up_to_what_is_delivered(pieces: list[str]) -> None:
     text, answer = PreviewText(), route_assistant("".join(pieces))
-    shown = "".join([*map(text.feed, pieces), text.rest()])
+    shown = "".join([*map(text.feed, pieces), text.flush()])
     assert shown == ("" if answer.silent or answer.empty else answer.text)
 
 
 def test_arguments_are_shown_on_one_short_line() -> None:
-    assert shortened('{"a":\n 1}') == '{"a": 1}'
-    assert len(shortened("x" * 10_000)) == ARGUMENTS_SHOWN
-    assert len(shortened(" " * 10_000 + "x")) == 1
+    assert shorten('{"a":\n 1}') == '{"a": 1}'
+    assert len(shorten("x" * 10_000)) == MAX_ARGUMENTS_CHARS
+    assert len(shorten(" " * 10_000 + "x")) == 1
 
 
 class TestStop:

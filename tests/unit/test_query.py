@@ -24,15 +24,15 @@ from bubbot.tape.query import (
     date_bounds,
     evaluate,
     fold_text,
-    inside,
-    moment,
+    is_inside,
+    parse_moment,
     union,
 )
 from tests.tapes import note
 
 
 def tape(*entries: TapeEntry) -> list[TapeEntry]:
-    return [entry.stored(place) for place, entry in enumerate(entries, 1)]
+    return [entry.with_id(place) for place, entry in enumerate(entries, 1)]
 
 
 def ids(entries: list[TapeEntry], part: Slice, **filters: Any) -> list[int]:
@@ -62,7 +62,7 @@ def test_ranges_are_joined_into_ascending_ones_that_do_not_touch(
 
 
 def test_both_ends_of_a_range_belong_to_it() -> None:
-    assert [inside(place, [(2, 3), (5, None)]) for place in range(1, 7)] == [False, True, True, False, True, True]
+    assert [is_inside(place, [(2, 3), (5, None)]) for place in range(1, 7)] == [False, True, True, False, True, True]
 
 
 @pytest.mark.law("T9")
@@ -151,7 +151,7 @@ def test_texts_are_folded_so_that_equal_looks_are_equal(one: str, other: str) ->
     ],
 )
 def test_a_date_on_a_tape_is_an_instant_or_none(text: str, wanted: datetime | None) -> None:
-    assert moment(text) == wanted
+    assert parse_moment(text) == wanted
 
 
 def test_a_date_alone_means_its_whole_day() -> None:

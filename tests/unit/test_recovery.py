@@ -71,7 +71,7 @@ async def test_recovery_merges_the_fork_with_the_outcome_unknown_and_the_interru
     await cut_off(store)
     async with running(store, ScriptedModel(), life="second") as bench:
         found = await bench.recover()
-        assert found.interrupted == 1
+        assert found.interrupted_turns == 1
         result, last = (await bench.entries())[-2:]
         assert [item["content"] for item in result.payload["results"]] == [OUTCOME_UNKNOWN]
         assert (last.name, last.meta["turn"]) == ("turn/interrupted", last.payload["data"]["turn"])
@@ -82,7 +82,7 @@ async def test_recovery_merges_the_fork_with_the_outcome_unknown_and_the_interru
 async def test_what_was_interrupted_is_owed_still_with_its_attempts_counted(store: TapeStore) -> None:
     await cut_off(store)
     async with running(store, ScriptedModel(), life="second") as bench:
-        (owed,) = (await bench.recover()).open
+        (owed,) = (await bench.recover()).open_inbounds
         assert (owed.inbound.text, owed.attempts) == ("do it", 1)
         assert await bench.events("inbox/done", bench.inbox.name) == []
 
@@ -93,7 +93,7 @@ async def test_a_second_recovery_finds_nothing_more_to_merge_and_the_same_debt(s
         first = await bench.recover()
         head = await store.head(HOME)
         again = await bench.recover()
-        assert (again.interrupted, again.open, await store.head(HOME)) == (0, first.open, head)
+        assert (again.interrupted_turns, again.open_inbounds, await store.head(HOME)) == (0, first.open_inbounds, head)
 
 
 async def test_a_run_again_cites_the_message_that_is_on_the_tape(store: TapeStore) -> None:
@@ -119,7 +119,7 @@ async def test_an_answered_run_again_is_owed_no_more(store: TapeStore) -> None:
     await cut_off(store)
     async with running(store, ScriptedModel(), life="second") as bench:
         await bench.resume()
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
 
 
 @pytest.mark.law("T14")
@@ -128,18 +128,18 @@ async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: T
     gate = Gate()
     options = Options(tools=[gate.tool()])
     async with running(store, Played(calls("wait_here")), options, life="second") as bench:
-        (owed,) = (await bench.recover()).open
+        (owed,) = (await bench.recover()).open_inbounds
         bench.gate.resume(owed)
         async with asyncio.timeout(WAIT):
             await gate.entered.wait()
         await bench.kill()
     async with running(store, ScriptedModel(), life="third") as bench:
         (result,) = await bench.resume()
-        assert (result.status, result.text) == ("failed", f"{Texts().say('gave_up')} (trace {result.turn[:8]})")
+        assert (result.status, result.text) == ("failed", f"{Texts().say('gave_up')} (trace {result.turn_id[:8]})")
         assert bench.requests == []
         assert bench.channel.texts == [result.text]
         assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == "error"] == ["interrupted"]
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
         assert texts_of(await bench.entries(), "user") == ["do it"]
 
 
@@ -152,8 +152,8 @@ async def cut_off_batch(store: TapeStore, life: str = "first") -> None:
     model = Played(calls("wait_here", call_id="c1"), says("never"))
     async with running(store, model, replace(JOINED, tools=[gate.tool()]), life=life) as bench:
         recovered = await bench.recover()
-        bench.line.take_up(recovered)
-        for text in () if recovered.open else ("one", "two", "three"):
+        bench.line.resume(recovered)
+        for text in () if recovered.open_inbounds else ("one", "two", "three"):
             await bench.post(text)
         async with asyncio.timeout(WAIT):
             await gate.entered.wait()
@@ -164,7 +164,7 @@ async def test_an_interrupted_batch_is_answered_once(store: TapeStore) -> None:
     await cut_off_batch(store)
     async with running(store, Played(says("to all three")), JOINED, life="second") as bench:
         results = await bench.resume()
-        assert len({result.turn for result in results}) == 1
+        assert len({result.turn_id for result in results}) == 1
         assert bench.channel.texts == ["to all three"]
         assert [message["role"] for message in bench.requests[0].messages[-2:]] == ["assistant", "tool"]
         first, again = await bench.events("turn/start")
@@ -174,7 +174,7 @@ async def test_an_interrupted_batch_is_answered_once(store: TapeStore) -> None:
         said = [entry.id for entry in await bench.entries() if entry.payload.get("role") == "user"]
         assert list(again["messages"]) == said
         assert texts_of(await bench.entries(), "user") == ["one", "two", "three"]
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
 
 
 @pytest.mark.law("T14")
@@ -186,7 +186,7 @@ async def test_an_interrupted_batch_is_given_up_once(store: TapeStore) -> None:
         assert {result.status for result in results} == {"failed"}
         assert bench.channel.texts == [results[0].text]
         assert bench.requests == []
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
 
 
 async def test_what_steered_an_interrupted_turn_is_taken_up_with_it(store: TapeStore) -> None:
@@ -203,7 +203,7 @@ async def test_what_steered_an_interrupted_turn_is_taken_up_with_it(store: TapeS
         await bench.post("comes too late")
     async with running(store, Played(says("to both"), says("to the last")), options, life="second") as bench:
         one, two, last = await bench.resume()
-        assert (one.turn == two.turn, last.turn == two.turn) == (True, False)
+        assert (one.turn_id == two.turn_id, last.turn_id == two.turn_id) == (True, False)
         assert bench.channel.texts == ["to both", "to the last"]
 
 
@@ -212,11 +212,11 @@ async def test_a_batch_is_known_from_the_bookkeeping_anchor(store: TapeStore) ->
     async with running(store, Played(says("to all three")), JOINED, life="second") as bench:
         await bench.recover()
         for number in range(2 * INBOX_CHECKPOINT_INTERVAL):
-            await bench.inbox.note(edit_of(f"of nobody {number}", "x"))
-        await bench.inbox.mark()
+            await bench.inbox.record_change(edit_of(f"of nobody {number}", "x"))
+        await bench.inbox.write_checkpoint()
         assert [entry.name for entry in await bench.entries(bench.inbox.name)].count(INBOX_CHECKPOINT) == 1
         results = await bench.resume()
-        assert len({result.turn for result in results}) == 1
+        assert len({result.turn_id for result in results}) == 1
 
 
 @pytest.mark.law("T12")
@@ -225,9 +225,9 @@ async def test_a_request_for_a_message_before_an_answer_does_not_end_with_that_a
     await cut_off_batch(store)
     async with running(store, ScriptedModel(), JOINED, life="second") as bench:
         recovered = await bench.recover()
-        apart = [replace(owed, interrupted_turn="") for owed in recovered.open]
+        apart = [replace(owed, interrupted_turn="") for owed in recovered.open_inbounds]
         async with asyncio.timeout(WAIT):
-            for one in bench.line.take_up(replace(recovered, open=tuple(apart))):
+            for one in bench.line.resume(replace(recovered, open_inbounds=tuple(apart))):
                 await one
         assert len(bench.requests) == 3
         assert {request.messages[-1]["role"] for request in bench.requests} <= {"user", "tool"}
@@ -245,8 +245,8 @@ async def _begun_again(store: TapeStore, life: str) -> None:
     gate = Gate()
     async with running(store, Played(calls("wait_here")), Options(tools=[gate.tool()]), life=life) as bench:
         recovered = await bench.recover()
-        if recovered.open:
-            bench.gate.resume(recovered.open[0])
+        if recovered.open_inbounds:
+            bench.gate.resume(recovered.open_inbounds[0])
         else:
             await bench.post("poison")
         async with asyncio.timeout(WAIT):
@@ -269,7 +269,7 @@ async def test_messages_that_waited_behind_the_interrupted_one_are_answered_in_o
 async def test_a_message_that_no_turn_had_begun_is_no_attempt(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.inbox.accept(bench.inbound("hello"))
-        (owed,) = (await bench.recover()).open
+        (owed,) = (await bench.recover()).open_inbounds
         assert owed.attempts == 0
 
 
@@ -294,7 +294,7 @@ async def test_a_recovered_fork_whose_parent_grew_meanwhile_still_merges(store: 
     await cut_off(store)
     await store.append([notes("from elsewhere", tape=HOME)])
     async with running(store, ScriptedModel(), life="second") as bench:
-        assert (await bench.recover()).interrupted == 1
+        assert (await bench.recover()).interrupted_turns == 1
         entries = await bench.entries()
         assert texts_of(entries, "user") == ["from elsewhere", "do it"]
         assert [entry.id for entry in entries] == list(range(1, len(entries) + 1))
@@ -319,7 +319,7 @@ async def test_the_forks_of_channels_that_do_not_run_here_are_left_alone(
     await cut_off(store)
     other = Inbox(TapeService(store, inbox_tape("other"), now=clock, new_id=ids), ids)
     found = await recover(store, [other], lambda name: TapeService(store, name, now=clock, new_id=ids))
-    assert (found.interrupted, found.open) == (0, ())
+    assert (found.interrupted_turns, found.open_inbounds) == (0, ())
     assert len(await store.forks()) == 1
 
 
@@ -328,7 +328,7 @@ async def test_a_fork_that_no_message_began_is_merged_by_whoever_starts(
 ) -> None:
     await TapeService(store, "notes", now=clock, new_id=ids).open_fork([note("kept")])
     async with running(store, ScriptedModel()) as bench:
-        assert (await bench.recover()).interrupted == 1
+        assert (await bench.recover()).interrupted_turns == 1
         assert texts_of(await bench.entries("notes"), "user") == ["kept"]
 
 

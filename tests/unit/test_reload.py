@@ -13,8 +13,8 @@ import pytest
 
 from bubbot import plugins
 from bubbot.cli.run.command import _reload_when
-from bubbot.cli.run.control import _doors
-from bubbot.cli.run.health import attached
+from bubbot.cli.run.control import _chat_service
+from bubbot.cli.run.health import attach_metrics
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -48,7 +48,7 @@ class Adapter(Stage):
         if "make" in steps:
             steps["make"]()
 
-    async def introduce(self) -> BotIdentity:
+    async def verify_token(self) -> BotIdentity:
         """See `VerifiesCredentials`."""
         if "introduce" in self._steps:
             await self._steps["introduce"]()
@@ -119,10 +119,10 @@ class Bot:
 async def running(path: Path, settings: Settings) -> AsyncIterator[Bot]:
     async with asyncio.timeout(WAIT), open_daemon(settings, Home(path / "home")) as daemon:
         bot = Bot(daemon, settings)
-        daemon.manager.start(daemon.app.group.create_task)
+        daemon.manager.start(daemon.bot.group.create_task)
         yield bot
-        await bot.reloader.end(GRACE.deliveries)
-        await daemon.manager.end(GRACE)
+        await bot.reloader.stop(GRACE.deliveries)
+        await daemon.manager.stop(GRACE)
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -140,7 +140,7 @@ async def test_while_a_channel_is_begun_anew_a_refused_one_does_not_end_the_bot(
 ) -> None:
     platforms.steps["bad"] = {"run": refused}
     async with running(tmp_path, configured(good={}, bad={})) as bot:
-        ending = asyncio.create_task(bot.daemon.manager.wait(beside="stdin"))
+        ending = asyncio.create_task(bot.daemon.manager.wait_until_refused(excluding="stdin"))
         await until(lambda: bot.daemon.manager.states.get("bad") == "refused")
         platforms.steps["bad"] = {}
         await bot.reload(configured(good={"key": 1}, bad={}))
@@ -186,7 +186,7 @@ async def test_one_platform_that_refuses_is_waited_for_with_the_others_and_all_a
             await bot.reload(configured(a={}, slow={}, bad={}))
         assert platforms.open() == ["a"]
         assert sorted(one.calls for one in platforms.made if one.name == "slow") == [0, 1]
-        assert list(bot.daemon.app.lines) == ["a", "stdin"]
+        assert list(bot.daemon.bot.channel_runtimes) == ["a", "stdin"]
 
 
 @pytest.mark.parametrize("step", ["make", "introduce"])
@@ -217,9 +217,9 @@ async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload
             ServiceReporter(ServiceNotifier("", lambda: 0), None, Backoff(lambda: 0.5), ServiceTiming()),
         )
         with monkeypatch.context() as patched:
-            patched.setattr(type(bot.daemon.app.opened), "append", full)
+            patched.setattr(type(bot.daemon.bot.sqlite_store), "append", full)
             asked.set()
-            task = bot.daemon.app.group.create_task(_reload_when(asked, bot.reloader, report))
+            task = bot.daemon.bot.group.create_task(_reload_when(asked, bot.reloader, report))
             await until(lambda: "config.failed" in {one.__dict__.get("action") for one in caplog.records})
             assert not task.done()
         task.cancel()
@@ -237,7 +237,7 @@ async def test_the_end_waits_for_a_reload_under_way_and_lets_none_begin(tmp_path
     async with running(tmp_path, configured(a={})) as bot:
         reloading = asyncio.create_task(bot.reload(configured(a={}, new={})))
         await asked.wait()
-        ending = asyncio.create_task(bot.reloader.end(GRACE.deliveries))
+        ending = asyncio.create_task(bot.reloader.stop(GRACE.deliveries))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not ending.done()
@@ -281,24 +281,26 @@ async def test_a_turn_that_is_cut_off_with_its_channel_is_answered_once_when_tha
     there, gone = (one.model_copy(update={"model": model}) for one in (configured(a={"debounce": 0}), configured()))
     async with running(tmp_path, there) as bot:
         said = Inbound("a", "1", "7", Sender("1", "Ada"), "hi", timestamp(now()), message="m1")
-        await bot.daemon.app.lines["a"].receive(said)
-        await until(lambda: bot.daemon.app.runtime.load().running)
+        await bot.daemon.bot.channel_runtimes["a"].receive(said)
+        await until(lambda: bot.daemon.bot.runtime.measure_load().running)
         await bot.reload(gone)  # sooner than the turn ends
-        assert bot.daemon.app.runtime.load().sessions == 0
+        assert bot.daemon.bot.runtime.measure_load().sessions == 0
         await bot.reload(there)
-        await until(lambda: bot.daemon.app.runtime.load().running)
-        assert not await bot.daemon.app.lines["a"].receive(said)  # the platform repeats what it is not sure of
+        await until(lambda: bot.daemon.bot.runtime.measure_load().running)
+        assert not await bot.daemon.bot.channel_runtimes["a"].receive(
+            said
+        )  # the platform repeats what it is not sure of
         await until(lambda: [one for made in platforms.made for one in made.acts("send")])
-        await bot.daemon.app.runtime.idle()
+        await bot.daemon.bot.runtime.wait_idle()
         assert [one for made in platforms.made for one in made.acts("send")] == ["You said: hi"]
 
 
 async def test_what_a_new_channel_does_is_counted(tmp_path: Path, platforms: Platforms) -> None:
     async with running(tmp_path, configured(a={})) as bot:
         metrics = Metrics()
-        attached(bot.daemon, metrics)
+        attach_metrics(bot.daemon, metrics)
         await bot.reload(configured(a={}, b={}))
-        told = metrics.text(await bot.daemon.app.watch.snapshot(), 0).decode()
+        told = metrics.render(await bot.daemon.bot.health_collector.snapshot(), 0).decode()
         assert 'bubbot_messages_accepted_total{channel="b"} 0.0' in told
         assert platforms.open() == ["a", "b"]
 
@@ -316,21 +318,21 @@ async def test_whoever_looks_meanwhile_sees_the_channels_that_there_are(tmp_path
 
 async def _looks(daemon: Daemon) -> None:
     while True:
-        await daemon.app.watch.snapshot()
+        await daemon.bot.health_collector.snapshot()
 
 
 async def test_the_clients_of_terminals_come_through_the_gate_as_it_is_now(
     tmp_path: Path, platforms: Platforms
 ) -> None:
     async with running(tmp_path, configured(a={})) as bot:
-        doors = _doors(bot.daemon)
+        doors = _chat_service(bot.daemon)
         await bot.reload(configured(a={"owners": [2]}))
         seen: list[object] = []
 
         async def accept(inbound: object, *_: object) -> None:
             seen.append(inbound)
 
-        bot.daemon.app.lines["stdin"].gate.accept = accept  # type: ignore[method-assign,assignment]
+        bot.daemon.bot.channel_runtimes["stdin"].gate.accept = accept  # type: ignore[method-assign,assignment]
         await doors.accept("here")  # type: ignore[arg-type]
         assert seen == ["here"]
         assert platforms.open() == ["a"]

@@ -12,7 +12,7 @@ from shutil import rmtree
 import pytest
 
 from bubbot.control.chat import ChatEnd
-from bubbot.control.client import connected
+from bubbot.control.client import connect
 from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed
@@ -108,7 +108,7 @@ class Bench:
 
     def forget(self, peer: ControlPeer) -> None:
         """Passes on that a client has gone."""
-        self.remote.left(peer)
+        self.remote.forget_client(peer)
         self.left.set()
 
     @asynccontextmanager
@@ -131,7 +131,7 @@ class Bench:
         commands = [CommandInfo("help", "says")]
         doors = ChatService(self.accept, notice, owed, idle, delivered, lambda: commands, lambda _: self.tape)
         running = asyncio.create_task(self.remote.run(self.receive))
-        async with asyncio.timeout(WAIT), ControlServer(self.remote.handlers(doors), self.forget).listening(self.path):
+        async with asyncio.timeout(WAIT), ControlServer(self.remote.handlers(doors), self.forget).listen(self.path):
             yield
         running.cancel()
 
@@ -139,8 +139,8 @@ class Bench:
     async def chat(self, screen: Screen | None = None) -> AsyncIterator[tuple[ChatEnd, Screen]]:
         """A client that has opened the session."""
         end, screen = ChatEnd(HOME), screen or Screen()
-        async with connected(str(self.path), end.answer, end.heard) as peer:
-            assert await end.opened(peer, screen) == "this is stdin:home"
+        async with connect(str(self.path), end.on_request, end.on_notice) as peer:
+            assert await end.open(peer, screen) == "this is stdin:home"
             yield end, screen
 
     @asynccontextmanager
@@ -151,7 +151,7 @@ class Bench:
             shown.append(body)
             return {}
 
-        async with connected(str(self.path), answer) as peer:
+        async with connect(str(self.path), answer) as peer:
             yield peer
 
 
@@ -190,7 +190,7 @@ def test_it_is_a_channel_with_previews() -> None:
 async def test_what_a_client_receives_is_accepted_here_and_the_answer_is_shown_there(bot: Bench) -> None:
     async with bot.chat() as (end, screen):
         assert end.commands == (CommandInfo("help", "says"),)
-        assert await end.owed() == 2
+        assert await end.deliver_pending() == 2
         events: list[ChannelEvent] = [
             said("hi"),
             UnparsedUpdate("stdin", "2", "home", b"\xff", "why"),
@@ -201,7 +201,7 @@ async def test_what_a_client_receives_is_accepted_here_and_the_answer_is_shown_t
         assert bot.events == events
         assert await bot.remote.send(answer_to("1")) == Receipt("r1")
         assert [screen.shown.get_nowait() for _ in range(2)] == ["owed", "hello"]
-        idle = asyncio.create_task(end.idle())
+        idle = asyncio.create_task(end.wait_until_idle())
         bot.quiet.set()
         await idle
 
@@ -244,7 +244,7 @@ async def test_where_the_one_that_asked_is_gone_another_gets_the_answer(bot: Ben
             asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
             _, result = await bot.accepted.get()
         await asyncio.gather(asking, return_exceptions=True)
-        await bot.remote._asked["1"].peer.gone.wait()
+        await bot.remote._asked["1"].peer.closed.wait()
         await bot.remote.send(answer_to("1"))
         assert screen.shown.get_nowait() == "hello"
         result.set_result(TurnResult("t1", "silent"))
@@ -254,7 +254,7 @@ async def test_what_a_client_cannot_show_stays_open(bot: Bench, monkeypatch: pyt
     async with bot.chat(Screen(DeliveryFailed("the pipe is gone"))):
         with pytest.raises(DeliveryFailed, match="the pipe is gone"):
             await bot.remote.send(answer_to("1"))
-    monkeypatch.setattr(module, "RECEIPT_WAIT", 0.05)
+    monkeypatch.setattr(module, "RECEIPT_TIMEOUT_SECONDS", 0.05)
     stuck = Screen()
     stuck.stuck = True
     async with bot.chat(stuck):

@@ -69,7 +69,7 @@ async def test_a_silent_turn_says_nothing_and_is_done(memory_store: InMemoryStor
         assert (result.status, result.text, bench.channel.sent) == ("silent", "", [])
         (done,) = await bench.events("inbox/done", bench.inbox.name)
         assert done["outcome"] == "silent"
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
 
 
 async def test_thoughts_without_an_answer_are_a_failure(memory_store: InMemoryStore) -> None:
@@ -77,5 +77,5 @@ async def test_thoughts_without_an_answer_are_a_failure(memory_store: InMemorySt
         result = await bench.say("hello")
         assert (result.status, result.text) == (
             "failed",
-            f"I could not answer this: The model returned an empty answer. (trace {result.turn[:8]})",
+            f"I could not answer this: The model returned an empty answer. (trace {result.turn_id[:8]})",
         )

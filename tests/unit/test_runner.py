@@ -74,7 +74,7 @@ class TestDurability:
     async def test_every_entry_of_a_turn_carries_its_id(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played(calls("tape_info"), says("ok"))) as bench:
             result = await bench.say("hello")
-            assert {entry.meta.get("turn") for entry in await bench.entries()} == {result.turn}
+            assert {entry.meta.get("turn") for entry in await bench.entries()} == {result.turn_id}
 
 
 class TestOverflow:

@@ -14,7 +14,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.metering import payer_of
+from bubbot.runtime.metering import budget_subject
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.stores.inmemory import InMemoryStore
@@ -101,7 +101,7 @@ class TestWhatIsSaid:
         @tool("test.payer", commands=("payer",))
         async def payer(turn: Turn, args: NoArgs) -> str:
             """Note who pays."""
-            payers.append((payer_of(turn).job, turn.origin))
+            payers.append((budget_subject(turn).job, turn.origin))
             return "noted"
 
         async with timed(InMemoryStore(), Played(says("x")), Options(tools=[payer])) as bot:
@@ -157,7 +157,7 @@ class TestFailing:
     @virtual
     async def test_failures_are_told_at_growing_distances_then_the_job_is_paused(self) -> None:
         model = Played({"error": "refused", "message": "no"})
-        async with timed(InMemoryStore(), model, limits=ScheduleLimits(failures=6)) as bot:
+        async with timed(InMemoryStore(), model, limits=ScheduleLimits(max_failures=6)) as bot:
             await bot.say(HOURLY)
             told = await hours(bot, 8)
             assert [bool(one) for one in told] == [True, True, False, True, False, True, False, False]
@@ -330,7 +330,7 @@ class TestRights:
     @virtual
     async def test_a_change_that_changes_nothing_is_refused_unless_it_lets_the_job_go_on(self) -> None:
         bad = {"error": "refused", "message": "no"}
-        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleLimits(failures=2)) as bot:
+        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleLimits(max_failures=2)) as bot:
             await bot.say(HOURLY)
             assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
             assert await bot.say(",schedule.edit 0000a1 name=mine") == "Nothing changed: 0000a1 is like that already."
@@ -355,7 +355,9 @@ class TestRights:
     async def test_limits_of_a_chat(self) -> None:
         store = InMemoryStore()
         rules = admitting(store, members={"5"})
-        async with timed(store, Played(says("x")), Options(rules=rules), limits=ScheduleLimits(per_chat=2)) as bot:
+        async with timed(
+            store, Played(says("x")), Options(rules=rules), limits=ScheduleLimits(max_jobs_per_chat=2)
+        ) as bot:
             five = {"sender": "5", "chat": "5"}
             assert "needs an end" in await bot.say(",schedule every 1m: spam", **five)
             assert "Scheduled" in await bot.say(",schedule runs=3 every 1m: ok", **five)

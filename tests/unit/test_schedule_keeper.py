@@ -210,7 +210,7 @@ class TestTheClockOnTheWall:
         fired: list[str] = []
 
         async def fire(inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
-            await store.append([Batch(tape, tuple(entries), keep_first=True) for tape, entries in also.items()])
+            await store.append([Batch(tape, tuple(entries), if_absent=True) for tape, entries in also.items()])
             fired.append(inbound.external_id)
             return True
 
@@ -225,7 +225,7 @@ class TestTheClockOnTheWall:
         made = JobChanges(book.state, asker, clock(), ids, ScheduleLimits(), "UTC")
         with scheduler_reads(clock):
             await book.write([made.add({"when": "30 * * * *", "text": "x"})[1][0] for _ in range(1000)])
-            keeping = asyncio.create_task(JobTimer(book, fire, tell=tell).run())
+            keeping = asyncio.create_task(JobTimer(book, fire, notify_missed=tell).run())
             await asyncio.sleep(29 * 60)
             assert fired == []
             await asyncio.sleep(61)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.schedule.plan import QuietHours, jitter, next_times, plan
+from bubbot.schedule.plan import QuietHours, jitter_delay, next_times, plan_job
 from bubbot.views.schedule import Actor, ChatRef, Job, JobState
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -56,11 +56,13 @@ HOURLY, ONCE = "0 * * * *", "at 2026-11-22 13:00:00"
     ],
 )
 def test_what_is_done(one: JobState, now: str, fire: list[str], skipped: tuple[str, str] | None, rest: str) -> None:
-    found = plan(one, at(now))
+    found = plan_job(one, at(now))
     assert [f"{instant:%H}" for instant in found.fire] == fire
     span = found.skipped
     assert ((f"{span.first:%H}", f"{span.last:%H}") if span else None) == skipped
-    assert rest == (f"over {found.over}" if found.over else f"wake {found.wake:%H:%M}" if found.wake else "")
+    assert rest == (
+        f"over {found.end_reason}" if found.end_reason else f"wake {found.wake_at:%H:%M}" if found.wake_at else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,24 +78,24 @@ def test_what_is_done(one: JobState, now: str, fire: list[str], skipped: tuple[s
     ],
 )
 def test_quiet_hours_end_by_the_clock_of_the_chat(hours: tuple[int, int], now: str, until: str | None) -> None:
-    found = QuietHours(*hours, BERLIN).until(datetime.fromisoformat(f"{now}:00+00:00"))
+    found = QuietHours(*hours, BERLIN).end_after(datetime.fromisoformat(f"{now}:00+00:00"))
     assert (f"{found.astimezone(UTC):%Y-%m-%dT%H:%M}" if found else None) == until
 
 
 def test_quiet_hours_hold_back_what_is_not_urgent() -> None:
     quiet, now = QuietHours(0, 1439, UTC), at("22T15:30")
-    held = plan(standing(HOURLY), now, quiet)
-    assert (held.fire, held.wake) == ((), at("22T23:59"))
-    assert plan(standing(HOURLY, urgent=True), now, quiet).fire == (at("22T15:00"),)
+    held = plan_job(standing(HOURLY), now, quiet)
+    assert (held.fire, held.wake_at) == ((), at("22T23:59"))
+    assert plan_job(standing(HOURLY, urgent=True), now, quiet).fire == (at("22T15:00"),)
 
 
 def test_jitter_is_drawn_from_the_firing_itself() -> None:
     job = standing(HOURLY, jitter=600).job
-    drawn = [jitter(job, START + timedelta(hours=hour)) for hour in range(200)]
-    assert drawn == [jitter(job, START + timedelta(hours=hour)) for hour in range(200)]
+    drawn = [jitter_delay(job, START + timedelta(hours=hour)) for hour in range(200)]
+    assert drawn == [jitter_delay(job, START + timedelta(hours=hour)) for hour in range(200)]
     assert max(drawn) <= timedelta(seconds=600)
     assert len(set(drawn)) > 150
-    assert jitter(replace(job, id="other"), START) != drawn[0]
+    assert jitter_delay(replace(job, id="other"), START) != drawn[0]
 
 
 def test_the_next_times_stop_where_the_job_does() -> None:

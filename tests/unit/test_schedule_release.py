@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.schedule.plan import plan
-from bubbot.schedule.release import passed_over
+from bubbot.schedule.plan import plan_job
+from bubbot.schedule.release import skip_past_firings
 from bubbot.tape.entry import TapeEntry
 from bubbot.views.schedule import Actor, JobState, ManualFiring, ScheduleState
 from tests.unit.test_schedule_plan import HOURLY, ONCE, at, standing
 
-ASKED = replace(standing(HOURLY), asked=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
+ASKED = replace(standing(HOURLY), requests=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
 
 
 def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
@@ -42,14 +42,14 @@ def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
     ],
 )  # fmt: skip
 def test_what_is_passed_over(one: JobState, now: str, expected: list[tuple[str, ...]]) -> None:
-    assert told(passed_over(one, at(now))) == expected
+    assert told(skip_past_firings(one, at(now))) == expected
 
 
 @pytest.mark.parametrize("one", [standing(HOURLY, catch_up="all"), standing(ONCE), standing(HOURLY, jitter=600), ASKED])
 def test_nothing_is_due_afterwards_and_nobody_is_told_that_it_was_missed(one: JobState) -> None:
     now = at("28T13:00")
-    state = ScheduleState({one.job.id: one}).after(passed_over(one, now))
+    state = ScheduleState({one.job.id: one}).apply(skip_past_firings(one, now))
     after = state.jobs[one.job.id]
-    found = plan(after, now)
-    assert (found.fire, found.skipped, found.over, after.asked) == ((), None, "", ())
-    assert passed_over(after, now) == []
+    found = plan_job(after, now)
+    assert (found.fire, found.skipped, found.end_reason, after.requests) == ((), None, "", ())
+    assert skip_past_firings(after, now) == []

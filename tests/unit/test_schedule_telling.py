@@ -10,17 +10,17 @@ import pytest
 
 from bubbot.errors import ScheduleRefused
 from bubbot.ports.channel import Role
-from bubbot.schedule.changes import JobChanges, JobRequester, ScheduleLimits, quiet_hours, quiet_text
+from bubbot.schedule.changes import JobChanges, JobRequester, ScheduleLimits, format_quiet_hours, parse_quiet_hours
 from bubbot.schedule.formatter import JobFormatter
-from bubbot.schedule.refusal import told
-from bubbot.schedule.when import parse_when, zone_named
-from bubbot.schedule.words import in_words, length_words, moment_words
+from bubbot.schedule.refusal import refusal_text
+from bubbot.schedule.when import find_zone, parse_when
+from bubbot.schedule.words import describe_schedule, format_length, format_moment
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.texts import LANGUAGES, Texts
 from bubbot.views.schedule import Actor, ChatRef, DeliveryState, Job, ScheduleState
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-UTC_ZONE = zone_named("UTC")
+UTC_ZONE = find_zone("UTC")
 ANN = {"channel": "test", "id": "1", "name": "Ann", "roles": []}
 BOT = {"channel": "", "id": "", "name": "", "roles": []}
 MARK = "2026-11-22T13:00:00Z"
@@ -54,7 +54,7 @@ def facts() -> list[TapeEntry]:
         event("schedule/over", {"job": "abcdef", "reason": "reason_chat_gone", "detail": "blocked"}),
         event("schedule/removed", {"job": "abcdef", "by": ANN}),
     ]
-    return [one.stamped({}, "2026-11-22T13:00:01+00:00") for one in found]
+    return [one.with_meta({}, "2026-11-22T13:00:01+00:00") for one in found]
 
 
 DELIVERIES = {
@@ -66,7 +66,7 @@ DELIVERIES = {
 
 class TestHistory:
     def test_every_fact_has_its_line(self) -> None:
-        lines = JobFormatter(Texts(), NOW, "UTC").history(job(), facts(), DELIVERIES).splitlines()
+        lines = JobFormatter(Texts(), NOW, "UTC").format_history(job(), facts(), DELIVERIES).splitlines()
         assert [line.replace("2026-11-22 13:00:01 ", "") for line in lines] == [
             "added by Ann (test:1)",
             "changed by Ann (test:1)",
@@ -89,8 +89,8 @@ class TestHistory:
     @pytest.mark.parametrize("tag", LANGUAGES)
     def test_a_language_has_them_all(self, tag: str) -> None:
         teller = JobFormatter(Texts(tag), NOW, "UTC")
-        assert len(teller.history(job(), facts(), DELIVERIES).splitlines()) == 16
-        assert teller.history(job(), [], {})
+        assert len(teller.format_history(job(), facts(), DELIVERIES).splitlines()) == 16
+        assert teller.format_history(job(), [], {})
 
 
 class TestJobs:
@@ -100,12 +100,12 @@ class TestJobs:
         teller = JobFormatter(Texts(tag), NOW, "UTC")
         for what in ({"prompt": "what?"}, {"command": ",schedules"}, {"text": "tea"}):
             one, entries = made.add({"when": "0 * * * *", "name": "x", "until": "2026-12-01", "to": "test:2", **what})
-            standing = made.state.after([replace(entries[0], id=1)]).jobs["abcdef"]
-            shown = teller.shown(replace(standing, failures=2))
+            standing = made.state.apply([replace(entries[0], id=1)]).jobs["abcdef"]
+            shown = teller.format_details(replace(standing, failures=2))
             assert len(shown.splitlines()) == 8
             assert "test:2" in shown
             for status, reason in (("on", ""), ("paused", "reason_asked"), ("over", "reason_once")):
-                line = teller.line(replace(standing, status=status, reason=reason), "test:9")  # type: ignore[arg-type]
+                line = teller.format_line(replace(standing, status=status, reason=reason), "test:9")  # type: ignore[arg-type]
                 assert "abcdef (x)" in line
                 assert "test:1" in line
             assert one.granted is not None
@@ -114,14 +114,14 @@ class TestJobs:
     def test_days_months_lengths_and_fields_have_words(self, tag: str) -> None:
         texts = Texts(tag)
         for day in range(7):
-            assert moment_words(NOW + timedelta(days=day), UTC_ZONE, texts)
-            assert in_words(parse_when(f"5 4 * * {day}", NOW, UTC_ZONE), UTC_ZONE, texts)
+            assert format_moment(NOW + timedelta(days=day), UTC_ZONE, texts)
+            assert describe_schedule(parse_when(f"5 4 * * {day}", NOW, UTC_ZONE), UTC_ZONE, texts)
         for month in range(1, 13):
-            assert in_words(parse_when(f"5 4 1 {month} *", NOW, UTC_ZONE), UTC_ZONE, texts)
+            assert describe_schedule(parse_when(f"5 4 1 {month} *", NOW, UTC_ZONE), UTC_ZONE, texts)
         for seconds in (0, 5, 90, 3600, 90_000, 700_000):
-            assert length_words(seconds, texts)
+            assert format_length(seconds, texts)
         for text in ("* * * * *", "1,2 * * * *", "1,7,9 1-9 * * *", "*/7 * * * *", "0 0 */2 * 1", "0 0 1 * 1"):
-            assert in_words(parse_when(text, NOW, UTC_ZONE), UTC_ZONE, texts)
+            assert describe_schedule(parse_when(text, NOW, UTC_ZONE), UTC_ZONE, texts)
 
     @pytest.mark.parametrize("tag", LANGUAGES)
     @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ class TestJobs:
         given = {"when": "0 * * * *", **({"text": "tea"} if not {"prompt", "command"} & set(what) else {}), **what}
         with pytest.raises(ScheduleRefused) as raised:
             changes().add(given)
-        said = told(raised.value, Texts(tag))
+        said = refusal_text(raised.value, Texts(tag))
         assert bool(re.search("[\u4e00-\u9fff]", said)) is (tag == "zh")
 
     @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ class TestQuietHours:
         [("22:00-07:00", "22:00-07:00"), ("9:30 to 10:00", "09:30-10:00"), ("none", None), ("OFF", None)],
     )
     def test_what_people_write(self, given: str, kept: str | None) -> None:
-        found = quiet_hours(given)
-        assert (quiet_text(found) if found else None) == kept
+        found = parse_quiet_hours(given)
+        assert (format_quiet_hours(found) if found else None) == kept
 
     @pytest.mark.parametrize("given", ["22-7", "25:00-07:00", "10:00-10:00", "10:61-11:00", "nights"])
     def test_what_is_none_is_refused(self, given: str) -> None:
         with pytest.raises(ScheduleRefused, match="quiet hours"):
-            quiet_hours(given)
+            parse_quiet_hours(given)

@@ -43,7 +43,7 @@ def theirs(text: str, start: datetime, count: int) -> list[str]:
 def ours(text: str, start: datetime, count: int) -> list[str]:
     when, found = parse_when(text, start, BERLIN), []
     for _ in range(count):
-        following = when.next(start, BERLIN)
+        following = when.next_after(start, BERLIN)
         assert following is not None
         start = following
         found.append(start.astimezone(BERLIN).strftime("%a %m-%d %H:%M"))
@@ -97,13 +97,13 @@ async def test_two_connections_to_one_database_race_for_a_firing(tmp_path: Path)
             made = JobChanges(book.state, asker, clock[0], lambda: "abcdef", ScheduleLimits(), "UTC")
             await book.write(made.add({"when": "*/5 * * * *", "text": "x", "catch_up": "all", "catch_limit": 30})[1])
         await book.load()
-        keepers.append(JobTimer(book, fire, tell=tell))
+        keepers.append(JobTimer(book, fire, notify_missed=tell))
     try:
         for minutes in (5, 6, 20, 60, 61):
             clock[0] = datetime(2026, 11, 22, 12, tzinfo=UTC) + timedelta(minutes=minutes)
-            await asyncio.gather(*(keeper.look("abcdef") for keeper in keepers))
+            await asyncio.gather(*(keeper.check_job("abcdef") for keeper in keepers))
         for keeper in keepers:
-            await keeper.beat()  # what met the other's lock is tried again
+            await keeper.tick()  # what met the other's lock is tried again
         found = (await stores[0].fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
         marks = [one.payload["data"]["mark"] for one in found if one.name == "schedule/fired"]
         assert len(marks) == len(set(marks)) == 12
@@ -122,8 +122,8 @@ async def test_erasing_a_chat_erases_its_jobs(tmp_path: Path) -> None:
             return (await app.ask(said)).text
 
         assert "Nothing keeps the time just now" in await ask(1, ",remind in 5m: a secret")
-        assert len(app.time.book.state.jobs) == 1
+        assert len(app.scheduler.store.state.jobs) == 1
         await ask(2, ",reset erase")
-        assert dict(app.time.book.state.jobs) == {}
+        assert dict(app.scheduler.store.state.jobs) == {}
         (entry,) = (await app.store.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
         assert entry.erased

@@ -11,10 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import ScheduleRefused
-from bubbot.schedule.clock import comes, wall_of
+from bubbot.schedule.clock import first_instant, wall_time
 from bubbot.schedule.cron import CronExpression, parse_cron
-from bubbot.schedule.when import OneTime, duration, newest, parse_when, stored_when, upcoming, zone_named
-from bubbot.schedule.words import in_words
+from bubbot.schedule.when import (
+    OneTime,
+    find_zone,
+    newest_instants,
+    next_instants,
+    parse_duration,
+    parse_stored_when,
+    parse_when,
+)
+from bubbot.schedule.words import describe_schedule
 from bubbot.texts import Texts
 
 BERLIN, NEW_YORK, LORD_HOWE = (ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"))
@@ -34,18 +42,18 @@ MINUTE = timedelta(minutes=1)
 def matches(cron: CronExpression, wall: datetime) -> bool:
     """Crontab's rule, written once more."""
     date, name = wall.day in cron.days, (wall.weekday() + 1) % 7 in cron.weekdays
-    day = (date or name) if cron.either else (date and name)
+    day = (date or name) if cron.matches_either_day else (date and name)
     return wall.minute in cron.minutes and wall.hour in cron.hours and wall.month in cron.months and day
 
 
 def lived(cron: CronExpression, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
     """What happens to somebody who looks at the clock every minute, and who does at once what the clock has passed; of
     jobs for every hour only what it shows."""
-    highest = shown = wall_of(start - timedelta(days=1), zone)
+    highest = shown = wall_time(start - timedelta(days=1), zone)
     moment = start - timedelta(days=1)
     while (moment := moment + MINUTE) <= end:
-        shown = wall_of(moment, zone)
-        since = shown - MINUTE if cron.every_hour else highest
+        shown = wall_time(moment, zone)
+        since = shown - MINUTE if cron.is_every_hour else highest
         highest = max(highest, shown)
         passed, due = since, False
         while (passed := passed + MINUTE) <= shown:
@@ -55,10 +63,10 @@ def lived(cron: CronExpression, zone: ZoneInfo, start: datetime, end: datetime) 
 
 
 def found(cron: CronExpression, zone: ZoneInfo, start: datetime, end: datetime) -> list[datetime]:
-    one, instants = cron.next(start, zone), []
+    one, instants = cron.next_after(start, zone), []
     while one is not None and one <= end:
         instants.append(one)
-        one = cron.next(one, zone)
+        one = cron.next_after(one, zone)
     return instants
 
 
@@ -103,7 +111,7 @@ class TestAgainstTheClock:
 
 def local(text: str, zone: ZoneInfo, start: datetime, count: int) -> list[str]:
     when = parse_when(text, start, zone)
-    return [one.astimezone(zone).strftime("%m-%d %H:%M %Z") for one in upcoming(when, zone, start, count)]
+    return [one.astimezone(zone).strftime("%m-%d %H:%M %Z") for one in next_instants(when, zone, start, count)]
 
 
 class TestClockChanges:
@@ -152,7 +160,7 @@ class TestClockChanges:
         ]
 
     def test_comes_is_exact_to_the_second(self) -> None:
-        gap = comes(datetime(2026, 3, 29, 2, 30), BERLIN)  # noqa: DTZ001
+        gap = first_instant(datetime(2026, 3, 29, 2, 30), BERLIN)  # noqa: DTZ001
         assert gap == datetime(2026, 3, 29, 1, tzinfo=UTC)
 
 
@@ -183,7 +191,11 @@ class TestCron:
 
     def test_twenty_ninth_of_february(self) -> None:
         when = parse_when("0 9 29 2 *", NOW, BERLIN)
-        assert [one.year for one in upcoming(when, BERLIN, datetime(2095, 1, 1, tzinfo=UTC), 3)] == [2096, 2104, 2108]
+        assert [one.year for one in next_instants(when, BERLIN, datetime(2095, 1, 1, tzinfo=UTC), 3)] == [
+            2096,
+            2104,
+            2108,
+        ]
 
     @pytest.mark.parametrize(
         ("nickname", "same"),
@@ -210,10 +222,10 @@ class TestCron:
 class TestEveryAndAt:
     def test_every_is_anchored_so_that_a_restart_does_not_move_it(self) -> None:
         made = parse_when("every 90m", NOW, BERLIN)
-        restarted = stored_when(made.text, NOW + timedelta(days=3, minutes=17), BERLIN)
+        restarted = parse_stored_when(made.text, NOW + timedelta(days=3, minutes=17), BERLIN)
         for later in (NOW, NOW + timedelta(minutes=89), NOW + timedelta(minutes=90), NOW + timedelta(days=40)):
-            assert restarted.next(later, BERLIN) == made.next(later, BERLIN)
-        assert upcoming(made, BERLIN, NOW, 2) == [NOW + timedelta(minutes=90), NOW + timedelta(minutes=180)]
+            assert restarted.next_after(later, BERLIN) == made.next_after(later, BERLIN)
+        assert next_instants(made, BERLIN, NOW, 2) == [NOW + timedelta(minutes=90), NOW + timedelta(minutes=180)]
 
     def test_every_from_a_later_time_begins_there(self) -> None:
         assert local("every 2d from 2026-12-01 09:00", BERLIN, NOW, 2) == ["12-01 09:00 CET", "12-03 09:00 CET"]
@@ -230,7 +242,7 @@ class TestEveryAndAt:
         ],
     )
     def test_durations(self, text: str, seconds: int) -> None:
-        assert duration(text) == seconds
+        assert parse_duration(text) == seconds
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -245,7 +257,7 @@ class TestEveryAndAt:
     def test_a_time_that_is_over_stays_one_that_is_over(self) -> None:
         when = parse_when("at 2026-11-22 06:00", NOW, BERLIN)
         assert isinstance(when, OneTime)
-        assert (when.next(NOW, BERLIN), when.due(BERLIN)) == (None, datetime(2026, 11, 22, 5, tzinfo=UTC))
+        assert (when.next_after(NOW, BERLIN), when.due_instant(BERLIN)) == (None, datetime(2026, 11, 22, 5, tzinfo=UTC))
 
     @pytest.mark.parametrize(
         "text",
@@ -259,27 +271,27 @@ class TestEveryAndAt:
     def test_a_zone_that_is_none_is_refused(self) -> None:
         for name in ("Mars/Olympus", "", "../../etc/passwd"):
             with pytest.raises(ScheduleRefused, match="no time zone"):
-                zone_named(name)
+                find_zone(name)
 
     @pytest.mark.parametrize(
         "text", ["0 9 * * 1-5", "*/15 * * * *", "every 90m", "every 2d", "at 18:00", "in 20m", "@daily"]
     )
     def test_what_is_kept_means_the_same_at_any_later_time(self, text: str) -> None:
         made = parse_when(text, NOW, BERLIN)
-        assert stored_when(made.text, NOW + timedelta(days=300), BERLIN) == made
+        assert parse_stored_when(made.text, NOW + timedelta(days=300), BERLIN) == made
 
 
 class TestMany:
     def test_the_newest_of_a_million_are_found_without_counting_them(self) -> None:
         cron, year = parse_cron("* * * * *"), NOW - timedelta(days=730)
-        assert newest(cron, BERLIN, year, NOW, 3) == [NOW - timedelta(minutes=back) for back in (2, 1, 0)]
+        assert newest_instants(cron, BERLIN, year, NOW, 3) == [NOW - timedelta(minutes=back) for back in (2, 1, 0)]
 
     @pytest.mark.parametrize("text", ["0 9 29 2 *", "@monthly", "every 90m", "0 9 * * 1-5"])
     def test_the_newest_are_the_last_of_all(self, text: str) -> None:
         when, start = parse_when(text, NOW - timedelta(days=2000), BERLIN), NOW - timedelta(days=2000)
-        every = [one for one in upcoming(when, BERLIN, start, 40_000 if "every" in text else 1500) if one <= NOW]
-        assert newest(when, BERLIN, start, NOW, 4) == every[-4:]
-        assert newest(when, BERLIN, every[-1], NOW, 4) == []
+        every = [one for one in next_instants(when, BERLIN, start, 40_000 if "every" in text else 1500) if one <= NOW]
+        assert newest_instants(when, BERLIN, start, NOW, 4) == every[-4:]
+        assert newest_instants(when, BERLIN, every[-1], NOW, 4) == []
 
 
 class TestWords:
@@ -301,5 +313,5 @@ class TestWords:
     )
     def test_a_schedule_is_told_with_its_zone(self, text: str, english: str, chinese: str) -> None:
         when = parse_when(text, NOW, BERLIN)
-        assert in_words(when, BERLIN, Texts()) == f"{english} (Europe/Berlin)"
-        assert in_words(when, BERLIN, Texts("zh")) == f"{chinese}（Europe/Berlin）"
+        assert describe_schedule(when, BERLIN, Texts()) == f"{english} (Europe/Berlin)"
+        assert describe_schedule(when, BERLIN, Texts("zh")) == f"{chinese}（Europe/Berlin）"

@@ -16,8 +16,8 @@ from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.search import SearchHit, SearchResult, SearchView, snippet_of
-from bubbot.views.spelling import misspelt
+from bubbot.views.search import SearchHit, SearchResult, SearchView, cut_snippet
+from bubbot.views.spelling import find_misspelt
 from tests.doubles import CountingIds, SteppingClock
 from tests.sentences import sentences
 
@@ -266,7 +266,7 @@ async def test_it_says_when_more_was_left_out_than_was_read(chat: TapeService) -
 
 async def test_entries_asked_to_be_left_out_are(chat: TapeService) -> None:
     await chat.append(said("where is the volcano?", "the volcano"))
-    assert ids_of(await chat.read(SearchView("volcano", leave_out=frozenset({1})))) == [2]
+    assert ids_of(await chat.read(SearchView("volcano", excluded_ids=frozenset({1})))) == [2]
 
 
 async def test_odd_payloads_of_imported_tapes_do_no_harm(chat: TapeService) -> None:
@@ -292,14 +292,14 @@ async def test_an_erased_entry_is_not_found(chat: TapeService, store: TapeStore)
 
 def test_a_snippet_is_one_line_around_the_match() -> None:
     text = "x" * 300 + "\nfind\tthe   Needle here\n" + "y" * 300
-    snippet = snippet_of(text, "needle")
+    snippet = cut_snippet(text, "needle")
     assert "find the Needle here" in snippet
     assert snippet.startswith("…")
     assert snippet.endswith("…")
     assert len(snippet) <= 162
-    assert snippet_of("short", "short") == "short"
-    assert "Needle" in snippet_of("ß" * 400 + " Needle " + "ß" * 400, "needle")
-    assert snippet_of("z" * 300 + "end", "end").endswith("zend")
+    assert cut_snippet("short", "short") == "short"
+    assert "Needle" in cut_snippet("ß" * 400 + " Needle " + "ß" * 400, "needle")
+    assert cut_snippet("z" * 300 + "end", "end").endswith("zend")
 
 
 async def test_a_hit_carries_what_is_needed_to_cite_it(chat: TapeService) -> None:
@@ -356,7 +356,7 @@ def test_damaged_words_are_found(damage: Callable[[str, int], str], words: int) 
             continue
         tried += 1
         query = [damage(word, chance.randrange(len(word))) for word in chance.sample(long, words)]
-        if not misspelt(" ".join(query), {place: text}):
+        if not find_misspelt(" ".join(query), {place: text}):
             missed.append(query)
     assert tried > 200
     assert len(missed) <= 0.05 * tried, missed
@@ -380,4 +380,4 @@ async def test_the_text_of_a_query_stands_in_payload_or_meta(tape: TapeService) 
     await tape.append([message("user", "good morning", sender={"id": "7", "name": "Zoë"}, origin="human")])
     for text, found in (("MORNING", 1), ("zoë", 1), ("human", 1), ("evening", 0)):
         assert len((await tape.fetch([TapeQuery(tape.name, text=text)]))[0]) == found
-    assert (await tape.fetch([TapeQuery(tape.name, said="human")]))[0] == ()
+    assert (await tape.fetch([TapeQuery(tape.name, searchable_text="human")]))[0] == ()

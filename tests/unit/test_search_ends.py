@@ -56,5 +56,5 @@ async def test_a_search_whose_caller_is_gone_is_ended(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert made[0].asked.is_set()
+    assert made[0].cancel_requested.is_set()
     assert await asyncio.wait_for(found(chat, "word2999"), 10) == [3000]

@@ -15,7 +15,7 @@ import pytest
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite.index import fill
-from bubbot.stores.sqlite.index.reader import SqliteIndex, look_over_index
+from bubbot.stores.sqlite.index.reader import SqliteIndex, inspect_index
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
@@ -68,7 +68,7 @@ HOLDS = [
 @pytest.fixture
 async def filler(sqlite_store: SqliteStore) -> AsyncIterator[Indexer]:
     made = Indexer(sqlite_store)
-    sqlite_store.keeper = made
+    sqlite_store.indexer = made
     yield made
     await made.aclose()
 
@@ -125,19 +125,19 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
 ) -> None:
     """Without the look at spellings, which would find some of it too."""
     asked: list[str] = []
-    holding = SqliteIndex.holding
+    holding = SqliteIndex.find_containing
 
     def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         found = holding(self, tape, text, kinds, newest=newest)
         asked.extend([text] if found is not None else [])
         return found
 
-    monkeypatch.setattr(SqliteIndex, "holding", noted)
+    monkeypatch.setattr(SqliteIndex, "find_containing", noted)
     texts = list(dict.fromkeys(text for text, _ in HOLDS))
     await chat.append([message("user", text) for text in texts])
     await filler.fill()
     for text, needle in HOLDS:
-        (found,) = await chat.fetch([TapeQuery(chat.name, said=needle)])
+        (found,) = await chat.fetch([TapeQuery(chat.name, searchable_text=needle)])
         assert texts.index(text) + 1 in [entry.id for entry in found], needle
     assert {"cat", "dog bark"} <= set(asked)
 
@@ -147,13 +147,13 @@ async def test_only_what_looks_for_a_text_asks_the_index(
 ) -> None:
     """Corrections and memory have indexes of their own; that of words would propose every event there is."""
     asked: list[str] = []
-    holding = SqliteIndex.holding
+    holding = SqliteIndex.find_containing
 
     def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         asked.append(text)
         return holding(self, tape, text, kinds, newest=newest)
 
-    monkeypatch.setattr(SqliteIndex, "holding", noted)
+    monkeypatch.setattr(SqliteIndex, "find_containing", noted)
     await chat.append([message("user", "the volcano"), *(event("note", {"n": n}) for n in range(5))])
     await filler.fill()
     assert [hit.id for hit in (await chat.read(SearchView("volcano"))).hits] == [1]
@@ -207,7 +207,7 @@ async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Ind
     assert await filler._do(filler._work.step) == 400
     await filler.fill()
     assert inode(path) == made
-    assert look_over_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
+    assert inspect_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
     assert await found(chat, "word5") == list(range(600, 580, -1))
 
 
@@ -277,14 +277,14 @@ async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
     old = shutil.copy(path, tmp_path / "old")
     await chat.reset(archive=False)
     shutil.copy(old, path)
-    state = look_over_index(tmp_path / "bubbot.db")
+    state = inspect_index(tmp_path / "bubbot.db")
     assert state is not None
     assert state.fresh is False
     with caplog.at_level(logging.WARNING):
         await filler.fill()
     assert [record.action for record in caplog.records] == ["index.anew"]  # type: ignore[attr-defined]
     assert not in_files(path, b"volcano")
-    state = look_over_index(tmp_path / "bubbot.db")
+    state = inspect_index(tmp_path / "bubbot.db")
     assert state is not None
     assert (state.fresh, state.behind) == (True, 0)
 
@@ -323,7 +323,7 @@ async def test_a_file_that_is_no_index_is_made_anew(
         await chat.append([message("user", "cathedral")])
         await filler.fill()
     assert await found(chat, "volcano") == [1]
-    state = look_over_index(path.with_name("bubbot.db"))
+    state = inspect_index(path.with_name("bubbot.db"))
     assert state is not None
     assert (state.fresh, state.behind) == (True, 0)
 
@@ -370,7 +370,10 @@ async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService,
     await chat.append([message("user", f"word{number}") for number in range(500)])
     ticks = iter(range(1_000_000))
     filler = Indexer(
-        sqlite_store, IndexerTiming(start=7, gather=5, rest=0.5, busy=10), clock=lambda: next(ticks), sleep=sleep
+        sqlite_store,
+        IndexerTiming(start_delay=7, gather_delay=5, rest_factor=0.5, busy_factor=10),
+        clock=lambda: next(ticks),
+        sleep=sleep,
     )
     task = asyncio.create_task(filler.run())
     while rests[:3] != [7, 0.5, 0.5]:

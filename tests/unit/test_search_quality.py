@@ -39,7 +39,7 @@ def passages(number: int) -> list[str]:
 async def indexed(folder: Path, texts: Sequence[str]) -> SqliteStore:
     store = await open_store(folder / "bubbot.db", salt=CountingSalt(), now=SteppingClock())
     for start in range(0, len(texts), 500):
-        part = [message("user", text).stamped({}, "2026-11-21") for text in texts[start : start + 500]]
+        part = [message("user", text).with_meta({}, "2026-11-21") for text in texts[start : start + 500]]
         await store.append([Batch("chat", tuple(part))])
     return store
 
@@ -83,7 +83,7 @@ async def test_misspelt_and_other_words_are_found_among_the_first_twenty(chat: T
 async def late(store: SqliteStore, texts: Sequence[str], seconds: float) -> dict[str, float]:
     """How late the event loop is while the index is filled, and searched all the time."""
     chat = TapeService(store, "chat", now=SteppingClock(), new_id=CountingIds())
-    filler, lag = Indexer(store, IndexerTiming(start=0.0, gather=0.0)), Lag()
+    filler, lag = Indexer(store, IndexerTiming(start_delay=0.0, gather_delay=0.0)), Lag()
     tasks = [asyncio.create_task(filler.run()), asyncio.create_task(lag.watch())]
     try:
         async with asyncio.timeout(seconds * 20):

@@ -10,17 +10,17 @@ import pytest
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, error, event, message, system, tool_call, tool_result
 from bubbot.texts import OUTCOME_UNKNOWN
-from bubbot.views.selectors import ContextMessage, MessageStyle, anchor_line, opened, select
+from bubbot.views.selectors import ContextMessage, MessageStyle, format_anchor_line, prepend_opening, select_messages
 
 AT = "2026-11-21T23:30:00.000000+00:00"
 
 
 def entries(*made: TapeEntry) -> list[TapeEntry]:
-    return [entry.stored(place) for place, entry in enumerate(made, 1)]
+    return [entry.with_id(place) for place, entry in enumerate(made, 1)]
 
 
 def shown(*made: TapeEntry, **style: Any) -> list[JsonObject]:
-    return [one.message for one in select(entries(*made), MessageStyle(**style))]
+    return [one.message for one in select_messages(entries(*made), MessageStyle(**style))]
 
 
 def call(call_id: str | None = "c", name: object = "f", arguments: object = "{}") -> dict[str, Any]:
@@ -224,17 +224,19 @@ class TestCorrectionsThatSayNothing:
 
 class TestTheOpeningAnchor:
     def test_it_reads_as_name_and_state(self) -> None:
-        assert anchor_line(anchor("phase/x", {"summary": "é"})) == '[Anchor created: phase/x]: {"summary":"é"}'
+        assert format_anchor_line(anchor("phase/x", {"summary": "é"})) == '[Anchor created: phase/x]: {"summary":"é"}'
 
     def test_an_imported_one_without_a_state_reads_as_an_empty_one(self) -> None:
-        assert anchor_line(TapeEntry("anchor", {"name": "x"})) == "[Anchor created: x]: {}"
+        assert format_anchor_line(TapeEntry("anchor", {"name": "x"})) == "[Anchor created: x]: {}"
 
     def test_without_one_nothing_is_put_in_front(self) -> None:
         said = (ContextMessage({"role": "user", "content": "x"}, (1,)),)
         for style in (MessageStyle(), MessageStyle(first_assistant=False)):
-            assert opened(None, said, style) == said
+            assert prepend_opening(None, said, style) == said
 
     def test_an_empty_window_shows_the_anchor_alone(self) -> None:
-        made = anchor("x").stored(4)
-        assert [one.message["role"] for one in opened(made, (), MessageStyle())] == ["assistant"]
-        assert [one.message["role"] for one in opened(made, (), MessageStyle(first_assistant=False))] == ["user"]
+        made = anchor("x").with_id(4)
+        assert [one.message["role"] for one in prepend_opening(made, (), MessageStyle())] == ["assistant"]
+        assert [one.message["role"] for one in prepend_opening(made, (), MessageStyle(first_assistant=False))] == [
+            "user"
+        ]

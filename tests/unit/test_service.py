@@ -49,7 +49,7 @@ async def test_a_stamp_goes_into_the_meta_of_every_entry_and_yields_to_its_own(
 async def test_an_append_by_key_is_done_once(tape: TapeService) -> None:
     first = await tape.append_event("seen", {"n": 1}, key="k")
     assert await tape.append_event("seen", {"n": 1}, key="k") == first
-    assert await tape.append([event("seen", {"n": 2}, key="k")], keep_first=True) == (first,)
+    assert await tape.append([event("seen", {"n": 2}, key="k")], if_absent=True) == (first,)
     with pytest.raises(TapeConflict):
         await tape.append_event("seen", {"n": 2}, key="k")
 
@@ -230,7 +230,7 @@ async def test_a_reset_keeps_the_old_entries_in_an_archive_named_by_its_time(
 async def test_a_reset_without_an_archive_erases_and_says_so(tape: TapeService, memory_store: InMemoryStore) -> None:
     await tape.append([note("a"), note("b")])
     await memory_store.append([notes("in", tape="inbox")])
-    archive = await tape.reset(archive=False, also=(("inbox", (1,)),))
+    archive = await tape.reset(archive=False, erase_also=(("inbox", (1,)),))
     assert [entry.erased for entry in await whole(memory_store, archive)] == [True, True, False]
     assert [entry.erased for entry in await whole(memory_store, "inbox")] == [True]
     fact = (await whole(memory_store))[1]

@@ -90,8 +90,8 @@ async def test_the_answer_the_done_inbound_and_the_intent_are_one_merge(sqlite_s
         result = await bench.say("hello")
         (intent,) = await bench.events("outbox/intent", "bubbot/outbox/test")
         (done,) = await bench.events("inbox/done", bench.inbox.name)
-        assert (intent["turn"], intent["session"]) == (result.turn, HOME)
-        assert (done["inbounds"], done["outcome"], done["turn"]) == ((1,), "answered", result.turn)
+        assert (intent["turn"], intent["session"]) == (result.turn_id, HOME)
+        assert (done["inbounds"], done["outcome"], done["turn"]) == ((1,), "answered", result.turn_id)
 
 
 @pytest.mark.law("T14")
@@ -105,7 +105,7 @@ class TestTurnsThatFail:
             result = await bench.say("hello")
             assert (result.status, result.text) == (
                 "failed",
-                f"I could not answer this: it rains. (trace {result.turn[:8]})",
+                f"I could not answer this: it rains. (trace {result.turn_id[:8]})",
             )
             assert bench.channel.texts == [result.text]
             (found,) = [entry for entry in await bench.entries() if entry.kind == Kind.ERROR]
@@ -115,7 +115,7 @@ class TestTurnsThatFail:
     async def test_the_inbound_is_done(self, store: TapeStore) -> None:
         async with running(store, Played({"error": "unavailable"})) as bench:
             await bench.say("hello")
-            assert (await bench.recover()).open == ()
+            assert (await bench.recover()).open_inbounds == ()
             assert [done["outcome"] for done in await bench.events("inbox/done", bench.inbox.name)] == ["failed"]
 
     async def test_the_next_turn_works_and_sees_the_message_that_failed(self, memory_store: InMemoryStore) -> None:
@@ -135,7 +135,7 @@ class TestTurnsThatFail:
     async def test_without_a_model_people_are_told_so_and_commands_work(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, UnconfiguredModel()) as bench:
             result = await bench.say("hello")
-            assert result.text == f"{Texts().say('no_model')} (trace {result.turn[:8]})"
+            assert result.text == f"{Texts().say('no_model')} (trace {result.turn_id[:8]})"
             assert (await bench.say(",tape.info")).status == "answered"
 
     async def test_a_stopped_turn_says_so_and_the_next_one_works(self, store: TapeStore, floor: Floor) -> None:
@@ -147,7 +147,7 @@ class TestTurnsThatFail:
                 result = await waiting
             assert (result.status, result.text) == ("stopped", "Stopped.")
             assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == Kind.ERROR] == ["stopped"]
-            assert (await bench.recover()).open == ()
+            assert (await bench.recover()).open_inbounds == ()
             floor.let_go(1)
             assert (await bench.say("second")).text == "done: second"
 
@@ -219,7 +219,7 @@ class TestTheSameMessageAgain:
             await bench.say("hello", external_id="42")
             assert await bench.gate.accept(bench.inbound("hello", external_id="42")) is None
             assert await bench.gate.accept(bench.inbound("something else", external_id="42")) is None
-            await bench.app.idle()
+            await bench.app.wait_idle()
             assert bench.channel.texts == ["You said: hello"]
             assert texts_of(await bench.entries(), "user") == ["hello"]
 
@@ -231,7 +231,7 @@ class TestTheSameMessageAgain:
             (only,) = [one for one in found if one is not None]
             async with asyncio.timeout(WAIT):
                 await only
-                await bench.app.idle()
+                await bench.app.wait_idle()
             assert bench.channel.texts == ["You said: hello"]
 
     async def test_it_is_known_after_a_restart(self, store: TapeStore) -> None:
@@ -264,7 +264,7 @@ async def test_a_message_no_turn_can_be_made_of_ends_with_a_failure_and_ends_not
         assert (failed.status, "AttributeError" in failed.text) == ("failed", True)
         assert bench.channel.texts == [failed.text]
         assert (await bench.say("hello")).text == "You said: hello"
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
     async with running(sqlite_store, ScriptedModel(), life="second") as bench:
         assert await bench.resume() == []
         assert (await bench.say("again")).text == "You said: again"

@@ -254,7 +254,7 @@ class TestReset:
             await self.told(bench)
             await bench.say(f",reset {how}")
             snapshot = await bench.tape().read(MemoryView())
-            assert (snapshot.empty, snapshot.version) == (True, 1)
+            assert (snapshot.is_empty, snapshot.version) == (True, 1)
 
     async def test_archive_writes_the_memory_to_a_file_before(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played(*self.MODEL)) as bench:
@@ -291,8 +291,8 @@ class TestReset:
         async with running(store, Played(*self.MODEL)) as bench:
             await self.told(bench)
             await bench.say(",reset erase")
-            assert (await bench.recover()).open == ()
-            assert await bench.outbox.open() == ()
+            assert (await bench.recover()).open_inbounds == ()
+            assert await bench.outbox.pending() == ()
             assert (await bench.say("hello")).text == "fresh"
         async with running(store, ScriptedModel(), life="second") as bench:
             assert await bench.resume() == []

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bubbot.errors import ConfigError
 from bubbot.settings.environment import default_home, logging_environment
-from bubbot.settings.loader import Settings, describe, load
+from bubbot.settings.loader import Settings, describe_settings, load
 
 CANARY = "sk-canary-7f3a91"
 
@@ -45,11 +45,11 @@ def test_a_home_without_a_file_has_the_defaults(tmp_path: Path) -> None:
 
 def test_describe_agrees_with_the_defaults() -> None:
     defaults = Settings()
-    for setting in describe():
+    for setting in describe_settings():
         if setting.section in Settings.model_fields:
             assert getattr(getattr(defaults, setting.section), setting.key) == setting.default
         assert setting.description.endswith(".")
-    assert len({(setting.section, setting.key) for setting in describe()}) == len([*describe()])
+    assert len({(setting.section, setting.key) for setting in describe_settings()}) == len([*describe_settings()])
 
 
 def test_the_file_is_read(tmp_path: Path) -> None:
@@ -90,7 +90,9 @@ def test_what_looks_like_json_in_the_environment_stays_text(tmp_path: Path, monk
 
 
 def test_channels_come_unparsed_and_know_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = '[channels.telegram]\nowners = [1]\n[channels.work-bot]\nkind = "telegram"\n[channels.work-bot.deep]\nx = 1\n'
+    text = (
+        '[channels.telegram]\nowners = [1]\n[channels.work-bot]\nkind = "telegram"\n[channels.work-bot.deep]\nx = 1\n'
+    )
     written(tmp_path, text)
     monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__TOKEN", CANARY)
     monkeypatch.setenv("BUBBOT_CHANNELS__WORK_BOT__TOKEN", "1:x")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bubbot.settings.diff import RESTART_REQUIRED, changes, effective, is_later, public
-from bubbot.settings.loader import BotSettings, Settings, describe
+from bubbot.settings.diff import RESTART_REQUIRED, apply_reloadable, compare, is_restart_required, redacted_values
+from bubbot.settings.loader import BotSettings, Settings, describe_settings
 
 
 def settings(**sections: Any) -> Settings:
@@ -17,7 +17,7 @@ def settings(**sections: Any) -> Settings:
 
 def test_nothing_differs_from_itself() -> None:
     one = settings(model={"name": "openai/a", "api_key": "sk-planted"}, channels={"telegram": {"token": "1:planted"}})
-    assert not changes(one, one)
+    assert not compare(one, one)
 
 
 def test_every_key_that_differs_is_named_with_its_path() -> None:
@@ -27,7 +27,7 @@ def test_every_key_that_differs_is_named_with_its_path() -> None:
         budget={"day": 5.0, "users": {"each": {"day": 1.0}}},
         model={"api_key": SecretStr("sk-1")},
     )
-    assert changes(old, new).now == (
+    assert compare(old, new).reloadable == (
         "budget.users.each.day",
         "channels.discord.kind",
         "channels.discord.token",
@@ -39,25 +39,25 @@ def test_every_key_that_differs_is_named_with_its_path() -> None:
 def test_what_is_read_at_the_start_alone_is_told_apart_and_left_as_it_is() -> None:
     old = settings(bot={"name": "old"})
     new = settings(bot={"name": "new", "timezone": "Europe/Berlin"}, http={"port": 9}, memory={"recent_days": 3})
-    found = changes(old, new)
-    assert found.now == ("bot.name", "memory.recent_days")
-    assert found.later == ("bot.timezone", "http.port")
-    taken = effective(old, new)
+    found = compare(old, new)
+    assert found.reloadable == ("bot.name", "memory.recent_days")
+    assert found.restart_required == ("bot.timezone", "http.port")
+    taken = apply_reloadable(old, new)
     assert taken.bot == BotSettings(name="new")
     assert taken.http == old.http
     assert taken.memory.recent_days == 3
 
 
 def test_every_name_of_what_waits_is_one_there_is() -> None:
-    known = {one.section for one in describe()} | {f"{one.section}.{one.key}" for one in describe()}
+    known = {one.section for one in describe_settings()} | {f"{one.section}.{one.key}" for one in describe_settings()}
     assert known >= RESTART_REQUIRED
-    assert all(is_later(name) for name in RESTART_REQUIRED)
-    assert not is_later("model.name")
+    assert all(is_restart_required(name) for name in RESTART_REQUIRED)
+    assert not is_restart_required("model.name")
 
 
 @pytest.mark.parametrize("key", ["token", "webhook_secret"])
 def test_facts_show_what_is_set_and_no_secret(key: str) -> None:
-    shown = public(
+    shown = redacted_values(
         settings(
             bot={"name": "ada", "persona": "x" * 1000},
             model={"api_key": "sk-planted-1", "api_base": "http://me:planted-2@localhost/"},

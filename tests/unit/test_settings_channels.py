@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.settings.channels import ChannelSettings, channel_settings
+from bubbot.settings.channels import ChannelSettings, split_channel_settings
 from bubbot.settings.loader import load
 
 
 def test_what_is_not_set_has_its_default() -> None:
-    made, rest = channel_settings("telegram", {"kind": "telegram"})
+    made, rest = split_channel_settings("telegram", {"kind": "telegram"})
     assert made == ChannelSettings(kind="telegram")
     assert (made.owners, made.groups, made.pairing, made.debounce, made.busy) == ([], [], True, 1.0, "queue")
     assert (made.stale_after, made.per_chat, made.live) == (86400.0, 2, True)
@@ -20,19 +20,19 @@ def test_what_is_not_set_has_its_default() -> None:
 
 
 def test_the_kind_is_the_name_where_it_is_not_set() -> None:
-    assert channel_settings("work-bot", {})[0].kind == "work-bot"
-    assert channel_settings("work-bot", {"kind": "telegram"})[0].kind == "telegram"
+    assert split_channel_settings("work-bot", {})[0].kind == "work-bot"
+    assert split_channel_settings("work-bot", {"kind": "telegram"})[0].kind == "telegram"
 
 
 @pytest.mark.parametrize("kind", ["stdin", "terminal"])
 def test_a_line_is_not_waited_for_unless_asked(kind: str) -> None:
-    assert channel_settings("pipe", {"kind": kind})[0].debounce == 0
-    assert channel_settings("pipe", {"kind": kind, "debounce": 2})[0].debounce == 2
+    assert split_channel_settings("pipe", {"kind": kind})[0].debounce == 0
+    assert split_channel_settings("pipe", {"kind": kind, "debounce": 2})[0].debounce == 2
 
 
 def test_the_keys_of_the_adapter_are_passed_on_untouched() -> None:
     nested = {"a": [1, {"b": None}]}
-    made, rest = channel_settings("chat", {"token": "t", "owners": [1], "own": nested, "kind": "telegram"})
+    made, rest = split_channel_settings("chat", {"token": "t", "owners": [1], "own": nested, "kind": "telegram"})
     assert rest == {"token": "t", "own": nested}
     assert rest["own"] is nested
     assert "token" not in made.model_fields_set
@@ -42,17 +42,17 @@ def test_the_keys_of_the_adapter_are_passed_on_untouched() -> None:
     "given", [[1, -100], ["1", "-100"], [1, "-100", 1], "1,-100", " 1 , -100 ,", "[1, -100]", '["1", "-100"]']
 )
 def test_ids_come_as_numbers_as_text_and_from_the_environment(given: object) -> None:
-    assert channel_settings("chat", {"owners": given})[0].owners == ["1", "-100"]
+    assert split_channel_settings("chat", {"owners": given})[0].owners == ["1", "-100"]
 
 
 @pytest.mark.parametrize(("given", "made"), [(7, ["7"]), ("7", ["7"]), ("", []), ("[]", []), ([], [])])
 def test_one_id_and_none(given: object, made: list[str]) -> None:
-    assert channel_settings("chat", {"groups": given})[0].groups == made
+    assert split_channel_settings("chat", {"groups": given})[0].groups == made
 
 
 @pytest.mark.parametrize("given", [["bubbot", " 小助手 "], "bubbot, 小助手", '["bubbot", "小助手"]'])
 def test_names_come_in_the_same_forms(given: object) -> None:
-    assert channel_settings("chat", {"called": given})[0].called == ["bubbot", "小助手"]
+    assert split_channel_settings("chat", {"called": given})[0].called == ["bubbot", "小助手"]
 
 
 def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.M
         "GROUPS": "[-100]",
     }.items():
         monkeypatch.setenv(f"BUBBOT_CHANNELS__CHAT__{key}", value)
-    made, _ = channel_settings("chat", load(home=tmp_path).channels["chat"])
+    made, _ = split_channel_settings("chat", load(home=tmp_path).channels["chat"])
     assert (made.owners, made.groups) == (["1", "2"], ["-100"])
     assert (made.pairing, made.busy, made.debounce) == (False, "steer", 0.5)
 
@@ -97,7 +97,7 @@ def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_a_wrong_value_is_named_with_its_place_and_the_fix(key: str, value: object, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        channel_settings("my-bot", {key: value})
+        split_channel_settings("my-bot", {key: value})
     assert str(caught.value).startswith(f"[channels.my-bot] {key} is ")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -105,6 +105,6 @@ def test_a_wrong_value_is_named_with_its_place_and_the_fix(key: str, value: obje
 
 def test_each_problem_has_a_line() -> None:
     with pytest.raises(ConfigError) as caught:
-        channel_settings("chat", {"owners": ["@ann"], "busy": "no", "token": "secret-of-the-adapter"})
+        split_channel_settings("chat", {"owners": ["@ann"], "busy": "no", "token": "secret-of-the-adapter"})
     assert len(str(caught.value).splitlines()) == 2
     assert "secret" not in str(caught.value)

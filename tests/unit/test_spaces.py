@@ -18,7 +18,7 @@ from bubbot.gateway.admission import (
     SpaceRules,
 )
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.settings.channels import channel_settings
+from bubbot.settings.channels import split_channel_settings
 
 SERVER, OTHER = "77", "78"
 STRANGER = Sender("42")
@@ -73,18 +73,18 @@ class TestWhatIsForTheBot:
         assert decide(SpaceRules(open=True), self.quiet) == Ignore("not addressed")
 
     def test_everything_in_a_chat_set_so(self) -> None:
-        assert decide(SpaceRules(open=True, always=frozenset({"500"})), self.quiet) == Respond(Role.MEMBER)
+        assert decide(SpaceRules(open=True, respond_to_all=frozenset({"500"})), self.quiet) == Respond(Role.MEMBER)
 
     def test_what_is_only_heard(self) -> None:
-        assert decide(SpaceRules(open=True, listen=frozenset({"500"})), self.quiet) == RecordOnly(Role.MEMBER)
+        assert decide(SpaceRules(open=True, record_only=frozenset({"500"})), self.quiet) == RecordOnly(Role.MEMBER)
 
     def test_nothing_in_a_chat_that_is_ignored_not_even_from_its_owner(self) -> None:
-        ignored = SpaceRules(open=True, always=frozenset({"500"}), ignored=frozenset({"500"}))
+        ignored = SpaceRules(open=True, respond_to_all=frozenset({"500"}), ignored=frozenset({"500"}))
         assert decide(ignored, owners=frozenset({"42"})) == Ignore("ignored")
         assert decide(ignored, replace(SAID, chat="501")) == Respond(Role.MEMBER)
 
     def test_its_name_there_takes_the_place_of_the_other(self) -> None:
-        space = SpaceRules(open=True, called=("robo",))
+        space = SpaceRules(open=True, trigger_names=("robo",))
         for text, heard in (("robo, hi", True), ("bubbot, hi", False)):
             found = decide(space, replace(self.quiet, text=text), called=("bubbot",))
             assert found == (Respond(Role.MEMBER) if heard else Ignore("not addressed"))
@@ -92,7 +92,7 @@ class TestWhatIsForTheBot:
 
 class TestSettings:
     def guilds(self, value: object) -> dict[str, object]:
-        found = channel_settings("discord", {"guilds": value})[0].guilds
+        found = split_channel_settings("discord", {"guilds": value})[0].guilds
         return {key: guild.model_dump(exclude_defaults=True) for key, guild in found.items()}
 
     @pytest.mark.parametrize("value", [[1, 2], "1,2", "[1, 2]", ["1", "2"]])

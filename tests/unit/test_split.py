@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from channels.markdown.long_blocks import LongBlockLimits, to_files
-from channels.markdown.marked_text import MarkedText, TextMark, at_most, utf16
-from channels.markdown.render import parse
-from channels.markdown.split import split
+from channels.markdown.long_blocks import LongBlockLimits, extract_files
+from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, limit_marks
+from channels.markdown.render import parse_markdown
+from channels.markdown.split import split_marked
 from channels.markdown.split_source import split_source
 
 
 def texts(text: str, limit: int) -> list[str]:
-    return [piece.text for piece in split(MarkedText(text), limit, utf16)]
+    return [piece.text for piece in split_marked(MarkedText(text), limit, count_utf16_units)]
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_it_is_cut_at(text: str, limit: int, pieces: list[str]) -> None:
 
 
 def test_a_mark_is_closed_and_opened_again_with_all_it_has() -> None:
-    pieces = split(parse("abc\n\n```py\none\n  two\n\n three\n```\nend"), 9, utf16)
+    pieces = split_marked(parse_markdown("abc\n\n```py\none\n  two\n\n three\n```\nend"), 9, count_utf16_units)
     assert [piece.text for piece in pieces] == ["abc", "one\n  two", "\n three", "end"]
     assert pieces[1].marks == (TextMark(0, 9, "pre", "py"),)
     assert pieces[2].marks == (TextMark(0, 7, "pre", "py"),)
-    links = split(MarkedText("ab cd", (TextMark(0, 5, "link", url="u"),)), 3, utf16)
+    links = split_marked(MarkedText("ab cd", (TextMark(0, 5, "link", url="u"),)), 3, count_utf16_units)
     assert [piece.marks for piece in links] == [(TextMark(0, 3, "link", url="u"),), (TextMark(0, 2, "link", url="u"),)]
 
 
 def test_a_piece_ends_before_it_has_too_many_marks() -> None:
     text = "ab " * 30
     marks = tuple(TextMark(at, at + 2, "bold") for at in range(0, 90, 3))
-    pieces = split(MarkedText(text, marks), 60, most=10)
+    pieces = split_marked(MarkedText(text, marks), 60, max_marks=10)
     assert [len(piece.marks) for piece in pieces] == [10, 10, 10]
 
 
@@ -59,19 +59,19 @@ def test_a_piece_ends_before_it_has_too_many_marks() -> None:
 def test_a_piece_is_not_cut_for_its_marks_if_little_of_it_would_be_left(begins: int, size: int) -> None:
     """An eighth of the limit is the least: a mark more than there may be is left out instead."""
     marks = (TextMark(0, 2, "bold"), TextMark(begins, begins + 1, "italic"))
-    assert len(split(MarkedText("x" * 200, marks), 80, most=1)[0].text) == size
+    assert len(split_marked(MarkedText("x" * 200, marks), 80, max_marks=1)[0].text) == size
     later = tuple(TextMark(mark.start + 80, mark.end + 80, mark.kind) for mark in marks)
-    assert len(split(MarkedText("x" * 200, (TextMark(0, 80, "bold"), *later)), 80, most=1)[1].text) == size
+    assert len(split_marked(MarkedText("x" * 200, (TextMark(0, 80, "bold"), *later)), 80, max_marks=1)[1].text) == size
 
 
 def test_marks_that_say_least_are_left_out_first() -> None:
     marks = (TextMark(0, 1, "italic"), TextMark(1, 2, "bold"), TextMark(2, 3, "link", url="u"))
-    assert [mark.kind for mark in at_most(MarkedText("abc", marks), 2).marks] == ["bold", "link"]
+    assert [mark.kind for mark in limit_marks(MarkedText("abc", marks), 2).marks] == ["bold", "link"]
 
 
 def test_a_limit_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match=r"limit is 1: .* use 2 or more"):
-        split(MarkedText("a"), 1)
+        split_marked(MarkedText("a"), 1)
     with pytest.raises(ValueError, match=r"limit is 63: .* use 64 or more"):
         split_source("a", 63)
 
@@ -155,22 +155,22 @@ def test_a_fence_that_never_ends_is_closed() -> None:
 
 def test_long_code_is_a_file_and_short_code_is_none() -> None:
     body = "x = 1\n" * 81
-    text, files = to_files(f"Here:\n```python\n{body}```\nand\n```js\ny\n```")
+    text, files = extract_files(f"Here:\n```python\n{body}```\nand\n```js\ny\n```")
     assert text == "Here:\n\n📎 code-1.py\n\nand\n```js\ny\n```"
     assert [(file.name, file.media_type, file.text) for file in files] == [("code-1.py", "text/plain", body)]
-    assert to_files("```\n" + "x" * 3001 + "\n```")[1][0].name == "code-1.txt"
-    assert to_files(f"```sh\n{body}```", taken=["code-1.py"])[1][0].name == "code-2.sh"
+    assert extract_files("```\n" + "x" * 3001 + "\n```")[1][0].name == "code-1.txt"
+    assert extract_files(f"```sh\n{body}```", used_names=["code-1.py"])[1][0].name == "code-2.sh"
 
 
 def test_long_code_in_a_list_or_a_quote_leaves_its_reference_there() -> None:
     body = "  x = 1\n" * 81
-    assert to_files(f"- ```json\n{body}  ```\n- b")[0] == "- 📎 code-1.json\n\n- b"
-    assert to_files("> a\n> ```\n" + "> x\n" * 81 + "> ```")[0] == "> a\n>\n> 📎 code-1.txt\n>"
+    assert extract_files(f"- ```json\n{body}  ```\n- b")[0] == "- 📎 code-1.json\n\n- b"
+    assert extract_files("> a\n> ```\n" + "> x\n" * 81 + "> ```")[0] == "> a\n>\n> 📎 code-1.txt\n>"
 
 
 def test_a_long_wide_table_is_a_file_with_its_lines() -> None:
     table = "| a | b |\n|---|---|\n" + f"| {'x' * 40} | y |\n" * 21
-    text, files = to_files(f"Look\n\n{table}\nend")
+    text, files = extract_files(f"Look\n\n{table}\nend")
     assert [(file.name, file.media_type, file.text) for file in files] == [("table-1.md", "text/markdown", table)]
-    assert parse(text).text == "Look\n\n📎 table-1.md\n\nend"
-    assert to_files(table, LongBlockLimits(rows=21))[1] == ()
+    assert parse_markdown(text).text == "Look\n\n📎 table-1.md\n\nend"
+    assert extract_files(table, LongBlockLimits(rows=21))[1] == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores.files import sync, sync_tree, working
+from bubbot.stores.files import scratch_folder, sync, sync_tree
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
@@ -64,12 +64,12 @@ def test_a_tree_is_synced_with_all_that_is_in_it_and_itself_last(
 
 
 def test_a_folder_for_work_is_gone_afterwards_whatever_became_of_it(tmp_path: Path) -> None:
-    with working(tmp_path, "a") as folder:
+    with scratch_folder(tmp_path, "a") as folder:
         (folder / "x").write_text("x")
     assert list(tmp_path.iterdir()) == []
-    with working(tmp_path, "a") as folder:
+    with scratch_folder(tmp_path, "a") as folder:
         folder.rename(tmp_path / "done")
     assert [one.name for one in tmp_path.iterdir()] == ["done"]
-    with pytest.raises(KeyError), working(tmp_path, "b") as folder:
+    with pytest.raises(KeyError), scratch_folder(tmp_path, "b") as folder:
         raise KeyError(str(folder))
     assert [one.name for one in tmp_path.iterdir()] == ["done"]

@@ -57,11 +57,11 @@ async def test_waits_are_spread(chance: float, factor: float) -> None:
 
 
 def test_many_failures_are_no_overflow() -> None:
-    assert STEADY.wait(100_000) == 60
+    assert STEADY.delay_seconds(100_000) == 60
 
 
 async def test_work_that_was_well_for_long_begins_at_the_shortest_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEALTHY_AFTER", -1.0)
+    monkeypatch.setattr(module, "HEALTHY_AFTER_SECONDS", -1.0)
     work = Work(OSError(), OSError(), OSError(), None)
     await work.run()
     assert work.waits == [1, 1, 1]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from bubbot.cli.tape.gc_change import CollectTapes, collect, plan
+from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
 from bubbot.cli.write_command import CommandContext
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.ports.channel import Inbound, Sender
@@ -50,7 +50,7 @@ async def test_archives_are_found_by_when_they_were_put_aside(
     now = START + timedelta(days=1000)
     for name, age in (("old", 500), ("young", 10), ("new", 0)):
         await archived(sqlite_store, name, SteppingClock(now - timedelta(days=age, minutes=1)))
-    planned = await plan(sqlite_store, Settings(store=StoreSettings(archive_days=days)), older, now)
+    planned = await plan_gc(sqlite_store, Settings(store=StoreSettings(archive_days=days)), older, now)
     assert [one.name.partition("@")[0] for one in planned.archives] == found
 
 
@@ -58,8 +58,8 @@ async def test_an_archive_without_a_time_in_its_name_is_as_old_as_its_newest_ent
     await sqlite_store.append([Batch("tape", (note("a", date=LONG_AGO),))])
     await sqlite_store.reset("tape", ResetBatch("put aside"), [note("b")])
     before = datetime.fromisoformat(LONG_AGO) + timedelta(days=364)
-    assert (await plan(sqlite_store, Settings(), None, before)).archives == ()
-    assert len((await plan(sqlite_store, Settings(), None, before + timedelta(days=2))).archives) == 1
+    assert (await plan_gc(sqlite_store, Settings(), None, before)).archives == ()
+    assert len((await plan_gc(sqlite_store, Settings(), None, before + timedelta(days=2))).archives) == 1
 
 
 async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_channel(
@@ -70,7 +70,7 @@ async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_cha
     assert accepted is not None
     start = event("turn/start", {"attempt": 1, "session": "gone:1", "inbounds": [[inbox.name, accepted.id]]}, turn="t")
     for name, date in (("old", LONG_AGO), ("young", "2999-01-01T00:00:00.000000+00:00")):
-        staged = Batch(name, (start.stamped({}, date),))
+        staged = Batch(name, (start.with_meta({}, date),))
         await sqlite_store.open_fork(ForkRecord(name, name, 0, (staged,)))
     told = await collect(desk(sqlite_store), CollectTapes(None))
     assert "Turns cut off at least 30 days ago merged: 1." in told.text

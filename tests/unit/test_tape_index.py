@@ -16,14 +16,14 @@ from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.wiring import search
-from bubbot.wiring.search import indexing
+from bubbot.wiring.search import open_indexing
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import notes
 
 
 @asynccontextmanager
 async def running(store: SqliteStore, *, index: bool = True) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group, indexing(store, SearchSettings(index=index), group):
+    async with asyncio.TaskGroup() as group, open_indexing(store, SearchSettings(index=index), group):
         yield
 
 
@@ -35,7 +35,7 @@ async def until_filled(store: SqliteStore) -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start=0, gather=0)))
+    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start_delay=0, gather_delay=0)))
 
 
 @pytest.mark.usefixtures("hurried")
@@ -47,7 +47,7 @@ async def test_a_running_bot_fills_the_index_and_keeps_it_full(sqlite_store: Sql
         await until_filled(sqlite_store)
         await sqlite_store.forget_index()
         await until_filled(sqlite_store)
-    assert sqlite_store.keeper is None
+    assert sqlite_store.indexer is None
 
 
 @pytest.mark.usefixtures("hurried")
@@ -63,7 +63,7 @@ async def test_without_an_index_there_is_no_file(sqlite_store: SqliteStore, tmp_
 async def test_a_bot_that_ends_at_once_leaves_nothing_behind(
     sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start=3600.0)))
+    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start_delay=3600.0)))
     async with asyncio.timeout(60), running(sqlite_store):  # it does not wait for the hour to pass
         pass
     assert await sqlite_store.index_state() is None

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bubbot.wiring.channels import WAITS
+from bubbot.wiring.channels import RETRY_DELAYS_SECONDS
 from channels.telegram.api import TelegramApiTiming
 from channels.telegram.errors import (
     TelegramApiError,
     TelegramUnavailable,
-    delivery_failed,
-    fetch_failed,
-    refusal,
-    token_refused,
+    is_token_refusal,
+    make_delivery_error,
+    make_fetch_error,
+    parse_refusal,
 )
 from channels.telegram.poller import OutageLog
 from tests.virtual import virtual
@@ -29,7 +29,7 @@ def read(code: int, description: str, **parameters: Any) -> TelegramApiError:
     body: dict[str, Any] = {"ok": False, "error_code": code, "description": description}
     if parameters:
         body["parameters"] = parameters
-    return refusal(code, json.dumps(body).encode(), TOKEN)
+    return parse_refusal(code, json.dumps(body).encode(), TOKEN)
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def read(code: int, description: str, **parameters: Any) -> TelegramApiError:
         (read(401, "Unauthorized"), False, None),
         (read(404, "Not Found"), False, None),
         (read(500, "Internal Server Error"), False, None),
-        (refusal(502, b"<html>", TOKEN), False, None),
+        (parse_refusal(502, b"<html>", TOKEN), False, None),
         (TelegramUnavailable("the connection failed (ConnectError)"), False, None),
     ],
 )
 def test_deliveries(error: TelegramApiError | TelegramUnavailable, permanent: bool, retry_after: float | None) -> None:
-    failed = delivery_failed(error)
+    failed = make_delivery_error(error)
     assert (failed.permanent, failed.retry_after) == (permanent, retry_after)
     assert (error.description if isinstance(error, TelegramApiError) else str(error)) in str(failed)
 
@@ -65,17 +65,17 @@ def test_deliveries(error: TelegramApiError | TelegramUnavailable, permanent: bo
     ],
 )
 def test_fetches(error: TelegramApiError | TelegramUnavailable, said: str, permanent: bool) -> None:
-    failed = fetch_failed(error)
+    failed = make_fetch_error(error)
     assert said in str(failed)
     assert failed.permanent is permanent
 
 
 def test_only_the_bot_api_itself_can_refuse_a_token() -> None:
-    assert token_refused(read(401, "Unauthorized"))
-    assert token_refused(read(404, "Not Found"))
-    assert not token_refused(refusal(404, b"<html>nginx</html>", TOKEN))
-    assert not token_refused(refusal(404, b"[]", TOKEN))
-    assert not token_refused(read(403, "Forbidden"))
+    assert is_token_refusal(read(401, "Unauthorized"))
+    assert is_token_refusal(read(404, "Not Found"))
+    assert not is_token_refusal(parse_refusal(404, b"<html>nginx</html>", TOKEN))
+    assert not is_token_refusal(parse_refusal(404, b"[]", TOKEN))
+    assert not is_token_refusal(read(403, "Forbidden"))
 
 
 def test_a_chat_that_moved_is_named() -> None:
@@ -92,7 +92,7 @@ def test_what_telegram_says_is_searched_for_the_token_and_cut() -> None:
 @virtual
 async def test_in_an_outage_nobody_waits_longer_than_ten_seconds_for_the_next_try() -> None:
     outage, loop, waits = (
-        OutageLog("tg", replace(TelegramApiTiming(), chance=lambda: 1.0)),
+        OutageLog("tg", replace(TelegramApiTiming(), jitter=lambda: 1.0)),
         asyncio.get_running_loop(),
         [],
     )
@@ -102,4 +102,4 @@ async def test_in_an_outage_nobody_waits_longer_than_ten_seconds_for_the_next_tr
         waits.append(loop.time() - began)
     assert waits[:5] == [1, 2, 4, 8, 10]
     assert max(waits) == 10
-    assert max(WAITS) <= 15, "answers that wait go out as soon"
+    assert max(RETRY_DELAYS_SECONDS) <= 15, "answers that wait go out as soon"

@@ -16,10 +16,10 @@ HOOK = {"token": TOKEN, "mode": "webhook", "webhook_url": "https://bot.example.o
 
 def test_a_token_is_enough() -> None:
     settings = read_settings("telegram", {"token": TOKEN})
-    assert (settings.base_url, settings.base_file_url, settings.self_hosted) == (
+    assert (settings.base_url, settings.base_file_url, settings.is_self_hosted) == (
         "https://api.telegram.org/bot", "https://api.telegram.org/file/bot", False
     )  # fmt: skip
-    assert (settings.webhook, settings.poll_timeout, settings.edit_interval, settings.link_previews) == (
+    assert (settings.uses_webhook, settings.poll_timeout, settings.edit_interval, settings.link_previews) == (
         False, 30, 1.5, False
     )  # fmt: skip
 
@@ -43,7 +43,7 @@ def test_a_server_of_ones_own(given: str) -> None:
     assert (settings.base_url, settings.base_file_url) == (
         "http://localhost:8081/bot", "http://localhost:8081/file/bot"
     )  # fmt: skip
-    assert settings.self_hosted
+    assert settings.is_self_hosted
     other = read_settings("telegram", {"token": TOKEN, "base_url": given, "base_file_url": "http://files:1/file/bot"})
     assert other.base_file_url == "http://files:1/file/bot"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
-from channels.markdown.marked_text import utf16
-from channels.telegram.text import TelegramLayout, parts, plain
+from channels.markdown.marked_text import count_utf16_units
+from channels.telegram.text import TelegramLayout, make_parts, strip_markup
 
 
 def of(text: str, *files: OutboundFile, reply_to: str = "") -> list[MessagePart]:
-    return parts(Outbound("telegram", "7", text, thread="3", reply_to=reply_to, files=files))
+    return make_parts(Outbound("telegram", "7", text, thread="3", reply_to=reply_to, files=files))
 
 
 def test_offsets_are_utf_16() -> None:
@@ -25,7 +25,7 @@ def test_offsets_are_utf_16() -> None:
             {"type": "pre", "offset": 14, "length": 1, "language": "py"},
         ]
     }
-    assert plain(part) == MessagePart("7", part.text, "3")
+    assert strip_markup(part) == MessagePart("7", part.text, "3")
 
 
 def test_nothing_to_see_is_no_part() -> None:
@@ -80,7 +80,7 @@ def test_an_answer_of_20_000_characters_arrives_whole() -> None:
     source = "\n\n".join(["# Title", sentence * 210, f"```python\n{code}```", table, "- item\n" * 500, sentence * 190])
     assert len(source) > 20_000
     made = of(source)
-    assert all(0 < utf16(part.text) <= 4096 and part.file is None for part in made)
+    assert all(0 < count_utf16_units(part.text) <= 4096 and part.file is None for part in made)
     whole = "".join("".join(part.text.split()) for part in made)
     assert whole.count("还有中文。") == 400
     assert whole.count("•item") == 500
@@ -96,5 +96,5 @@ def test_more_than_a_hundred_entities_make_a_shorter_message() -> None:
 
 def test_a_layout_decides_what_a_narrow_table_is() -> None:
     outbound = Outbound("telegram", "7", "| a | b |\n|---|---|\n| c | d |")
-    assert parts(outbound)[0].markup["entities"][0]["type"] == "pre"
-    assert parts(outbound, TelegramLayout(table_columns=4))[0].text == "a: c\nb: d"
+    assert make_parts(outbound)[0].markup["entities"][0]["type"] == "pre"
+    assert make_parts(outbound, TelegramLayout(table_columns=4))[0].text == "a: c\nb: d"

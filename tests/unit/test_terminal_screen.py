@@ -11,9 +11,9 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from bubbot import log
-from bubbot.ports.channel import kept_aside
+from bubbot.ports.channel import session_folder
 from channels.terminal.history import LineHistory
-from channels.terminal.screen import printed_above
+from channels.terminal.screen import print_above
 
 
 async def lines_of(history: LineHistory) -> list[str]:
@@ -38,7 +38,7 @@ def one_terminal(path: Path) -> Iterator[None]:
 class TestPrintedAbove:
     async def test_whole_lines_of_any_thread_are_handed_on_and_the_rest_at_the_end(self, tmp_path: Path) -> None:
         printed: list[str] = []
-        with one_terminal(tmp_path / "tty"), printed_above(printed.append):
+        with one_terminal(tmp_path / "tty"), print_above(printed.append):
             print("one\ntwo")
             print("thr", end="", flush=True)
             assert printed == ["one", "two"]
@@ -52,7 +52,7 @@ class TestPrintedAbove:
         printed: list[str] = []
         with one_terminal(tmp_path / "tty"):
             log.setup("info", secrets=["planted-secret"])
-            with printed_above(printed.append):
+            with print_above(printed.append):
                 logging.getLogger("bubbot.test").warning("it was planted-secret")
         assert len(printed) == 1
         assert "it was [redacted]" in printed[0]
@@ -61,7 +61,7 @@ class TestPrintedAbove:
         printed: list[str] = []
         with one_terminal(tmp_path / "tty"), (tmp_path / "log").open("w") as file, redirect_stderr(file):
             log.setup("info")
-            with printed_above(printed.append):
+            with print_above(printed.append):
                 logging.getLogger("bubbot.test").warning("to the file")
                 print("to the screen")
         assert printed == ["to the screen"]
@@ -70,7 +70,7 @@ class TestPrintedAbove:
 
 class TestTypedLines:
     async def test_lines_of_one_session_are_not_those_of_another(self, tmp_path: Path) -> None:
-        one, other = (LineHistory(kept_aside(tmp_path, session)) for session in ("stdin:a/b", "stdin:a_b"))
+        one, other = (LineHistory(session_folder(tmp_path, session)) for session in ("stdin:a/b", "stdin:a_b"))
         one.append_string("first")
         one.append_string("second")
         assert await lines_of(one) == ["second", "first"]

@@ -7,7 +7,14 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from bubbot.ports.channel import CommandInfo, ToolFinished
-from channels.terminal.view import WIDEST, CommandCompleter, harmless, markdown, rows, tool_line
+from channels.terminal.view import (
+    MAX_ANSWER_COLUMNS,
+    CommandCompleter,
+    fold_rows,
+    format_tool_call,
+    neutralise,
+    render_markdown,
+)
 
 COMMANDS = (
     CommandInfo("tape.search", "Searches everything", ("query", "kinds", "limit")),
@@ -37,16 +44,16 @@ def completed(text: str) -> list[str]:
     ],
 )
 def test_what_a_terminal_would_obey_is_replaced(text: str, shown: str) -> None:
-    assert harmless(text) == shown
+    assert neutralise(text) == shown
 
 
 def test_markdown_keeps_line_breaks_and_cannot_carry_escape_sequences() -> None:
-    shown = markdown("one\ntwo\x1b]0;x\x07\n\n[a](http://x.test)", width=80, colour=False)
+    shown = render_markdown("one\ntwo\x1b]0;x\x07\n\n[a](http://x.test)", width=80, colour=False)
     assert shown.splitlines() == ["one", "two\ufffd]0;x\ufffd", "", "a (http://x.test)"]
 
 
 def test_markdown_without_colours_has_no_escape_sequences_and_no_padding() -> None:
-    shown = markdown(
+    shown = render_markdown(
         "# A\n\n**b** `c`\n\n```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |", width=40, colour=False
     )
     assert "\x1b" not in shown
@@ -55,24 +62,25 @@ def test_markdown_without_colours_has_no_escape_sequences_and_no_padding() -> No
 
 @pytest.mark.parametrize("width", [1, 20, 79, 500])
 def test_markdown_is_no_wider_than_the_window_or_what_is_good_to_read(width: int) -> None:
-    shown = markdown("word " * 200, width=width, colour=False)
-    assert max(map(len, shown.splitlines())) <= max(20, min(width, WIDEST))
+    shown = render_markdown("word " * 200, width=width, colour=False)
+    assert max(map(len, shown.splitlines())) <= max(20, min(width, MAX_ANSWER_COLUMNS))
 
 
 def test_the_rows_of_a_text_being_written_are_its_last_and_none_is_too_wide() -> None:
-    assert rows("abcdef\nghi", 4, 9) == ["abcd", "ef", "ghi"]
-    assert rows("abcdef\nghi", 4, 2) == ["ef", "ghi"]
-    assert rows("日本語", 4, 9) == ["日本", "語"]
-    assert rows("", 4, 9) == [""]
-    assert len(rows("x" * 100_000, 10, 3)) == 3
+    assert fold_rows("abcdef\nghi", 4, 9) == ["abcd", "ef", "ghi"]
+    assert fold_rows("abcdef\nghi", 4, 2) == ["ef", "ghi"]
+    assert fold_rows("日本語", 4, 9) == ["日本", "語"]
+    assert fold_rows("", 4, 9) == [""]
+    assert len(fold_rows("x" * 100_000, 10, 3)) == 3
 
 
 def test_a_tool_call_is_one_line() -> None:
     ended = ToolFinished("tape_search", ok=True, size=20_000, spilled=True)
     assert (
-        tool_line('{"query": "a\nb"}', ended) == '· tape_search {"query": "a b"} → 20000 characters, kept aside whole'
+        format_tool_call('{"query": "a\nb"}', ended)
+        == '· tape_search {"query": "a b"} → 20000 characters, kept aside whole'
     )
-    assert tool_line("{}", ToolFinished("odd", ok=False, size=3, spilled=False)) == "· odd {} → failed"
+    assert format_tool_call("{}", ToolFinished("odd", ok=False, size=3, spilled=False)) == "· odd {} → failed"
 
 
 @pytest.mark.parametrize(

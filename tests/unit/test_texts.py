@@ -129,10 +129,10 @@ class TestTexts:
         ("tag", "spoken"), [("en", "Stopped."), ("en-GB", "Stopped."), ("zh-Hans-CN", "已停止。"), ("ZH", "已停止。")]
     )
     def test_a_tag_with_a_region_is_its_language(self, tag: str, spoken: str) -> None:
-        assert (Texts(tag).say("stopped"), Texts(tag).translated) == (spoken, True)
+        assert (Texts(tag).say("stopped"), Texts(tag).is_translated) == (spoken, True)
 
     def test_what_nobody_translated_is_english(self) -> None:
-        assert (Texts("de").say("stopped"), Texts("de").translated) == ("Stopped.", False)
+        assert (Texts("de").say("stopped"), Texts("de").is_translated) == ("Stopped.", False)
 
     def test_values_with_braces_are_values(self) -> None:
         assert (
@@ -163,8 +163,8 @@ class TestTexts:
     )
     def test_a_failure_is_told_with_its_reason_and_trace(self, error: BubbotError, english: str, chinese: str) -> None:
         turn = "1a2b3c4d5e6f"
-        assert Texts().failed(error, turn) == f"I could not answer this: {english}. (trace 1a2b3c4d)"
-        assert CHINESE.failed(error, turn) == f"抱歉，这次未能回答：{chinese}。（追踪号 1a2b3c4d）"
+        assert Texts().format_failure(error, turn) == f"I could not answer this: {english}. (trace 1a2b3c4d)"
+        assert CHINESE.format_failure(error, turn) == f"抱歉，这次未能回答：{chinese}。（追踪号 1a2b3c4d）"
 
 
 class TestInAChat:

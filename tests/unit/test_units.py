@@ -13,8 +13,8 @@ import pytest
 
 from bubbot.cli.main import EXIT_DAMAGED, EXIT_REFUSED, EXIT_USAGE
 from bubbot.errors import ConfigError
-from bubbot.ops.service.install import this_program
-from bubbot.ops.service.render import rendered, shipped, word
+from bubbot.ops.service.install import running_program
+from bubbot.ops.service.render import quote_word, read_unit, render_unit
 from bubbot.ops.service.report import ServiceTiming
 from bubbot.settings.loader import Settings, load
 from tests.docs.pages import ROOT
@@ -44,7 +44,7 @@ def analyze(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str
 
 def test_the_units_to_copy_by_hand_are_those_that_are_installed() -> None:
     folder = ROOT / "systemd"
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {name: shipped(name) for name in NAMES}
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {name: read_unit(name) for name in NAMES}
 
 
 def test_the_units_are_part_of_the_package() -> None:
@@ -56,7 +56,7 @@ def test_systemd_has_nothing_to_say_against_the_units(tmp_path: Path) -> None:
     home = tmp_path / "h o'me%h"
     for name in NAMES:
         if not name.endswith(".sysusers"):
-            (tmp_path / name).write_text(rendered(name, python=PYTHON, home=home, config=home / "a.toml"))
+            (tmp_path / name).write_text(render_unit(name, python=PYTHON, home=home, config=home / "a.toml"))
     units = [f"./{name}" for name in NAMES if name.endswith((".service", ".timer"))]
     done = analyze("verify", *units, folder=tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
@@ -65,7 +65,7 @@ def test_systemd_has_nothing_to_say_against_the_units(tmp_path: Path) -> None:
 @needs_analyze
 def test_the_check_of_the_units_sees_mistakes(tmp_path: Path) -> None:
     (tmp_path / "bubbot.service").write_text(
-        shipped("bubbot.service").replace("NoNewPrivileges=yes", "NoPrivileges=yes")
+        read_unit("bubbot.service").replace("NoNewPrivileges=yes", "NoPrivileges=yes")
     )
     assert "'NoPrivileges'" in analyze("verify", "./bubbot.service", folder=tmp_path).stderr
 
@@ -73,7 +73,7 @@ def test_the_check_of_the_units_sees_mistakes(tmp_path: Path) -> None:
 @needs_analyze
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_unit_leaves_no_more_open_than_was_measured(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text(shipped(name))
+    (tmp_path / name).write_text(read_unit(name))
     limit = str(int(MOST[name] * 10))
     done = analyze("security", "--offline=true", f"--threshold={limit}", "--no-pager", f"./{name}", folder=tmp_path)
     assert done.returncode == 0, done.stdout.splitlines()[-1]
@@ -86,34 +86,34 @@ def test_a_unit_leaves_no_more_open_than_was_measured(tmp_path: Path, name: str)
 @pytest.mark.parametrize("name", ["a b", "100%", "%h", "$HOME", "${HOME}", "a;b", "#a", "ü", "{a}", "*?", "-a"])
 def test_systemd_reads_a_path_as_it_was_meant(tmp_path: Path, name: str) -> None:
     (tmp_path / "bubbot.service").write_text(
-        rendered("bubbot-user.service", python=Path("/nowhere", name, "x y"), home=tmp_path, config=None)
+        render_unit("bubbot-user.service", python=Path("/nowhere", name, "x y"), home=tmp_path, config=None)
     )
     # It names the program it cannot find, as it has read it.
     assert f" /nowhere/{name}/x y is not executable" in analyze("verify", "./bubbot.service", folder=tmp_path).stderr
 
 
 def test_a_word_of_a_command_is_quoted_where_it_has_to_be() -> None:
-    assert word(Path("/a/b.c-d_e@f")) == "/a/b.c-d_e@f"
-    assert word(Path("/a b/it's")) == '"/a b/it\'s"'
-    assert word(Path('/a"b/%h')) == '"/a\\"b/%%h"'
+    assert quote_word(Path("/a/b.c-d_e@f")) == "/a/b.c-d_e@f"
+    assert quote_word(Path("/a b/it's")) == '"/a b/it\'s"'
+    assert quote_word(Path('/a"b/%h')) == '"/a\\"b/%%h"'
 
 
 @pytest.mark.parametrize("name", ["a\nExecStartPre=/bin/sh", "a\x1b", "a\\b", "a\udcff", "a "])
 def test_a_path_that_systemd_cannot_be_told_of_is_refused(name: str) -> None:
     for paths in ({"python": Path("/a") / name, "home": Path("/h")}, {"python": PYTHON, "home": Path("/h") / name}):
         with pytest.raises(ConfigError, match="systemd cannot be told of the path"):
-            rendered("bubbot.service", **paths, config=None)
+            render_unit("bubbot.service", **paths, config=None)
 
 
 def test_quotes_are_refused_where_systemd_has_no_way_to_write_them() -> None:
     with pytest.raises(ConfigError, match="no program with a quote"):
-        rendered("bubbot-user.service", python=Path("/it's"), home=Path("/h"), config=None)
+        render_unit("bubbot-user.service", python=Path("/it's"), home=Path("/h"), config=None)
     with pytest.raises(ConfigError, match="both kinds of quotes"):
-        rendered("bubbot.service", python=PYTHON, home=Path('/it\'s "me"'), config=None)
+        render_unit("bubbot.service", python=PYTHON, home=Path('/it\'s "me"'), config=None)
 
 
 def test_another_home_is_made_writable_instead_of_the_one_of_the_system() -> None:
-    text = rendered("bubbot.service", python=PYTHON, home=Path("/srv/my bot"), config=Path("/etc/bubbot.toml"))
+    text = render_unit("bubbot.service", python=PYTHON, home=Path("/srv/my bot"), config=Path("/etc/bubbot.toml"))
     assert 'ReadWritePaths="/srv/my bot"\n' in text
     assert "WorkingDirectory=/srv/my bot\n" in text
     assert "StateDirectory" not in text
@@ -121,28 +121,28 @@ def test_another_home_is_made_writable_instead_of_the_one_of_the_system() -> Non
         'ExecStart=:/usr/bin/env -X faulthandler -P -m bubbot --home "/srv/my bot" --config /etc/bubbot.toml run\n'
         in text
     )
-    assert "ReadWritePaths" not in shipped("bubbot.service")
+    assert "ReadWritePaths" not in read_unit("bubbot.service")
 
 
 def test_what_is_started_again_is_what_may_come_right_by_itself() -> None:
     for name in ("bubbot.service", "bubbot-user.service"):
-        assert f"\nRestartPreventExitStatus={EXIT_USAGE} {EXIT_DAMAGED} {EXIT_REFUSED}\n" in shipped(name)
+        assert f"\nRestartPreventExitStatus={EXIT_USAGE} {EXIT_DAMAGED} {EXIT_REFUSED}\n" in read_unit(name)
 
 
 @pytest.mark.parametrize("name", ["bubbot.service", "bubbot-user.service"])
 def test_the_limits_of_the_unit_leave_the_bot_its_own(name: str) -> None:
-    times, text = ServiceTiming(), shipped(name)
+    times, text = ServiceTiming(), read_unit(name)
     assert "\nTimeoutStartSec=5min\n" in text
-    assert times.deaf < 5 * 60
+    assert times.start_timeout < 5 * 60
     assert "\nTimeoutStopSec=60\n" in text
     # The first request for more comes at once, and each is longer than the pause to the next.
-    assert 2 * times.extends <= times.extension < 60
+    assert 2 * times.extension_interval <= times.extension < 60
     assert "\nType=notify\nNotifyAccess=main\n" in text
 
 
 @pytest.mark.parametrize("name", ["bubbot.service", "bubbot-user.service"])
 def test_a_reload_signals_the_bot_with_no_other_program_than_the_shell(name: str) -> None:
-    (line,) = re.findall(r"^ExecReload=:(.+)$", shipped(name), re.MULTILINE)
+    (line,) = re.findall(r"^ExecReload=:(.+)$", read_unit(name), re.MULTILINE)
     command = shlex.split(line)
     assert command[:2] == ["/bin/sh", "-c"]
     assert "/" not in command[2], "below it only what the shell has itself"
@@ -159,7 +159,7 @@ def test_a_reload_signals_the_bot_with_no_other_program_than_the_shell(name: str
 def test_the_credentials_of_the_unit_are_names_that_settings_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = re.findall(r"^LoadCredential=([^:\n]+):(.*)$", shipped("bubbot.service"), re.MULTILINE)
+    lines = re.findall(r"^LoadCredential=([^:\n]+):(.*)$", read_unit("bubbot.service"), re.MULTILINE)
     assert lines
     for name, source in lines:
         # A name and no path: systemd looks in its store, and goes on where there is nothing.
@@ -172,6 +172,6 @@ def test_the_credentials_of_the_unit_are_names_that_settings_read(
 
 
 def test_the_program_that_runs_names_all_it_is_made_of() -> None:
-    program = this_program()
+    program = running_program()
     assert program.python == Path(sys.executable)
     assert {program.python.resolve(), Path(sys.base_prefix), ROOT} <= set(program.needs)

@@ -27,8 +27,8 @@ PLAN = BudgetLimits(
         ("chat", "test:home"): SpendingLimit(tokens_day=1000),
         ("user", "test:9"): SpendingLimit(day=1.0),
     },
-    listed=lambda model: PRICE if model == "m" else None,
-    answer=lambda _: 10,
+    listed_price=lambda model: PRICE if model == "m" else None,
+    reserved_output_tokens=lambda _: 10,
 )
 
 
@@ -115,8 +115,8 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     assert (
         await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["state"]["after"] >= 190
     )
-    assert (await ledger.spending("day")).total.calls == 1
-    assert (await ledger.spending("all")).total.calls == 111
+    assert (await ledger.read_spending("day")).total.calls == 1
+    assert (await ledger.read_spending("all")).total.calls == 111
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
 )
 def test_money_is_shown_with_what_matters_of_it(memory_store: InMemoryStore, nano: int, shown: str) -> None:
     ledger = UsageReporter(budget_tape(memory_store), SteppingClock(), UTC, BudgetLimits(), "EUR", 1.0)
-    assert ledger.cost(Texts(), nano) == f"{shown} EUR"
+    assert ledger.format_cost(Texts(), nano) == f"{shown} EUR"
     assert (
-        UsageReporter(ledger.tape, ledger.now, UTC, BudgetLimits(), "EUR", 0.5).cost(Texts(), 2 * nano)
+        UsageReporter(ledger.tape, ledger.now, UTC, BudgetLimits(), "EUR", 0.5).format_cost(Texts(), 2 * nano)
         == f"{shown} EUR"
     )

@@ -12,7 +12,7 @@ import pytest
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.runtime.queue import JOINED_LIMIT, MAX_DEBOUNCE_FACTOR, MessageQueue, QueuedMessage, QueuePolicy
+from bubbot.runtime.queue import MAX_DEBOUNCE_FACTOR, MAX_JOINED_MESSAGES, MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.doubles import START, SteppingClock
@@ -49,7 +49,7 @@ def line(*items: QueuedMessage | TapeChange, debounce: float = 1.0, **given: Any
 
 
 def taken(waiting: MessageQueue) -> list[int]:
-    return [one.accepted.id for one in waiting.batch(LATER())[0]]
+    return [one.accepted.id for one in waiting.take_batch(LATER())[0]]
 
 
 class TestBatches:
@@ -85,12 +85,12 @@ class TestBatches:
 
     async def test_there_is_a_limit(self) -> None:
         waiting = line(*(said(number) for number in range(1, 26)))
-        assert [len(taken(waiting)), len(taken(waiting))] == [JOINED_LIMIT, 5]
+        assert [len(taken(waiting)), len(taken(waiting))] == [MAX_JOINED_MESSAGES, 5]
 
     async def test_what_was_heard_between_ends_the_run(self) -> None:
         waiting = line(said(1), changed(2, Inbound), said(3))
         assert taken(waiting) == [1]
-        assert waiting.change() is not None
+        assert waiting.take_change() is not None
         assert taken(waiting) == [3]
 
     async def test_other_changes_do_not(self) -> None:
@@ -107,40 +107,40 @@ class TestBatches:
             said(4),
         ]
         waiting = line(*items, debounce=debounce, stale_after=86_400.0)
-        batch, too_old = waiting.batch(LATER())
+        batch, too_old = waiting.take_batch(LATER())
         assert ([one.accepted.id for one in batch], too_old) == ([1, 3], True)
-        assert waiting.change() is not None
-        batch, too_old = waiting.batch(LATER())
+        assert waiting.take_change() is not None
+        batch, too_old = waiting.take_batch(LATER())
         assert ([one.accepted.id for one in batch], too_old) == ([4], False)
 
     async def test_what_was_begun_is_never_too_old(self) -> None:
         waiting = line(said(1, time="2020-01-01T00:00:00+00:00", attempts=1), stale_after=60.0)
-        assert waiting.batch(LATER())[1] is False
+        assert waiting.take_batch(LATER())[1] is False
 
     async def test_a_time_that_cannot_be_read_is_not_old(self) -> None:
-        assert line(said(1, time="yesterday"), stale_after=60.0).batch(LATER())[1] is False
+        assert line(said(1, time="yesterday"), stale_after=60.0).take_batch(LATER())[1] is False
 
 
 class TestSteering:
     async def test_only_where_it_is_asked_for(self) -> None:
         for busy, found in (("queue", []), ("drop", []), ("steer", [2, 3])):
             waiting = line(said(2), said(3), busy=busy)
-            assert [one.accepted.id for one in waiting.steering("1", LATER())] == found
+            assert [one.accepted.id for one in waiting.take_steering("1", LATER())] == found
 
     @pytest.mark.parametrize(
         "first", [{"sender": "2"}, {"text": ",help"}, {"attempts": 1}, {"time": "2020-01-01T00:00:00+00:00"}]
     )
     async def test_nothing_steers_past_what_cannot(self, first: dict[str, Any]) -> None:
         waiting = line(said(1, **first), said(2), busy="steer", stale_after=86_400.0)
-        assert waiting.steering("1", LATER()) == []
-        assert waiting.messages == 2
+        assert waiting.take_steering("1", LATER()) == []
+        assert waiting.message_count == 2
 
     async def test_a_reaction_does_not_hinder_it(self) -> None:
         waiting = line(changed(1, Reaction, 9), said(2), busy="steer")
-        assert [one.accepted.id for one in waiting.steering("1", LATER())] == [2]
+        assert [one.accepted.id for one in waiting.take_steering("1", LATER())] == [2]
 
     async def test_what_was_heard_before_it_does(self) -> None:
-        assert line(changed(1, Inbound), said(2), busy="steer").steering("1", LATER()) == []
+        assert line(changed(1, Inbound), said(2), busy="steer").take_steering("1", LATER()) == []
 
 
 class TestChanges:
@@ -148,25 +148,25 @@ class TestChanges:
         first = said(1)
         waiting = line(first, changed(2, Edit), changed(3, Reaction), changed(4, Edit, 9), changed(5, Deletion, 9))
         taken(waiting)
-        assert [one.id for one in waiting.edits_of(first.accepted)] == [2]
-        assert [one.id for one in iter(waiting.change, None)] == [3, 4, 5]
+        assert [one.id for one in waiting.take_edits(first.accepted)] == [2]
+        assert [one.id for one in iter(waiting.take_change, None)] == [3, 4, 5]
 
     async def test_a_message_that_was_deleted_before_its_turn_is_withdrawn(self) -> None:
         waiting = line(said(1), said(2), changed(3, Deletion, 1), said(4, attempts=1), changed(5, Deletion, 4))
-        assert [(one.accepted.id, gone.id) for one, gone in waiting.withdrawn()] == [(1, 3)]
-        assert waiting.withdrawn() == []
-        assert waiting.messages == 2
+        assert [(one.accepted.id, gone.id) for one, gone in waiting.take_withdrawn()] == [(1, 3)]
+        assert waiting.take_withdrawn() == []
+        assert waiting.message_count == 2
 
     async def test_messages_without_an_id_of_the_platform_are_never_confused(self) -> None:
         first = said(1)
         first.accepted = replace(first.accepted, inbound=replace(first.accepted.inbound, message=""))
         edit = changed(2, Edit)
         waiting = line(first, TapeChange(2, replace(edit.event, message="")))
-        assert waiting.edits_of(first.accepted) == []
+        assert waiting.take_edits(first.accepted) == []
 
     async def test_what_waits_is_known_also_where_it_is_only_heard(self) -> None:
         waiting = line(said(1), changed(2, Inbound), changed(3, Edit, 7))
-        assert [waiting.holds(one) for one in "1237"] == [True, True, False, False]
+        assert [waiting.has_message(one) for one in "1237"] == [True, True, False, False]
 
 
 class TestQuiet:
@@ -178,7 +178,7 @@ class TestQuiet:
         began = loop.time()
         for after, item in later:
             loop.call_later(after, waiting.add, item)
-        await waiting.quiet(LATER)
+        await waiting.wait_quiet(LATER)
         return loop.time() - began
 
     @virtual
@@ -211,7 +211,7 @@ class TestQuiet:
         for first in (said(1, ",help"), said(1, attempts=1), changed(1, Reaction)):
             assert await self._took(line(first)) == 0
         assert await self._took(line(said(1), debounce=0)) == 0
-        assert await self._took(line(*(said(number) for number in range(JOINED_LIMIT)))) == 0
+        assert await self._took(line(*(said(number) for number in range(MAX_JOINED_MESSAGES)))) == 0
 
     @virtual
     async def test_what_is_too_old_waits_for_the_rest_of_it(self) -> None:
@@ -273,7 +273,7 @@ class TestTurns:
             assert corrected == {"corrects": said.id, "content": "hello"}
             (reaction,) = await bench.events("reaction")
             assert reaction["entry"] == said.id
-            assert await bench.inbox.changes() == ()
+            assert await bench.inbox.open_changes() == ()
 
     @virtual
     async def test_a_message_deleted_before_its_turn_is_not_answered_and_not_shown(self) -> None:
@@ -286,8 +286,8 @@ class TestTurns:
             await bench.quiet()
             assert ((await first).status, (await second).status) == ("answered", "silent")
             assert texts_of(await bench.entries(), "user") == ["first"]
-            assert (await bench.recover()).open == ()
-            assert await bench.inbox.changes() == ()
+            assert (await bench.recover()).open_inbounds == ()
+            assert await bench.inbox.open_changes() == ()
 
     @virtual
     async def test_a_stop_for_a_withdrawn_message_does_not_meet_the_next(self) -> None:
@@ -305,7 +305,7 @@ class TestTurns:
             async with bench.app.exclusive(HOME):
                 await bench.gate.receive(edit_of("7", "hallo"))
                 await bench.gate.receive(edit_of("7", "hullo"))
-                assert bench.app.busy(HOME) == (False, 0)
+                assert bench.app.session_activity(HOME) == (False, 0)
                 assert not bench.app.stop(HOME)
             assert (await bench.say("again")).status == "answered"
 
@@ -319,12 +319,12 @@ class TestTurns:
             second = await bench.post("secnd", external_id="8")
             await bench.gate.receive(edit_of("8", "second"))
             await bench.quiet()
-            assert (await first).turn == (await second).turn
+            assert (await first).turn_id == (await second).turn_id
             assert _asked(bench) == ["first", "second"]
             (joined,) = await bench.events("turn/joined")
             assert joined["inbounds"] == ((bench.inbox.name, 2),)
-            assert (await bench.recover()).open == ()
-            assert await bench.inbox.changes() == ()
+            assert (await bench.recover()).open_inbounds == ()
+            assert await bench.inbox.open_changes() == ()
 
     @pytest.mark.parametrize("edited_first", [True, False])
     async def test_an_edit_before_a_run_again_is_shown_to_it(self, store: TapeStore, edited_first: bool) -> None:
@@ -336,13 +336,13 @@ class TestTurns:
         async with running(store, ScriptedModel(), Options(rules=rules()), life="second") as bench:
             if not edited_first:
                 recovered = await bench.recover()
-                assert await bench.inbox.note(edit_of("7", "hello"))
-                assert recovered.interrupted == 1
+                assert await bench.inbox.record_change(edit_of("7", "hello"))
+                assert recovered.interrupted_turns == 1
             await bench.resume()
             await bench.quiet()
             assert _asked(bench)[-1].endswith("hello")
             assert [one["content"] for one in await bench.events("correction")] == ["hello"]
-            assert await bench.inbox.changes() == ()
+            assert await bench.inbox.open_changes() == ()
 
     async def test_an_edit_the_interrupted_attempt_was_written_with_is_not_repeated(self, store: TapeStore) -> None:
         model = Played({"text": "never", "delay": 60})
@@ -355,11 +355,11 @@ class TestTurns:
             await bench.resume()
             await bench.quiet()
             assert _asked(bench) == ["hello"]
-            assert await bench.inbox.changes() == ()
+            assert await bench.inbox.open_changes() == ()
 
     async def test_what_an_earlier_process_left_keeps_its_order(self, store: TapeStore) -> None:
         async with running(store, ScriptedModel(), Options(rules=rules(60.0))) as bench:
-            await bench.inbox.note(bench.inbound("overheard", direct=False, sender="2"))
+            await bench.inbox.record_change(bench.inbound("overheard", direct=False, sender="2"))
             await bench.gate.receive(bench.inbound("what was that?", external_id="8", direct=False))
         async with running(store, ScriptedModel(), Options(rules=rules()), life="second") as bench:
             await bench.resume()

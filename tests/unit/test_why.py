@@ -13,7 +13,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tools.session import WhyArgs
 from bubbot.views import context, selectors
-from bubbot.views.why import RECENT_TURNS, TurnSpansView, WhyView
+from bubbot.views.why import MAX_TURNS_SEARCHED, TurnSpansView, WhyView
 from tests.turns import HOME, Bench, Played, calls, running, says
 from tests.unit.test_recovery import cut_off
 
@@ -29,8 +29,8 @@ class TestTheView:
             (span,) = await spans(bench)
             found = await bench.tape().read(WhyView(span))
             assert found is not None
-            entries = {entry.id: entry for entry in result.merged}
-            assert (found.turn, found.status) == (result.turn, "answered")
+            entries = {entry.id: entry for entry in result.merged_entries}
+            assert (found.turn, found.status) == (result.turn_id, "answered")
             assert (entries[found.first].name, entries[found.last].name) == ("turn/start", "turn/end")
             assert [name for _, name in found.tools] == ["tape_info", "memory_show"]
             assert [step["status"] for _, step in found.steps] == ["tool_calls", "tool_calls", "ok"]
@@ -68,11 +68,11 @@ class TestTheView:
 
     async def test_the_cost_does_not_grow_with_the_tape(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            for number in range(2 * RECENT_TURNS):
+            for number in range(2 * MAX_TURNS_SEARCHED):
                 await bench.say(str(number))
             (query,) = TurnSpansView().queries(HOME)
-            assert len((await bench.tape().fetch([query]))[0]) == 2 * RECENT_TURNS + 1
-            assert len(await spans(bench)) == RECENT_TURNS
+            assert len((await bench.tape().fetch([query]))[0]) == 2 * MAX_TURNS_SEARCHED + 1
+            assert len(await spans(bench)) == MAX_TURNS_SEARCHED
 
     @pytest.mark.law("T8")
     async def test_looking_writes_nothing(self, memory_store: InMemoryStore) -> None:
@@ -93,7 +93,7 @@ class TestTheCommand:
             answered = await bench.say("hello")
             for _ in range(3):
                 await bench.say(",tape.info")
-            assert (await bench.say(",why")).text.startswith(f"turn {answered.turn} (entries ")
+            assert (await bench.say(",why")).text.startswith(f"turn {answered.turn_id} (entries ")
 
     async def test_it_asks_no_model(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
@@ -131,10 +131,10 @@ class TestTheCommand:
         async with running(memory_store, ScriptedModel()) as bench:
             with monkeypatch.context() as earlier:
                 earlier.setattr(context, "CONTEXT_VERSION", 1)
-                earlier.setattr(selectors, "people_text", lambda text, indent="": text)
+                earlier.setattr(selectors, "escape_people_text", lambda text, indent="": text)
                 await bench.say("[x] one")
             for entry in await bench.entries():
-                entry.made.clear()
+                entry.cache.clear()
             assert "cannot be compared]" in (await bench.say(",why yes")).text
 
     async def test_a_failed_step_shows_its_error(self, memory_store: InMemoryStore) -> None:
@@ -154,20 +154,24 @@ class TestByTrace:
         async with running(memory_store, Played(says("one"), {"error": "refused", "message": "no such key"})) as bench:
             first, failed = await bench.say("hello"), await bench.say("and now")
             command = await bench.say(",tape.info")
-            assert (await bench.say(f",why turn={first.turn}")).text.startswith(f"turn {first.turn} (entries 2 to ")
-            told = (await bench.say(f",why turn={failed.turn}")).text
+            assert (await bench.say(f",why turn={first.turn_id}")).text.startswith(
+                f"turn {first.turn_id} (entries 2 to "
+            )
+            told = (await bench.say(f",why turn={failed.turn_id}")).text
             assert re.search(r"^error model_refused \(entry \d+\): no such key$", told, re.MULTILINE)
-            assert (await bench.say(f",why turn={command.turn}")).text.startswith(f"turn {command.turn} (entries ")
+            assert (await bench.say(f",why turn={command.turn_id}")).text.startswith(
+                f"turn {command.turn_id} (entries "
+            )
 
     async def test_it_looks_at_more_than_the_recent_turns(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             for _ in range(3):  # an id with two digits begins none of the later ones
                 await bench.say(",tape.info")
             first = await bench.say("hello")
-            for _ in range(RECENT_TURNS + 1):
+            for _ in range(MAX_TURNS_SEARCHED + 1):
                 await bench.say(",tape.info")
             assert (await bench.say(",why")).text == "No model has answered here yet."
-            assert (await bench.say(f",why turn={first.turn}")).text.startswith(f"turn {first.turn} (")
+            assert (await bench.say(f",why turn={first.turn_id}")).text.startswith(f"turn {first.turn_id} (")
 
     async def test_a_trace_of_no_turn_is_refused(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:

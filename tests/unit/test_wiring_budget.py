@@ -10,18 +10,18 @@ from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.errors import ConfigError
 from bubbot.ports.model import ModelPrice, Usage
 from bubbot.settings.loader import load
-from bubbot.wiring.budget import ANSWER_TOKENS, FREE, plan_of
+from bubbot.wiring.budget import DEFAULT_ANSWER_TOKENS, FREE, budget_limits
 
 
 def planned(home: Path, text: str) -> BudgetLimits:
     (home / "config.toml").write_text(text)
-    return plan_of(load(home=home))
+    return budget_limits(load(home=home))
 
 
 def test_nothing_is_limited_where_nothing_is_set(tmp_path: Path) -> None:
     made = planned(tmp_path, "")
-    assert made.limit("bot", "") is None
-    assert (made.limit("user", "telegram:1"), made.warn_at) == (None, 0.8)
+    assert made.find_limit("bot", "") is None
+    assert (made.find_limit("user", "telegram:1"), made.warn_at) == (None, 0.8)
 
 
 def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
@@ -31,21 +31,21 @@ def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
         "[budget.chats.'telegram:-100']\nday = 3\n[budget.channels.telegram]\ntokens_day = 4\n[budget.jobs.each]\nday = 0\n"
         "[budget.models.'openai/gpt-4o']\nmonth = 6\n",
     )
-    assert made.limit("bot", "") == SpendingLimit(day=5, tokens_month=7)
-    assert made.limit("user", "telegram:2") == SpendingLimit(month=1.5)
-    assert made.limit("user", "telegram:1") == SpendingLimit(day=2)
-    assert made.limit("chat", "telegram:-100") == SpendingLimit(day=3)
-    assert made.limit("chat", "telegram:2") is None
-    assert made.limit("channel", "telegram") == SpendingLimit(tokens_day=4)
-    assert made.limit("job", "any") == SpendingLimit(day=0)
-    assert made.limit("model", "openai/gpt-4o") == SpendingLimit(month=6)
+    assert made.find_limit("bot", "") == SpendingLimit(day=5, tokens_month=7)
+    assert made.find_limit("user", "telegram:2") == SpendingLimit(month=1.5)
+    assert made.find_limit("user", "telegram:1") == SpendingLimit(day=2)
+    assert made.find_limit("chat", "telegram:-100") == SpendingLimit(day=3)
+    assert made.find_limit("chat", "telegram:2") is None
+    assert made.find_limit("channel", "telegram") == SpendingLimit(tokens_day=4)
+    assert made.find_limit("job", "any") == SpendingLimit(day=0)
+    assert made.find_limit("model", "openai/gpt-4o") == SpendingLimit(month=6)
 
 
 def test_another_currency_is_reckoned_in_dollars(tmp_path: Path) -> None:
     text = '[budget]\ncurrency = "EUR"\ndollar = 0.5\nday = 5\n[budget.models.m]\ninput_price = 1\noutput_price = 2\n'
     made = planned(tmp_path, text)
-    assert made.limit("bot", "") == SpendingLimit(day=10)
-    assert made.decided("m") == ModelPrice(2, 4)
+    assert made.find_limit("bot", "") == SpendingLimit(day=10)
+    assert made.configured_price("m") == ModelPrice(2, 4)
 
 
 def test_another_currency_without_its_dollar_is_an_error(tmp_path: Path) -> None:
@@ -56,25 +56,25 @@ def test_another_currency_without_its_dollar_is_an_error(tmp_path: Path) -> None
 def test_a_price_that_was_set_goes_before_the_list(tmp_path: Path) -> None:
     text = "[budget.models.'openai/gpt-4o']\ninput_price = 1\noutput_price = 2\ncached_price = 0.1\n"
     made = planned(tmp_path, text)
-    assert made.price("openai/gpt-4o") == ModelPrice(1, 2, 0.1)
-    assert made.price("openai/gpt-4o-mini") == ModelPrice(0.15, 0.6, 0.075)
-    assert (made.price("local"), made.price("nobody/knows")) == (FREE, None)
+    assert made.find_price("openai/gpt-4o") == ModelPrice(1, 2, 0.1)
+    assert made.find_price("openai/gpt-4o-mini") == ModelPrice(0.15, 0.6, 0.075)
+    assert (made.find_price("local"), made.find_price("nobody/knows")) == (FREE, None)
 
 
 def test_a_price_for_each_is_for_those_without_their_own(tmp_path: Path) -> None:
     text = "[budget.models.each]\ninput_price = 1\noutput_price = 2\n[budget.models.'openai/gpt-4o']\nday = 1\n"
-    assert planned(tmp_path, text).price("openai/gpt-4o") == ModelPrice(1, 2)
+    assert planned(tmp_path, text).find_price("openai/gpt-4o") == ModelPrice(1, 2)
 
 
 def test_what_sits_at_an_own_address_has_no_price_of_the_list(tmp_path: Path) -> None:
     made = planned(tmp_path, '[model]\nname = "openai/gpt-4o"\napi_base = "http://localhost:1/v1"\n')
-    assert made.price("openai/gpt-4o") is None
-    assert made.price("anthropic/claude-sonnet-4-5") is not None
+    assert made.find_price("openai/gpt-4o") is None
+    assert made.find_price("anthropic/claude-sonnet-4-5") is not None
 
 
 def test_a_provider_behind_a_proxy_keeps_its_price(tmp_path: Path) -> None:
     made = planned(tmp_path, '[model]\nname = "anthropic/claude-sonnet-4-5"\napi_base = "http://localhost:1"\n')
-    assert made.price("anthropic/claude-sonnet-4-5") == ModelPrice(3.0, 15.0, 0.3)
+    assert made.find_price("anthropic/claude-sonnet-4-5") == ModelPrice(3.0, 15.0, 0.3)
 
 
 def test_what_is_reserved_is_the_price_of_the_dearest_model_that_may_answer(tmp_path: Path) -> None:
@@ -84,23 +84,28 @@ def test_what_is_reserved_is_the_price_of_the_dearest_model_that_may_answer(tmp_
         "[budget.models.'x/dear']\ninput_price = 3\noutput_price = 3\n"
     )
     made = planned(tmp_path, text)
-    assert made.most("x/first", Usage(10, 10)) == 60_000
-    assert made.most("x/unknown", Usage(10, 10)) == 60_000
-    assert made.most("scripted", Usage(10, 10)) is None
+    assert made.max_cost("x/first", Usage(10, 10)) == 60_000
+    assert made.max_cost("x/unknown", Usage(10, 10)) == 60_000
+    assert made.max_cost("scripted", Usage(10, 10)) is None
 
 
 def test_what_an_answer_is_reckoned_at(tmp_path: Path) -> None:
-    assert planned(tmp_path, "").answer("openai/gpt-4o") == ANSWER_TOKENS
-    assert planned(tmp_path, "").answer("nobody/knows") == ANSWER_TOKENS
-    assert planned(tmp_path, "[model]\nmax_tokens = 100\n").answer("openai/gpt-4o") == 100
-    assert planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nanswer_tokens = 9\n").answer("x") == 9
+    assert planned(tmp_path, "").reserved_output_tokens("openai/gpt-4o") == DEFAULT_ANSWER_TOKENS
+    assert planned(tmp_path, "").reserved_output_tokens("nobody/knows") == DEFAULT_ANSWER_TOKENS
+    assert planned(tmp_path, "[model]\nmax_tokens = 100\n").reserved_output_tokens("openai/gpt-4o") == 100
+    assert (
+        planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nanswer_tokens = 9\n").reserved_output_tokens("x") == 9
+    )
 
 
 def test_the_environment_sets_tables_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUBBOT_BUDGET__DAY", "2.5")
     monkeypatch.setenv("BUBBOT_BUDGET__USERS", '{"each": {"day": "0.5"}}')
     made = planned(tmp_path, "")
-    assert (made.limit("bot", ""), made.limit("user", "telegram:1")) == (SpendingLimit(day=2.5), SpendingLimit(day=0.5))
+    assert (made.find_limit("bot", ""), made.find_limit("user", "telegram:1")) == (
+        SpendingLimit(day=2.5),
+        SpendingLimit(day=0.5),
+    )
     monkeypatch.setenv("BUBBOT_BUDGET__USERS", "{nonsense")
     with pytest.raises(ConfigError, match=r"\[budget\] users is '{nonsense', but must be tables such as"):
         planned(tmp_path, "")

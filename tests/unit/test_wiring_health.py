@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.session_names import service
+from bubbot.cli.session_names import tape_service
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.wiring.app import Bot, now, open_app, open_tapes
-from bubbot.wiring.health import left_behind
+from bubbot.wiring.health import offline_snapshot
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -50,9 +50,9 @@ async def test_a_running_bot_and_its_database_alone_say_the_same_of_what_is_kept
         await app.ask(said("hello"))
         later = (now() + timedelta(hours=1)).strftime("%Y-%m-%d %H:%M")
         await app.ask(said(f",schedule.remind at {later}: tea", 2))
-        running = await app.watch.snapshot()
+        running = await app.health_collector.snapshot()
     async with open_tapes(home) as (store, _):
-        alone = await left_behind(store, lambda name: service(store, name), home, SETTINGS, now=now)
+        alone = await offline_snapshot(store, lambda name: tape_service(store, name), home, SETTINGS, now=now)
     assert len(running.firings) == 1
     assert running.firings[0].session == "stdin:default"
     assert (running.pid is None, alone.pid) == (False, None)
@@ -68,11 +68,11 @@ async def test_a_running_bot_and_its_database_alone_say_the_same_of_what_is_kept
 async def test_what_an_earlier_process_left_open_is_counted(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     async with opened(home) as app:
-        await app.line.inbox.accept(said("left open"))
-        parts = tuple(app.line.link.parts(Outbound("stdin", "default", "hi")))
-        await app.line.outbox.say("stdin:default", "k", parts, {})
+        await app.channel_runtime.inbox.accept(said("left open"))
+        parts = tuple(app.channel_runtime.link.split(Outbound("stdin", "default", "hi")))
+        await app.channel_runtime.outbox.enqueue("stdin:default", "k", parts, {})
     async with open_tapes(home) as (store, _):
-        alone = await left_behind(store, lambda name: service(store, name), home, SETTINGS, now=now)
+        alone = await offline_snapshot(store, lambda name: tape_service(store, name), home, SETTINGS, now=now)
     assert alone.load.waiting == 1
     assert [(one.channel, one.count) for one in alone.owed] == [("stdin", 1)]
     assert alone.owed[0].oldest.startswith("20")
@@ -81,8 +81,8 @@ async def test_what_an_earlier_process_left_open_is_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("health", "ready", "note"),
     [
-        (ChannelHealth(ready=True, heard="2026-11-22T10:00:00Z"), True, ""),
-        (ChannelHealth(ready=False, note="deaf"), False, "deaf"),
+        (ChannelHealth(is_ready=True, last_seen_at="2026-11-22T10:00:00Z"), True, ""),
+        (ChannelHealth(is_ready=False, note="deaf"), False, "deaf"),
         (ValueError("a defect"), False, "ValueError"),
     ],
 )
@@ -90,20 +90,20 @@ async def test_a_channel_tells_how_it_is_or_that_it_cannot(
     tmp_path: Path, health: ChannelHealth | Exception, *, ready: bool, note: str
 ) -> None:
     async with opened(Home(tmp_path / "home")) as app:
-        assert app.watch.channels() == ()
-        app.line.channel = Telling(health)  # type: ignore[assignment]
-        app.watch.standing = lambda: ({"stdin": "running"}, {})
-        (found,) = app.watch.channels()
-        assert (found.state, found.ready, found.note, found.fine) == ("running", ready, note, ready)
-        app.watch.standing = lambda: ({"stdin": "refused"}, {"stdin": "its token"})
-        (found,) = app.watch.channels()
-        assert (found.note, found.fine) == ("its token", False)
+        assert app.health_collector.channels() == ()
+        app.channel_runtime.channel = Telling(health)  # type: ignore[assignment]
+        app.health_collector.channel_states = lambda: ({"stdin": "running"}, {})
+        (found,) = app.health_collector.channels()
+        assert (found.state, found.ready, found.note, found.is_receiving) == ("running", ready, note, ready)
+        app.health_collector.channel_states = lambda: ({"stdin": "refused"}, {"stdin": "its token"})
+        (found,) = app.health_collector.channels()
+        assert (found.note, found.is_receiving) == ("its token", False)
 
 
 async def test_who_asks_in_a_chat_is_answered_also_where_the_database_is_gone(tmp_path: Path) -> None:
     async with opened(Home(tmp_path / "home")) as app:
-        watch = app.watch
-        assert (await watch.told(Role.OWNER, direct=True))[0].startswith("bot: bubbot ")
-        assert await watch.told(Role.MEMBER, direct=True) == ()
-        await app.opened.aclose()
-        assert await watch.told(Role.OWNER, direct=True) == ("I could not look at the rest: the store is closed.",)
+        watch = app.health_collector
+        assert (await watch.report(Role.OWNER, direct=True))[0].startswith("bot: bubbot ")
+        assert await watch.report(Role.MEMBER, direct=True) == ()
+        await app.sqlite_store.aclose()
+        assert await watch.report(Role.OWNER, direct=True) == ("I could not look at the rest: the store is closed.",)

@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.cli import write_command
 from bubbot.cli.main import COMMANDS
-from bubbot.cli.write_command import WRITING, CommandContext, answer
+from bubbot.cli.write_command import WRITE_COMMANDS, CommandContext, answer_command
 from bubbot.control.codec import encode
 from bubbot.errors import ConfigError, ControlError, EntryNotFound
 from bubbot.settings.loader import Settings
@@ -63,8 +63,8 @@ async def desk(tmp_path: Path, turns: Turns) -> AsyncIterator[CommandContext]:
 
 async def do(desk: CommandContext, name: str, **arguments: object) -> str:
     """What the running bot prints for a command."""
-    kind, _ = write_command._loaded(name)
-    return str((await answer(desk, {"name": name, "arguments": encode(kind(**arguments))}))["told"]["text"])
+    kind, _ = write_command._load_command(name)
+    return str((await answer_command(desk, {"name": name, "arguments": encode(kind(**arguments))}))["told"]["text"])
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ async def test_a_command_that_fails_leaves_the_session_to_its_turns(desk: Comman
 async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> None:
     for name in ("tape show", "os.system", 7, None):
         with pytest.raises(ControlError, match="has no command"):
-            await answer(desk, {"name": name, "arguments": {}})
+            await answer_command(desk, {"name": name, "arguments": {}})
     with pytest.raises(ControlError, match="is none of SaveMemory"):
-        await answer(desk, {"name": "memory save", "arguments": {"is": "ForgetMemory"}})
+        await answer_command(desk, {"name": "memory save", "arguments": {"is": "ForgetMemory"}})
 
 
-@pytest.mark.parametrize("name", WRITING)
+@pytest.mark.parametrize("name", WRITE_COMMANDS)
 def test_every_writing_command_is_there(name: str) -> None:
-    kind, work = write_command._loaded(name)
+    kind, work = write_command._load_command(name)
     assert is_dataclass(kind)
     assert callable(work)
     assert name.partition(" ")[0] in COMMANDS

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
-from bubbot.cli.session_names import no_open_turn, not_of_the_system, service, session_named, session_of, tape_name
+from bubbot.cli.session_names import (
+    find_tape,
+    parse_session,
+    read_session,
+    require_no_open_turn,
+    require_user_tape,
+    tape_service,
+)
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
 from bubbot.memory import MemoryZone
@@ -74,20 +81,20 @@ class ImportMemory:
 async def _open_memory(context: CommandContext, reference: str, *, create: bool = False) -> AsyncIterator[MemoryZone]:
     """Open the memory of a session and keep other writers away; `create` makes a missing session."""
     try:
-        name = await tape_name(context.store, context.workspace, reference)
+        name = await find_tape(context.store, context.workspace, reference)
     except EntryNotFound:
         if not create:
             raise
-        session = session_named(reference)
+        session = parse_session(reference)
         name = session_tape(context.workspace, session)
     else:
-        not_of_the_system(name, "remembered from")
+        require_user_tape(name, "remembered from")
         if any(tape.archived_from for tape in await context.store.tapes() if tape.name == name):
             raise ConfigError(f"{name} is an archive; its memory can be read and no longer changed")
-        session = await session_of(context.store, name)
-    async with context.alone(name, session):
-        await no_open_turn(context.store, name, reference)
-        tape = service(context.store, name, session)
+        session = await read_session(context.store, name)
+    async with context.lock_tape(name, session):
+        await require_no_open_turn(context.store, name, reference)
+        tape = tape_service(context.store, name, session)
         if create:
             await tape.ensure_bootstrap_anchor()
         zone, days = ZoneInfo(context.settings.bot.timezone), context.settings.memory.retention_days
@@ -133,12 +140,12 @@ async def import_memory(context: CommandContext, arguments: ImportMemory) -> Com
     days = context.settings.memory.retention_days
     async with _open_memory(context, arguments.session, create=True) as zone:
         before = await zone.read()
-        if not before.empty and not arguments.replace:
+        if not before.is_empty and not arguments.replace:
             raise ConfigError(
                 f"{arguments.session} remembers something already: --replace puts this in its place (the older version "
                 "stays on the tape)"
             )
-        await zone.adopt(MemorySnapshot(long_term=arguments.long_term, dailies=notes))
+        await zone.import_snapshot(MemorySnapshot(long_term=arguments.long_term, dailies=notes))
         after = await zone.read()
         oldest, last = (zone.today() - timedelta(days=days)).isoformat(), zone.last_day()
     text = _describe_change(before, after, arguments.session)
@@ -162,6 +169,6 @@ def _describe_change(
     lines = [f"Memory of {session} is now version {after.version} (entry {after.seal_id}), with {notes}."]
     if removed:
         lines += ["No longer there:", *(f"- {line.strip()}" for line in removed)]
-    if before.version and not before.empty:
+    if before.version and not before.is_empty:
         lines.append(f"`bubbot memory restore {session} {before.version}` brings back what was there before.")
     return "".join(f"{line}\n" for line in lines)

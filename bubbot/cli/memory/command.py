@@ -10,18 +10,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from bubbot.cli.files import output
+from bubbot.cli.files import open_output
 from bubbot.cli.memory.change import ForgetMemory, ImportedNote, ImportMemory, RestoreMemory, SaveMemory
 from bubbot.cli.memory.files import FILE_LIMIT, read_memory
 from bubbot.cli.output import show
-from bubbot.cli.session_names import not_of_the_system, service, session_of, tape_name
+from bubbot.cli.session_names import find_tape, read_session, require_user_tape, tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.write_command import perform
+from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
-from bubbot.memory import MemoryZone, spelled
+from bubbot.memory import MemoryZone, format_versions
 from bubbot.ports.channel import replace_controls
 from bubbot.tape.service import TapeService
-from bubbot.views.memory import MemoryVersionsView, memory_markdown
+from bubbot.views.memory import MemoryVersionsView, format_memory_page
 from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
 async def _open_memory(setup: CommandSetup, reference: str) -> AsyncIterator[tuple[TapeService, MemoryZone]]:
     """Open the memory of a session for reading."""
     async with open_tapes(setup.home) as (store, workspace):
-        name = await tape_name(store, workspace, reference)
-        not_of_the_system(name, "remembered from")
-        tape = service(store, name, await session_of(store, name))
+        name = await find_tape(store, workspace, reference)
+        require_user_tape(name, "remembered from")
+        tape = tape_service(store, name, await read_session(store, name))
         zone, days = ZoneInfo(setup.settings.bot.timezone), setup.settings.memory.retention_days
         yield tape, MemoryZone(tape, now=now, zone=zone, retention_days=days)
 
@@ -76,14 +76,14 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with _open_memory(setup, args.session) as (tape, zone):
         snapshot = await zone.read()
         versions = {fact.version for fact in await tape.read(MemoryVersionsView())}
-    show(memory_markdown(snapshot), end="")
+    show(format_memory_page(snapshot), end="")
     if versions:
-        show(f"\nOn the tape: {spelled(versions)}. `bubbot memory restore {args.session} N` brings one back.")
+        show(f"\nOn the tape: {format_versions(versions)}. `bubbot memory restore {args.session} N` brings one back.")
     return EXIT_OK
 
 
 async def _save(setup: CommandSetup, args: argparse.Namespace) -> int:
-    return await perform(setup, "memory save", SaveMemory(args.session, _read_text(args.text)))
+    return await run_write_command(setup, "memory save", SaveMemory(args.session, _read_text(args.text)))
 
 
 def _read_text(text: str) -> str:
@@ -100,17 +100,17 @@ def _read_text(text: str) -> str:
 async def _forget(setup: CommandSetup, args: argparse.Namespace) -> int:
     if not args.text.strip():
         raise ConfigError("the text to forget is empty; give words of the line that is to go")
-    return await perform(setup, "memory forget", ForgetMemory(args.session, args.text))
+    return await run_write_command(setup, "memory forget", ForgetMemory(args.session, args.text))
 
 
 async def _restore(setup: CommandSetup, args: argparse.Namespace) -> int:
-    return await perform(setup, "memory restore", RestoreMemory(args.session, args.version))
+    return await run_write_command(setup, "memory restore", RestoreMemory(args.session, args.version))
 
 
 async def _export(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with _open_memory(setup, args.session) as (_, zone):
-        text = memory_markdown(await zone.read())
-    with output(args.file, replace_controls) as write:
+        text = format_memory_page(await zone.read())
+    with open_output(args.file, replace_controls) as write:
         write(text.encode())
     if args.file is not None:
         show(f"Exported to {args.file}.")
@@ -119,11 +119,11 @@ async def _export(setup: CommandSetup, args: argparse.Namespace) -> int:
 
 async def _import(setup: CommandSetup, args: argparse.Namespace) -> int:
     files = read_memory(args.path)
-    if files.memory.empty:
+    if files.memory.is_empty:
         raise ConfigError(f"{args.path} holds no memory")
     notes = tuple(ImportedNote(note.date, note.content) for note in files.memory.dailies)
     arguments = ImportMemory(args.session, files.memory.long_term, notes, files.left_out, args.replace)
-    return await perform(setup, "memory import", arguments)
+    return await run_write_command(setup, "memory import", arguments)
 
 
 _ACTIONS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.settings.sources import read_text
-from bubbot.views.memory import DailyNote, MemorySnapshot, iso_day, plain_headings
+from bubbot.views.memory import DailyNote, MemorySnapshot, parse_day, unescape_headings
 
 FILE_LIMIT = 4_000_000
 """The size of the largest accepted file, in bytes."""
@@ -32,10 +32,10 @@ def read_memory(path: Path) -> MemoryFiles:
     if path.is_dir():
         inner = path / "memory"
         return _read_folder(inner if inner.is_dir() and not (path / LONG_TERM_FILE).exists() else path)
-    return MemoryFiles(parsed(read_text(path, FILE_LIMIT, "The memory")))
+    return MemoryFiles(parse_memory(read_text(path, FILE_LIMIT, "The memory")))
 
 
-def parsed(text: str) -> MemorySnapshot:
+def parse_memory(text: str) -> MemorySnapshot:
     """Parse a Markdown page: our own export by its parts, any other page as long-term memory."""
     lines = text.split("\n")
     if not _TITLE.fullmatch(lines[0].strip()):
@@ -45,7 +45,7 @@ def parsed(text: str) -> MemorySnapshot:
     while body and not body[0].strip():
         body.pop(0)
     if body[:1] == [_LONG_TERM]:
-        long_term = plain_headings(_tidy("\n".join(body[1:])))
+        long_term = unescape_headings(_tidy("\n".join(body[1:])))
     elif _tidy("\n".join(body)) in ("", "Nothing is remembered."):
         long_term = ""
     else:  # another page that happens to begin like our export
@@ -58,7 +58,7 @@ def _find_notes(lines: list[str]) -> int:
     for index, line in enumerate(lines):
         if line == _NOTES and (following := [text for text in lines[index + 1 :] if text.strip()]):
             match = _DAY.fullmatch(following[0])
-            if match and iso_day(match[1]):
+            if match and parse_day(match[1]):
                 return index
     return len(lines)
 
@@ -69,12 +69,12 @@ def _parse_notes(lines: list[str]) -> tuple[DailyNote, ...]:
     day = ""
     for line in lines[1:]:
         match = _DAY.fullmatch(line)
-        if match and iso_day(match[1]) and (not day or match[1] < day):
+        if match and parse_day(match[1]) and (not day or match[1] < day):
             day = match[1]
             notes[day] = []
         elif day:
             notes[day].append(line)
-    texts = {name: plain_headings(_tidy("\n".join(text))) for name, text in notes.items()}
+    texts = {name: unescape_headings(_tidy("\n".join(text))) for name, text in notes.items()}
     return tuple(DailyNote(name, texts[name]) for name in sorted(texts) if texts[name])
 
 
@@ -82,7 +82,7 @@ def _read_folder(folder: Path) -> MemoryFiles:
     """Read `MEMORY.md` as the long-term memory and `YYYY-MM-DD.md` as the note of a day."""
     long_term, notes, left_out = "", [], []
     for file in sorted(folder.iterdir()):
-        day = iso_day(file.stem) if file.suffix == ".md" and len(file.stem) == 10 else None
+        day = parse_day(file.stem) if file.suffix == ".md" and len(file.stem) == 10 else None
         if not file.is_file() or not (day or file.name == LONG_TERM_FILE):
             left_out.append(file.name)
             continue

@@ -16,9 +16,9 @@ from tempfile import gettempdir
 from typing import Any
 
 from bubbot.cli.quarantine import read_quarantine
-from bubbot.cli.run.control import control
-from bubbot.cli.run.health import health
-from bubbot.cli.run.service import reported, watched
+from bubbot.cli.run.control import serve_control
+from bubbot.cli.run.health import serve_health
+from bubbot.cli.run.service import start_reporting, watched_channels
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
@@ -62,8 +62,8 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
-        async with reported() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
-            signals.store = daemon.app.opened
+        async with start_reporting() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
+            signals.store = daemon.bot.sqlite_store
             await _serve(daemon, setup, path, signals, report)
     except StoreFull as error:
         if not signals.ending.is_set():
@@ -97,40 +97,40 @@ class PendingSignals:
 async def _serve(
     daemon: Daemon, setup: CommandSetup, path: Path, signals: PendingSignals, report: ServiceReporter
 ) -> None:
-    app, manager, ending = daemon.app, daemon.manager, signals.ending
+    app, manager, ending = daemon.bot, daemon.manager, signals.ending
     left_open = await app.recover_all()
-    read = setup.read if daemon.quarantine is None else setup.read_without_secrets
+    read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
     reloader = Reloader(daemon, setup.settings, read)
-    await reloader.begin()
+    await reloader.record_changes()
     async with (
-        control(daemon, reloader, path) as server,
+        serve_control(daemon, reloader, path) as server,
         _serve_webhooks(daemon, setup),
-        health(daemon, setup),
+        serve_health(daemon, setup),
     ):
         manager.start(app.group.create_task)
-        report.watch(partial(watched, daemon))
+        report.watch(partial(watched_channels, daemon))
         background = [
-            daemon.keep_time(),
-            daemon.tell_daily(setup.settings.bot.timezone),
+            daemon.start_schedules(),
+            daemon.start_daily_digest(setup.settings.bot.timezone),
             app.group.create_task(_reload_when(signals.reload, reloader, report)),
         ]
-        names = ", ".join(name for name in app.lines if name != daemon.remote.name)
+        names = ", ".join(name for name in app.channel_runtimes if name != daemon.remote.name)
         if not names:
             log.warning("no channel configured, run `bubbot init`", extra={"action": "run.alone"})
         signals.is_running = True
         log.info("running, channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()
-        await _wait_for_first(ending.wait(), manager.wait(beside=daemon.remote.name))
+        await _wait_for_first(ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name))
         log.info("shutting down", extra={"action": "run.ending"})
-        app.opened.stop_waiting_for_room()
+        app.sqlite_store.stop_waiting_for_room()
         server.quiesce()
         for task in background:
             task.cancel()
         timeouts = ShutdownTimeouts()
-        report.stopping(timeouts.longest(len(app.lines)) + timeouts.turns)
-        await reloader.end(timeouts.turns)
-        await manager.end(timeouts)
+        report.begin_shutdown(timeouts.max_seconds(len(app.channel_runtimes)) + timeouts.turns)
+        await reloader.stop(timeouts.turns)
+        await manager.stop(timeouts)
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
 
@@ -138,13 +138,15 @@ async def _serve(
 @asynccontextmanager
 async def _serve_webhooks(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
     """Accept webhooks of platforms; load the HTTP library, a third of the start-up, only if a channel needs it."""
-    if not daemon.webhooks():
+    if not daemon.webhook_channels():
         yield
         return
-    from bubbot.gateway.webhooks import WebhookSettings, web_door
+    from bubbot.gateway.webhooks import WebhookSettings, serve_webhooks
 
-    async with web_door(daemon.webhooks, WebhookSettings(setup.settings.http.host, setup.settings.http.port)):
-        daemon.called = True
+    async with serve_webhooks(
+        daemon.webhook_channels, WebhookSettings(setup.settings.http.host, setup.settings.http.port)
+    ):
+        daemon.has_webhook_server = True
         yield
 
 

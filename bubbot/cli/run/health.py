@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
+async def serve_health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
     """Serve the health of the bot until the block ends.
 
     The libraries for HTTP and metrics are loaded only if a port is configured.
@@ -23,30 +23,30 @@ async def health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
     if settings.port is None:
         yield
         return
-    from bubbot.gateway.health_server import HealthAddress, HealthProbe, health_door
+    from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
     from bubbot.gateway.metrics import Metrics
 
     metrics = Metrics()
-    attached(daemon, metrics)
-    watch = daemon.app.watch
+    attach_metrics(daemon, metrics)
+    watch = daemon.bot.health_collector
     probe = HealthProbe(
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
-        lambda: watch.store.commits,
-        watch.failing,
-        watch.full,
+        lambda: watch.store.commit_count,
+        watch.failing_models,
+        watch.is_disk_full,
     )
-    async with health_door(HealthAddress(settings.host, settings.port), probe, metrics):
+    async with serve_health(HealthAddress(settings.host, settings.port), probe, metrics):
         yield
 
 
-def attached(daemon: Daemon, metrics: Metrics) -> None:
+def attach_metrics(daemon: Daemon, metrics: Metrics) -> None:
     """Attach the metrics to the bot, and after each reload to its new channels; counters keep their values."""
-    sources = daemon.app.watch.over
+    sources = daemon.bot.health_collector.sources
 
     def attach() -> None:
-        metrics.attach(sources.lines.values(), sources.activity, sources.budget)
+        metrics.attach(sources.channel_runtimes.values(), sources.activity, sources.budget)
 
     attach()
-    daemon.reloaded.append(attach)
+    daemon.on_reload.append(attach)

@@ -9,19 +9,19 @@ from contextlib import AbstractAsyncContextManager
 
 from bubbot.concurrency import Backoff
 from bubbot.ops.service.notify import ServiceNotifier
-from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, reporting
-from bubbot.settings.environment import service_manager
+from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
+from bubbot.settings.environment import read_service_manager
 from bubbot.wiring.daemon import Daemon
 
 
-def reported() -> AbstractAsyncContextManager[ServiceReporter]:
+def start_reporting() -> AbstractAsyncContextManager[ServiceReporter]:
     """Report to the service manager during a block; to nobody without one."""
-    address, watchdog = service_manager(os.getpid())
-    return reporting(ServiceNotifier(address, time.monotonic_ns), watchdog, Backoff(random.random), ServiceTiming())
+    address, watchdog = read_service_manager(os.getpid())
+    return open_reporter(ServiceNotifier(address, time.monotonic_ns), watchdog, Backoff(random.random), ServiceTiming())
 
 
-def watched(daemon: Daemon) -> WatchedChannels:
+def watched_channels(daemon: Daemon) -> WatchedChannels:
     """Return the channels of the daemon, except that of the terminals, which always receives."""
-    lines = daemon.app.lines.items()
+    lines = daemon.bot.channel_runtimes.items()
     channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
     return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)

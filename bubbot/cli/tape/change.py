@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 
-from bubbot.cli.session_names import IMPORTED, IMPORTS, no_open_turn, service, session_of, tape_name
+from bubbot.cli.session_names import (
+    IMPORT_EVENT,
+    IMPORTS_TAPE,
+    find_tape,
+    read_session,
+    require_no_open_turn,
+    tape_service,
+)
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, TapeCorrupt
 from bubbot.stores.jsonl import ImportResult, read_lines
@@ -41,12 +48,12 @@ class ImportTape:
 
 async def archive(context: CommandContext, arguments: ArchiveTape) -> CommandResult:
     """Archive a tape and start an empty one under its name."""
-    name = await tape_name(context.store, context.workspace, arguments.tape)
+    name = await find_tape(context.store, context.workspace, arguments.tape)
     if any(tape.archived_from for tape in await context.store.tapes() if tape.name == name):
         raise ConfigError(f"{name} is an archive already")
-    session = await session_of(context.store, name)
-    async with context.alone(name, session):
-        return CommandResult(f"{await service(context.store, name, session).reset(archive=True)}\n")
+    session = await read_session(context.store, name)
+    async with context.lock_tape(name, session):
+        return CommandResult(f"{await tape_service(context.store, name, session).reset(archive=True)}\n")
 
 
 async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
@@ -60,15 +67,15 @@ async def import_tape(context: CommandContext, arguments: ImportTape) -> Command
 async def append_import(context: CommandContext, arguments: ImportTape, result: ImportResult) -> CommandResult:
     """Append the entries and a fact about the import in one transaction; return an empty text."""
     tape = session_tape(context.workspace, arguments.session)
-    async with context.alone(tape, arguments.session):
+    async with context.lock_tape(tape, arguments.session):
         if head := await context.store.head(tape):
             entries = "1 entry" if head == 1 else f"{head} entries"
             raise ConfigError(
                 f"{arguments.session} has {entries} already, and an import needs an empty tape: name another"
             )
-        await no_open_turn(context.store, tape, arguments.session)
+        await require_no_open_turn(context.store, tape, arguments.session)
         fact = _fact(tape, arguments.session, result, sha256(arguments.data).hexdigest())
-        await context.store.append([Batch(tape, result.entries, expect_head=0), Batch(IMPORTS, (fact,))])
+        await context.store.append([Batch(tape, result.entries, expect_head=0), Batch(IMPORTS_TAPE, (fact,))])
     return CommandResult("")
 
 
@@ -83,4 +90,4 @@ def _fact(tape: str, session: str, result: ImportResult, digest: str) -> TapeEnt
         "unreadable": len(result.problems),
         "sha256": digest,
     }
-    return event(IMPORTED, data).stamped(EMPTY_OBJECT, timestamp(now()))
+    return event(IMPORT_EVENT, data).with_meta(EMPTY_OBJECT, timestamp(now()))

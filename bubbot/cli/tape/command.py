@@ -7,13 +7,13 @@ import asyncio
 import json
 
 from bubbot.cli.output import show, show_json, show_line
-from bubbot.cli.session_names import service, session_of, tape_name
+from bubbot.cli.session_names import find_tape, read_session, tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape import files, gc, index, repair, search
 from bubbot.cli.tape.change import ArchiveTape
-from bubbot.cli.write_command import perform
+from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
-from bubbot.stores.jsonl import fields
+from bubbot.stores.jsonl import line_fields
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
@@ -66,7 +66,7 @@ async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
     async with open_tapes(setup.home) as (store, _):
         lines = []
         for tape in await store.tapes():
-            session = await session_of(store, tape.name)
+            session = await read_session(store, tape.name)
             notes = [f"archive of {tape.archived_from}"] if tape.archived_from else []
             notes += [f"{tape.erased} erased"] if tape.erased else []
             lines.append(f"{session or tape.name:<40} {tape.head:>8} entries  {tape.name}  {'; '.join(notes)}".rstrip())
@@ -82,7 +82,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
     except ValueError as error:
         raise ConfigError(f"{error}") from error
     async with open_tapes(setup.home) as (store, workspace):
-        tape = await tape_name(store, workspace, args.tape)
+        tape = await find_tape(store, workspace, args.tape)
         newest = args.last is not None
         limit = None if args.turn else args.last
         query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit)
@@ -92,7 +92,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         raise ConfigError(f"--kinds {unknown[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
     for entry in reversed(entries) if args.last is not None else entries:
         if args.json:
-            show_json(fields(entry))
+            show_json(line_fields(entry))
         else:
             show_line(_format_entry(entry))
     return EXIT_OK
@@ -112,7 +112,7 @@ def _format_entry(entry: TapeEntry) -> str:
 
 async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home) as (store, workspace):
-        tape = service(store, await tape_name(store, workspace, args.tape))
+        tape = tape_service(store, await find_tape(store, workspace, args.tape))
         for anchor in await tape.read(AnchorsView(zones=args.zones)):
             show_line(f"#{anchor.id} {anchor.date[:19]} {anchor.name} {anchor.state}")
     return EXIT_OK
@@ -120,15 +120,15 @@ async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
 
 async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home) as (store, workspace):
-        only = await tape_name(store, workspace, args.tape) if args.tape else None
+        only = await find_tape(store, workspace, args.tape) if args.tape else None
         report = await store.audit(only)
         for finding in report.findings:
-            if finding.what != "erased":
-                show_line(f"{finding.place} {finding.what}: {finding.detail}")
+            if finding.problem != "erased":
+                show_line(f"{finding.location} {finding.problem}: {finding.detail}")
         for name in report.triggers:
             show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
         kinds = ("altered", "missing", "renamed", "erased")
-        counts = {kind: sum(finding.what == kind for finding in report.findings) for kind in kinds}
+        counts = {kind: sum(finding.problem == kind for finding in report.findings) for kind in kinds}
         damaged = bool(report.damage or report.triggers)
         if args.head:
             damaged = not await _matches_head(store, args.head) or damaged
@@ -150,7 +150,7 @@ async def _matches_head(store: SqliteStore, head: str) -> bool:
 
 
 async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
-    return await perform(setup, "tape archive", ArchiveTape(args.tape))
+    return await run_write_command(setup, "tape archive", ArchiveTape(args.tape))
 
 
 _ACTIONS = {

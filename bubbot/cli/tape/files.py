@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bubbot.cli.files import lines_of, new_file, output
+from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.output import escape_json, show
-from bubbot.cli.session_names import not_of_the_system, session_named, tape_name
+from bubbot.cli.session_names import find_tape, parse_session, require_user_tape
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.change import ImportTape, append_import
-from bubbot.cli.write_command import perform
+from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
-from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, for_bub, read_lines
+from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, read_lines, to_bub
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -65,13 +65,13 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Write the lines; the file is complete or absent."""
     async with open_tapes(setup.home) as (store, workspace):
-        name = await tape_name(store, workspace, args.tape)
-        not_of_the_system(name, "exported")
+        name = await find_tape(store, workspace, args.tape)
+        require_user_tape(name, "exported")
         head = await store.head(name)
         writer = JsonLineWriter()
-        with output(args.file, escape_json) as write:
+        with open_output(args.file, escape_json) as write:
             async for entry in _entries(store, name, head):
-                write(writer.line(for_bub(entry) if args.reader == "bub" else entry))
+                write(writer.encode_line(to_bub(entry) if args.reader == "bub" else entry))
     if args.file is not None:
         show(f"Exported {_count_entries(head)} to {args.file}.")
     return EXIT_OK
@@ -90,8 +90,8 @@ async def _entries(store: SqliteStore, name: str, head: int) -> AsyncIterator[Ta
 
 async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Read the file, and append it and a fact about the import in one transaction."""
-    session = session_named(args.session)
-    lines = lines_of(args.file, setup.home)
+    session = parse_session(args.session)
+    lines = read_file_lines(args.file, setup.home)
     result = read_lines(lines, date=timestamp(now()))
     if result.problems and not args.repair:
         raise TapeCorrupt(_describe_problems(args.file, result.problems))
@@ -100,8 +100,8 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     arguments = ImportTape(session, b"".join(lines), args.repair)
     del lines
     with _save_unreadable(args.file, result.problems):
-        await perform(
-            setup, "tape import", arguments, here=lambda context, _: append_import(context, arguments, result)
+        await run_write_command(
+            setup, "tape import", arguments, local_work=lambda context, _: append_import(context, arguments, result)
         )
     _show_result(args.file, session, result)
     return EXIT_OK
@@ -113,7 +113,7 @@ def _save_unreadable(file: Path, problems: Sequence[ImportProblem]) -> Iterator[
     if not problems:
         yield
         return
-    with new_file(_unreadable_path(file)) as write:
+    with create_file(_unreadable_path(file)) as write:
         write(b"".join(problem.raw for problem in problems))
     try:
         yield

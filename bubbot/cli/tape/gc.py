@@ -6,10 +6,10 @@ import argparse
 from dataclasses import asdict
 
 from bubbot.cli.output import show, show_json, show_line
-from bubbot.cli.session_names import session_of
+from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.gc_change import CollectTapes, plan, words
-from bubbot.cli.write_command import perform
+from bubbot.cli.tape.gc_change import CollectTapes, describe_gc, plan_gc
+from bubbot.cli.write_command import run_write_command
 from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
@@ -42,11 +42,11 @@ def _days(text: str) -> int:
 async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Free disk space, or print what would be removed."""
     if not args.dry_run:
-        return await perform(setup, "tape gc", CollectTapes(args.older))
+        return await run_write_command(setup, "tape gc", CollectTapes(args.older))
     async with open_tapes(setup.home) as (store, _):
-        gc_plan = await plan(store, setup.settings, args.older, now())
+        gc_plan = await plan_gc(store, setup.settings, args.older, now())
     blobs = sum(len(items) for items in gc_plan.blobs.tapes.values())
-    for line in words(gc_plan, blobs, "that would be erased", "that would be merged", "that would be removed"):
+    for line in describe_gc(gc_plan, blobs, "that would be erased", "that would be merged", "that would be removed"):
         show(line)
     for archive in gc_plan.archives:
         show_line(f"{archive.session or '(no session)'}  {archive.entries} entries  {archive.name}")
@@ -56,8 +56,8 @@ async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
 async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Print the size of every tape."""
     async with open_tapes(setup.home) as (store, _):
-        room = await store.room()
-        sessions = {tape.name: await session_of(store, tape.name) for tape in room.tapes}
+        room = await store.measure_size()
+        sessions = {tape.name: await read_session(store, tape.name) for tape in room.tapes}
     tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
     if args.json:
         data = {**asdict(room), "tapes": [{**asdict(tape), "session": sessions[tape.name]} for tape in tapes]}

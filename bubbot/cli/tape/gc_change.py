@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bubbot.cli.session_names import service, session_of
+from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.quarantine import HOME_TAPE
-from bubbot.runtime.recovery import merge_left
+from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.sizes import UnreferencedBlobs
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
-from bubbot.tape.query import TapeQuery, moment
+from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeSummary
 from bubbot.views.inbox import SessionTraceView
 from bubbot.wiring.app import now
@@ -73,7 +73,7 @@ class GcPlan:
     blobs: UnreferencedBlobs
 
 
-async def plan(store: SqliteStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
+async def plan_gc(store: SqliteStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
     """Find the data to remove; write nothing."""
     days = older if older is not None else settings.store.archive_days or None
     archives: list[ExpiredTape] = []
@@ -81,10 +81,10 @@ async def plan(store: SqliteStore, settings: Settings, older: int | None, at: da
         since = await _archived_at(store, tape)
         if since is None or days is None or since > at - timedelta(days=days):
             continue
-        if entries := await store.erasable(tape.name):
-            archives.append(ExpiredTape(tape.name, await session_of(store, tape.name), since, entries))
+        if entries := await store.count_erasable(tape.name):
+            archives.append(ExpiredTape(tape.name, await read_session(store, tape.name), since, entries))
     forks = tuple(fork for fork in await store.forks() if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
-    return GcPlan(days, tuple(archives), forks, await store.loose_blobs())
+    return GcPlan(days, tuple(archives), forks, await store.find_unreferenced_blobs())
 
 
 async def _archived_at(store: SqliteStore, tape: TapeSummary) -> datetime | None:
@@ -92,16 +92,16 @@ async def _archived_at(store: SqliteStore, tape: TapeSummary) -> datetime | None
     if tape.archived_from is None:
         return None
     stamp = tape.name.rpartition("@")[2]
-    if date := moment(f"{stamp}+00:00"):
+    if date := parse_moment(f"{stamp}+00:00"):
         return date
     newest = (await store.fetch([TapeQuery(tape.name, newest=True, limit=2)]))[0]
-    dates = [date for entry in newest if (date := moment(entry.date or ""))]  # the newest entry may have no date
+    dates = [date for entry in newest if (date := parse_moment(entry.date or ""))]  # the newest entry may have no date
     return dates[0] if dates else None
 
 
 def _last_activity(record: ForkRecord) -> datetime:
     dates = [entry.date or "" for batch in record.staged for entry in batch.entries]
-    newest = moment(max(dates, default=_LONG_AGO)) or moment(_LONG_AGO)
+    newest = parse_moment(max(dates, default=_LONG_AGO)) or parse_moment(_LONG_AGO)
     assert newest is not None
     return newest
 
@@ -109,16 +109,16 @@ def _last_activity(record: ForkRecord) -> datetime:
 async def collect(context: CommandContext, arguments: CollectTapes) -> CommandResult:
     """Remove the data of the plan, and return the free space to the disk."""
     at = now()
-    before = await context.store.room()
-    gc_plan = await plan(context.store, context.settings, arguments.older, at)
+    before = await context.store.measure_size()
+    gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
     for record in gc_plan.forks:
-        await merge_left(context.store, service(context.store, record.tape), record)
+        await merge_orphan(context.store, tape_service(context.store, record.tape), record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
-    await context.store.give_back(whole=context.schedules is None)
-    after = await context.store.room()
-    report = words(gc_plan, blobs, "erased", "merged", "removed")
+    await context.store.release_pages(allow_rewrite=context.schedules is None)
+    after = await context.store.measure_size()
+    report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
     freed = max(0, before.file + before.wal - after.file - after.wal)
     lines = [*report, f"The database takes {_bytes(after.file + after.wal)}, {_bytes(freed)} less than before."]
     if not after.gives_back:
@@ -128,7 +128,7 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     return CommandResult("\n".join(lines) + "\n")
 
 
-def words(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
+def describe_gc(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
     """Describe a collection, done or planned.
 
     Args:
@@ -158,7 +158,7 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
         if archive.session and tape.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
     data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
-    fact = event("tape/erased", data).stamped(EMPTY_OBJECT, timestamp(at))
+    fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
     await context.store.erase_archive(archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces))
 
 
@@ -170,10 +170,10 @@ async def _traces(store: SqliteStore, tape: str, archive: ExpiredTape) -> tuple[
 
 async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
     """Drop the blobs of a tape while no turn runs: a turn stores its blobs before it names them."""
-    session = await session_of(context.store, tape)
+    session = await read_session(context.store, tape)
     if context.schedules is not None and not session:  # its first turn may be running
         return 0
-    async with context.alone(tape, session):
+    async with context.lock_tape(tape, session):
         return await context.store.drop_blobs(tape, loose, timestamp(at))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.write_command import CommandContext, CommandResult, perform
+from bubbot.cli.write_command import CommandContext, CommandResult, run_write_command
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.index import IndexState
 from bubbot.wiring.app import open_tapes
@@ -36,7 +36,7 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Show the state of the index, or rebuild it."""
     if args.rebuild:
-        return await perform(setup, "tape index", RebuildIndex())
+        return await run_write_command(setup, "tape index", RebuildIndex())
     async with open_tapes(setup.home) as (store, _):
         state = await store.index_state()
     show(describe_state(state))
@@ -48,7 +48,7 @@ async def rebuild(context: CommandContext, _arguments: RebuildIndex) -> CommandR
     if not context.settings.search.index:
         return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
     await context.store.forget_index()
-    if context.store.keeper is not None:
+    if context.store.indexer is not None:
         return CommandResult("The search index is being made anew; searches read the tapes meanwhile.\n")
     indexer = Indexer(context.store)
     try:

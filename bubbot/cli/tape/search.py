@@ -6,12 +6,12 @@ import argparse
 from datetime import UTC
 
 from bubbot.cli.output import show, show_line
-from bubbot.cli.session_names import not_of_the_system, service, tape_name
+from bubbot.cli.session_names import find_tape, require_user_tape, tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import date_bounds
-from bubbot.tools.tape import hit_line, search_remarks
+from bubbot.tools.tape import format_hit, format_remarks
 from bubbot.views.search import SearchView
 from bubbot.wiring.app import open_tapes
 
@@ -54,13 +54,13 @@ async def search(setup: CommandSetup, args: argparse.Namespace) -> int:
     except ValueError as error:
         raise ConfigError(f"{error}") from error
     async with open_tapes(setup.home) as (store, workspace):
-        name = await tape_name(store, workspace, args.tape)
-        not_of_the_system(name, "searched")
+        name = await find_tape(store, workspace, args.tape)
+        require_user_tape(name, "searched")
         view = SearchView(query, kinds=kinds, since=since, until=until, limit=args.limit)
-        result = await service(store, name).read(view)
+        result = await tape_service(store, name).read(view)
     for hit in result.hits:
-        show_line(hit_line(hit, UTC))
-    for line in search_remarks(result):
+        show_line(format_hit(hit, UTC))
+    for line in format_remarks(result):
         show_line(line)
     if not result.hits:
         show(f'Nothing found for "{query}".')

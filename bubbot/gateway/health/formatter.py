@@ -18,12 +18,12 @@ from bubbot.errors import (
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import BudgetUsage, ChannelState, HealthSnapshot, ModelOutage
 from bubbot.ports.channel import Role
-from bubbot.schedule.words import length_words
-from bubbot.tape.query import moment
+from bubbot.schedule.words import format_length
+from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
-from bubbot.views.budget import whose_budget
+from bubbot.views.budget import budget_owner_text
 
-UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+SIZE_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class HealthFormatter:
         yield from self._operation()
         yield from self._private()
         name = (
-            say("st_backup_is", name=snapshot.backup.name, at=self.when(snapshot.backup.at))
+            say("st_backup_is", name=snapshot.backup.name, at=self.format_time(snapshot.backup.at))
             if snapshot.backup
             else say("st_none")
         )
@@ -67,40 +67,40 @@ class HealthFormatter:
         rows = [*self._bot(), *self._operation(), *(self._private() if direct else ()), *self._log(newest=int(direct))]
         return [line for row in rows for line in self._format_lines(row)]
 
-    def when(self, instant: str) -> str:
+    def format_time(self, instant: str) -> str:
         """Format an instant by the deployment's time zone, with how long ago or how soon it is."""
-        at, now = moment(instant), moment(self.snapshot.at)
+        at, now = parse_moment(instant), parse_moment(self.snapshot.at)
         if at is None or now is None:
             return instant
         clock_time = at.astimezone(ZoneInfo(self.snapshot.zone)).strftime("%Y-%m-%d %H:%M:%S")
         seconds = int((now - at).total_seconds())
-        length = length_words(abs(seconds), self.texts)
+        length = format_length(abs(seconds), self.texts)
         sentence = "st_ago" if seconds >= 0 else "st_ahead"
         return self.texts.say(sentence, moment=clock_time, length=length)
 
-    def channel(self, one: ChannelState) -> str:
+    def describe_channel(self, state: ChannelState) -> str:
         """Describe a channel's state in a sentence."""
-        say, heard = self.texts.say, self.when(one.heard) if one.heard else self.texts.say("never")
-        match one.state:
+        say, heard = self.texts.say, self.format_time(state.heard) if state.heard else self.texts.say("never")
+        match state.state:
             case "":
-                return say("channel_begins", name=one.name)
+                return say("channel_begins", name=state.name)
             case "refused":
-                return say("channel_refused", name=one.name, note=one.note or "?")
+                return say("channel_refused", name=state.name, note=state.note or "?")
             case "ended":
-                return say("channel_ended", name=one.name)
-        if one.ready and one.note:
-            return say("channel_ready_but", name=one.name, note=one.note, heard=heard)
-        if one.ready:
-            return say("channel_ready", name=one.name, heard=heard)
-        return say("channel_down", name=one.name, note=one.note or "?", heard=heard)
+                return say("channel_ended", name=state.name)
+        if state.ready and state.note:
+            return say("channel_ready_but", name=state.name, note=state.note, heard=heard)
+        if state.ready:
+            return say("channel_ready", name=state.name, heard=heard)
+        return say("channel_down", name=state.name, note=state.note or "?", heard=heard)
 
     def _bot(self) -> Iterator[StatusRow]:
         say, snapshot = self.texts.say, self.snapshot
         if snapshot.pid is not None:
-            text = say("st_bot_is", version=snapshot.version, pid=snapshot.pid, since=self.when(snapshot.began))
+            text = say("st_bot_is", version=snapshot.version, pid=snapshot.pid, since=self.format_time(snapshot.began))
             yield StatusRow(say("st_bot"), (text,))
         if snapshot.quarantine:
-            text = say("st_quarantine_is", name=snapshot.quarantine.name, at=self.when(snapshot.quarantine.at))
+            text = say("st_quarantine_is", name=snapshot.quarantine.name, at=self.format_time(snapshot.quarantine.at))
             yield StatusRow(say("st_quarantine"), (text,))
         if snapshot.full:
             yield StatusRow(say("st_disk"), (say("st_disk_full"),))
@@ -108,9 +108,9 @@ class HealthFormatter:
             yield StatusRow(say("st_models"), tuple(map(self._failing, snapshot.failing)))
 
     def _failing(self, outage: ModelOutage) -> str:
-        since, newest = self.when(outage.since), self.when(outage.newest)
+        since, newest = self.format_time(outage.since), self.format_time(outage.newest)
         return self.texts.say(
-            "st_failing_is", name=outage.name, since=since, why=why_failing(self.texts, outage), newest=newest
+            "st_failing_is", name=outage.name, since=since, why=explain_outage(self.texts, outage), newest=newest
         )
 
     def _operation(self) -> Iterator[StatusRow]:
@@ -118,14 +118,14 @@ class HealthFormatter:
         load = snapshot.load
         if snapshot.pid is not None:
             yield StatusRow(
-                say("st_channels"), tuple(self.channel(channel) for channel in snapshot.channels) or nothing
+                say("st_channels"), tuple(self.describe_channel(channel) for channel in snapshot.channels) or nothing
             )
             work = say("st_work_is", running=load.running, waiting=load.waiting, sessions=load.sessions)
         else:
             work = say("st_unanswered", waiting=load.waiting)
         yield StatusRow(say("st_work"), (work,))
         undelivered = [
-            say("st_owed_is", channel=pending.channel, count=pending.count, oldest=self.when(pending.oldest))
+            say("st_owed_is", channel=pending.channel, count=pending.count, oldest=self.format_time(pending.oldest))
             for pending in snapshot.owed
             if pending.count
         ]
@@ -134,9 +134,9 @@ class HealthFormatter:
         text = say("st_no_database")
         if database is not None:
             sizes = {
-                "size": size_words(database.size),
-                "wal": size_words(database.wal),
-                "free": size_words(database.free),
+                "size": format_size(database.size),
+                "wal": format_size(database.wal),
+                "free": format_size(database.free),
             }
             text = say(
                 "st_database_is",
@@ -150,7 +150,7 @@ class HealthFormatter:
     def _private(self) -> Iterator[StatusRow]:
         say, snapshot, nothing = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
         firings = [
-            say("st_next_is", job=firing.name or firing.job[:8], session=firing.session, at=self.when(firing.at))
+            say("st_next_is", job=firing.name or firing.job[:8], session=firing.session, at=self.format_time(firing.at))
             for firing in snapshot.firings
         ]
         yield StatusRow(say("st_next"), tuple(firings) or nothing)
@@ -164,11 +164,11 @@ class HealthFormatter:
             used = self._amount(usage, usage.used)
             limit = usage.most is not None
             limited = say("st_limited", used=used, most=self._amount(usage, usage.most or 0.0)) if limit else ""
-            by_budget.setdefault((usage.scope, usage.name, usage.monthly), []).append(
+            by_budget.setdefault((usage.scope, usage.name, usage.is_monthly), []).append(
                 limited or say("st_unlimited", used=used)
             )
         for (scope, name, monthly), amounts in by_budget.items():
-            whose, period = whose_budget(self.texts, scope, name), say("st_month") if monthly else say("st_today")
+            whose, period = budget_owner_text(self.texts, scope, name), say("st_month") if monthly else say("st_today")
             yield say("st_budget_is", whose=whose, period=period, amounts=say("st_and").join(amounts))
 
     def _amount(self, usage: BudgetUsage, value: float) -> str:
@@ -182,7 +182,7 @@ class HealthFormatter:
         say, snapshot = self.texts.say, self.snapshot
         lines = [say("st_log_is", errors=snapshot.errors, warnings=snapshot.warnings)]
         for warning in reversed(snapshot.newest[len(snapshot.newest) - newest :] if newest else ()):
-            at = self.when(warning.time)
+            at = self.format_time(warning.time)
             lines.append(say("st_log_line", at=at, level=warning.level, action=warning.action, message=warning.message))
         yield StatusRow(say("st_log"), tuple(lines))
 
@@ -190,22 +190,22 @@ class HealthFormatter:
         return [self.texts.say("st_line", label=row.label, text=line) for line in row.lines]
 
 
-def doing_words(texts: Texts, found: tuple[TurnActivity, float | None] | None) -> str:
+def describe_activity(texts: Texts, current: tuple[TurnActivity, float | None] | None) -> str:
     """Describe the activity of a turn, and for how long it has been under way."""
-    activity, seconds = found or (TurnActivity(), None)
-    match activity.what:
+    activity, seconds = current or (TurnActivity(), None)
+    match activity.phase:
         case "tool":
             text = texts.say("doing_tool", tool=activity.tool)
         case "writing":
             text = texts.say("doing_writing")
         case _:
             text = texts.say("doing_asking")
-    return text if seconds is None else texts.say("doing_since", doing=text, length=length_words(int(seconds), texts))
+    return text if seconds is None else texts.say("doing_since", doing=text, length=format_length(int(seconds), texts))
 
 
-def why_failing(texts: Texts, one: ModelOutage) -> str:
+def explain_outage(texts: Texts, outage: ModelOutage) -> str:
     """Say why a model does not answer, in our own words: a provider's may repeat what somebody wrote."""
-    match one.kind, one.status:
+    match outage.kind, outage.status:
         case ModelUnconfigured.kind, _:
             return texts.say("failing_unconfigured")
         case ModelKeyMissing.kind, _:
@@ -226,12 +226,12 @@ def why_failing(texts: Texts, one: ModelOutage) -> str:
             return texts.say("failing_status", status=status)
         case ModelUnavailable.kind, _:
             return texts.say("failing_unavailable")
-    return texts.say("failing_otherwise", kind=one.kind)
+    return texts.say("failing_otherwise", kind=outage.kind)
 
 
-def size_words(size: int) -> str:
+def format_size(size: int) -> str:
     """Format bytes for people."""
-    for unit, name in UNITS:
+    for unit, name in SIZE_UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"

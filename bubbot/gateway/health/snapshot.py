@@ -10,20 +10,20 @@ from typing import Any, Literal
 from bubbot.budget import COST, TOKENS, BudgetLimits
 from bubbot.errors import ScheduleRefused
 from bubbot.log import LoggedWarning
-from bubbot.ports.model import NANO
+from bubbot.ports.model import NANOS_PER_USD
 from bubbot.runtime.app import RuntimeLoad
-from bubbot.schedule.cron import instant_text
+from bubbot.schedule.cron import format_instant
 from bubbot.schedule.plan import next_times
 from bubbot.tape.handle import Clock
 from bubbot.views.budget import BOT_SCOPE, ZERO_SPENT, FailingModel, SpentTotal, TotalKey
 from bubbot.views.outbox import OutboxMessage
 from bubbot.views.schedule import ScheduleState
 
-State = Literal["", "running", "refused", "ended"]
+ChannelStatus = Literal["", "running", "refused", "ended"]
 """The state of a channel; empty before it was started."""
-FIRINGS = 5
+MAX_FIRINGS = 5
 """Number of next firings to report."""
-NEAR = 5
+MAX_NEAR_BUDGETS = 5
 """Budgets near their limit to report, besides that of the whole bot."""
 
 
@@ -40,13 +40,13 @@ class ChannelState:
     """
 
     name: str
-    state: State
+    state: ChannelStatus
     ready: bool
     heard: str = ""
     note: str = ""
 
     @property
-    def fine(self) -> bool:
+    def is_receiving(self) -> bool:
         """True if people who write there are heard."""
         return self.state == "running" and self.ready
 
@@ -91,7 +91,7 @@ class BudgetUsage:
     most: float | None = None
 
     @property
-    def monthly(self) -> bool:
+    def is_monthly(self) -> bool:
         """True for a month, false for a day."""
         return len(self.period) == 7
 
@@ -189,31 +189,35 @@ class HealthSnapshot:
     full: bool = False
 
     @property
-    def healthy(self) -> bool:
+    def is_healthy(self) -> bool:
         """True if a bot runs, hears all its channels, gets answers from its models and has room to write.
 
         In quarantine it hears nobody.
         """
-        hears = self.pid is not None and self.quarantine is None and all(channel.fine for channel in self.channels)
+        hears = (
+            self.pid is not None and self.quarantine is None and all(channel.is_receiving for channel in self.channels)
+        )
         return hears and not self.failing and not self.full
 
 
-def owed_by(channel: str, intents: Iterable[OutboxMessage]) -> PendingDeliveries:
+def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> PendingDeliveries:
     """Sum up the open messages of a channel."""
-    dates = [message.date for message in intents if message.parts]
+    dates = [message.date for message in messages if message.parts]
     return PendingDeliveries(channel, len(dates), min(dates, default=""))
 
 
-def failing_models(failing: Mapping[str, FailingModel], used: Collection[str], at: str) -> tuple[ModelOutage, ...]:
+def failing_models(
+    failing: Mapping[str, FailingModel], configured: Collection[str], at: str
+) -> tuple[ModelOutage, ...]:
     """Return the models that do not answer, if that still matters at `at`.
 
-    A model that no setting names (`used`) any more counts for a day after it was last asked: somebody may have left it.
+    A model that no setting names (`configured`) any more counts for a day after it was last asked: somebody may have left it.
     """
     day_ago = (datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC)
     return tuple(
         ModelOutage(*model)
         for name, model in sorted(failing.items())
-        if name in used or datetime.fromisoformat(model.newest) > day_ago
+        if name in configured or datetime.fromisoformat(model.newest) > day_ago
     )
 
 
@@ -226,45 +230,47 @@ def next_firings(state: ScheduleState, now: Clock) -> tuple[NextFiring, ...]:
         except ScheduleRefused:  # written by a newer version; the job's own status says so
             continue
         job = job_state.job
-        firings += [NextFiring(job.id, job.name, job.session, instant_text(time)) for time in times]
-    return tuple(sorted(firings, key=lambda firing: firing.at)[:FIRINGS])
+        firings += [NextFiring(job.id, job.name, job.session, format_instant(time)) for time in times]
+    return tuple(sorted(firings, key=lambda firing: firing.at)[:MAX_FIRINGS])
 
 
-def used_of(
-    spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, today: str, dollar: float = 1.0
+def budget_usage(
+    spent: Mapping[TotalKey, SpentTotal], limits: BudgetLimits, today: str, usd_rate: float = 1.0
 ) -> tuple[BudgetUsage, ...]:
     """Return what the whole bot has spent today and this month, and other budgets that are nearly used up.
 
     Args:
         spent: the totals.
-        plan: the limits.
+        limits: the limits.
         today: `2026-11-22`.
-        dollar: the price of a US dollar in the currency of `[budget]`.
+        usd_rate: the price of a US dollar in the currency of `[budget]`.
     """
     bot = [
-        usage for period in (today, today[:7]) for usage in _used(spent, plan, TotalKey(BOT_SCOPE, "", period), dollar)
+        usage
+        for period in (today, today[:7])
+        for usage in _used(spent, limits, TotalKey(BOT_SCOPE, "", period), usd_rate)
     ]
     others = [
         usage
         for key in spent
         if key.scope != BOT_SCOPE and key.period in (today, today[:7])
-        for usage in _used(spent, plan, key, dollar)
-        if usage.most is not None and usage.used >= plan.warn_at * usage.most
+        for usage in _used(spent, limits, key, usd_rate)
+        if usage.most is not None and usage.used >= limits.warn_at * usage.most
     ]
     near = sorted(others, key=lambda usage: usage.used / usage.most if usage.most else 1.0, reverse=True)
-    return (*bot, *near[:NEAR])
+    return (*bot, *near[:MAX_NEAR_BUDGETS])
 
 
 def _used(
     spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, key: TotalKey, dollar: float
 ) -> Iterator[BudgetUsage]:
-    total, limit = spent.get(key, ZERO_SPENT), plan.limit(key.scope, key.name)
-    for measure, used, unit in ((COST, total.nano / NANO, dollar), (TOKENS, float(total.tokens), 1.0)):
-        ceiling = limit.of(key.period, measure) if limit else None
+    total, limit = spent.get(key, ZERO_SPENT), plan.find_limit(key.scope, key.name)
+    for measure, used, unit in ((COST, total.cost_nanousd / NANOS_PER_USD, dollar), (TOKENS, float(total.tokens), 1.0)):
+        ceiling = limit.limit_for(key.period, measure) if limit else None
         yield BudgetUsage(*key, measure, used * unit, None if ceiling is None else float(ceiling * unit))
 
 
 def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
     """Return the object that programs read; unknown values are left out."""
     values = {name: value for name, value in asdict(snapshot).items() if value not in (None, "")}
-    return {"running": snapshot.pid is not None, "healthy": snapshot.healthy, **values}
+    return {"running": snapshot.pid is not None, "healthy": snapshot.is_healthy, **values}

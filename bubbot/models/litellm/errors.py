@@ -97,7 +97,7 @@ def is_overflow(text: str, status: int | None = None) -> bool:
     return status != 429 and _OVERFLOW.search(text) is not None and _RATE.search(text) is None
 
 
-def translated(error: BaseException, model: str, redact: Callable[[str], str]) -> ModelError:
+def translate(error: BaseException, model: str, redact: Callable[[str], str]) -> ModelError:
     """Translate `error` to our tree, with a sentence that names the model and holds no secret."""
     chain = tuple(_error_chain(error))
     model_error = _build_error(chain, model, redact)
@@ -112,7 +112,7 @@ def _build_error(chain: tuple[BaseException, ...], model: str, redact: Callable[
         case "overflow":
             return ModelOverflow(f"The request is too long for {model}: {message}")
         case "rate":
-            return ModelRateLimited(f"{model} asks for fewer requests: {message}", retry_after=retry_after(chain))
+            return ModelRateLimited(f"{model} asks for fewer requests: {message}", retry_after=read_retry_after(chain))
         case "refused" if "LLM Provider NOT provided" in message or isinstance(
             error, _exceptions.LiteLLMUnknownProvider
         ):
@@ -124,7 +124,7 @@ def _build_error(chain: tuple[BaseException, ...], model: str, redact: Callable[
             return ModelRefused(f"{model} refused the request: {message}")
         case _:
             return ModelUnavailable(
-                f"{model} could not be reached or failed: {message}", retry_after=retry_after(chain)
+                f"{model} could not be reached or failed: {message}", retry_after=read_retry_after(chain)
             )
 
 
@@ -135,7 +135,7 @@ def is_cut(error: BaseException) -> bool:
     return broken and _http_status(_underlying(chain)) is None
 
 
-def retry_after(chain: tuple[BaseException, ...]) -> float | None:
+def read_retry_after(chain: tuple[BaseException, ...]) -> float | None:
     """Return the seconds that a provider asks to wait; None if it does not say. A date counts from the response's own."""
     for headers in filter(None, map(_retry_headers, chain)):
         for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):

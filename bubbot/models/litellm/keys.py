@@ -25,7 +25,7 @@ KEY_PROVIDER = "key_provider"
 """In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is called."""
 
 
-def keyless(
+def find_keyless_models(
     names: Iterable[str], *, provider: str, is_set: bool, variables: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the models that lack a required key, each with the variables that could hold it.

@@ -17,7 +17,7 @@ _NO_EMPTY_TEXT = frozenset({"anthropic", "bedrock", "gemini", "vertex_ai"})
 """Providers whose protocols take no empty text: litellm would write a placeholder into the model's own text."""
 _ADDRESSES = frozenset({"url", "uri", "image_url", "video_url", "audio_url", "file_url", "file_uri", "file_id"})
 """Keys whose text is an address that litellm or the provider would fetch."""
-LONGEST_ADDRESS = 500
+MAX_ADDRESS_CHARS = 500
 """Characters of an address that its description shows."""
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",
@@ -33,7 +33,7 @@ def provider_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def messages_for(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
+def build_messages(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
     """Build the chat messages, system prompt first, with the reasoning that this provider wants back."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     return [*system, *(_message(message, provider) for message in request.messages)]
@@ -58,7 +58,7 @@ def _describe_address(part: Any) -> Any:
     if address is None:
         return part
     kind = str(part.get("type", "file")).removesuffix("_url")
-    return {"type": "text", "text": f"[{kind}, not fetched: {' '.join(address.split())[:LONGEST_ADDRESS]}]"}
+    return {"type": "text", "text": f"[{kind}, not fetched: {' '.join(address.split())[:MAX_ADDRESS_CHARS]}]"}
 
 
 def _find_address(value: Any, key: str = "") -> str | None:
@@ -118,22 +118,24 @@ class ReplyAssembler:
         return text
 
     @property
-    def begun(self) -> bool:
+    def has_output(self) -> bool:
         """True if any part of the reply has arrived."""
         return bool(self.text or self.reasoning or self._calls or self._blocks)
 
-    def said(self) -> str:
+    def collect_text(self) -> str:
         """Return everything that the model wrote."""
         return self.text + self.reasoning + "".join(call.name + call.arguments for call in self._calls)
 
-    def reply(self, finish: str, request: ModelRequest, cost: float | None, own: Usage | None = None) -> ModelReply:
+    def build_reply(
+        self, finish: str, request: ModelRequest, cost: float | None, counted_usage: Usage | None = None
+    ) -> ModelReply:
         """Build the complete reply.
 
         Args:
             finish: the finish reason as litellm spells it.
             request: the request, whose tokens are estimated if nobody counted them.
             cost: the cost in US dollars; None if unknown.
-            own: the usage as we counted it, for a provider that sent none.
+            counted_usage: the usage as we counted it, for a provider that sent none.
         """
         calls = tuple(
             ToolCall(call.id or self._make_call_id(index), call.name, call.arguments)
@@ -143,7 +145,7 @@ class ReplyAssembler:
             self.text,
             calls,
             _FINISH.get(finish, "unknown"),
-            self._build_usage(request, cost, own),
+            self._build_usage(request, cost, counted_usage),
             self.model,
             self.response_id,
             self.reasoning or None,
@@ -193,7 +195,7 @@ class ReplyAssembler:
 
     def _build_usage(self, request: ModelRequest, cost: float | None, own: Usage | None) -> Usage:
         if self.usage is None:
-            return own or Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(self.said()))
+            return own or Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(self.collect_text()))
         details = getattr(self.usage, "prompt_tokens_details", None)
         read, cached = self.usage.prompt_tokens or 0, getattr(details, "cached_tokens", None) or 0
         return Usage(read, self.usage.completion_tokens or 0, min(max(cached, 0), read), cost)

@@ -21,10 +21,10 @@ from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnava
 from bubbot.log import Redactor, redact
 from bubbot.models.litellm import errors, sizes
 from bubbot.models.litellm.keys import KEY_PROVIDER
-from bubbot.models.litellm.messages import ReplyAssembler, messages_for, provider_of
+from bubbot.models.litellm.messages import ReplyAssembler, build_messages, provider_of
 from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.tokens import TokenizerCache
-from bubbot.models.litellm.wire import BROKEN, StreamEnding
+from bubbot.models.litellm.wire import INVALID_OUTPUT_REASONS, StreamEnding
 from bubbot.ports.model import (
     FailedAttempt,
     Model,
@@ -43,13 +43,13 @@ from bubbot.views.compact import estimate_tokens
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LONGEST_WAIT = 60.0
+MAX_RETRY_WAIT_SECONDS = 60.0
 """Seconds we wait at most before a retry; a provider that asks for more has failed for this turn."""
-ADDED_TOKENS = 100_000
+MAX_ADDED_TOKENS = 100_000
 """Tokens that a provider may add to a request by itself, such as its search results."""
-LONGEST_ANSWER = 1_000_000
+DEFAULT_OUTPUT_LIMIT_TOKENS = 1_000_000
 """Tokens of an answer that count as plausible if the model's output limit is unknown."""
-NO_KEY = "none"
+PLACEHOLDER_KEY = "none"
 """The key for an own address if none is set: the client insists on one."""
 
 
@@ -84,7 +84,7 @@ _LIMITS = {
 class LitellmModel:
     """A `Model` that calls providers through litellm.
 
-    `sleep` and `chance` (0 to 1) are for tests. Models that lack their key (`keyless` of the settings) are skipped; their
+    `sleep` and `jitter` (0 to 1) are for tests. Models that lack their key (`keyless` of the settings) are skipped; their
     fallbacks are called.
     """
 
@@ -93,7 +93,7 @@ class LitellmModel:
         options: ModelOptions,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         settings = options.settings
         self._name = options.name
@@ -104,12 +104,16 @@ class LitellmModel:
         self._targets = tuple(name for name in (options.name, *settings.get("fallback", ())) if name not in keyless)
         self._own_secrets = Redactor([key for key in (settings.get("api_key"),) if key])
         self._sleep = sleep
-        self._jitter = chance
+        self._jitter = jitter
         size = settings.get("context_tokens")
         self._tokenizers = TokenizerCache()
-        self._max_output = {name: sizes.longest_answer(name) or LONGEST_ANSWER for name in self._targets}
-        self._has_price = {name: sizes.price(name, own_address=self._own(name)) is not None for name in self._targets}
-        self._traits = sizes.traits(options.name, context_tokens=size, own_address=self._own(options.name))
+        self._max_output = {
+            name: sizes.find_output_limit(name) or DEFAULT_OUTPUT_LIMIT_TOKENS for name in self._targets
+        }
+        self._has_price = {
+            name: sizes.find_price(name, own_address=self._own(name)) is not None for name in self._targets
+        }
+        self._traits = sizes.find_traits(options.name, context_tokens=size, own_address=self._own(options.name))
 
     @property
     def name(self) -> str:
@@ -140,7 +144,7 @@ class LitellmModel:
         """See `CountsTokens.count`: counts for OpenAI's models at OpenAI's address; returns None for all others."""
         if self._own(self._name):
             return None
-        messages = messages_for(request, provider_of(self._name))
+        messages = build_messages(request, provider_of(self._name))
         return await asyncio.to_thread(self._tokenizers.count, self._name, messages, request.tools)
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
@@ -221,8 +225,8 @@ class LitellmModel:
         It is what the provider asks for, else twice as long each time, give or take a quarter.
         """
         if error.retry_after is not None:
-            return error.retry_after if error.retry_after <= LONGEST_WAIT else None
-        return float(min(LONGEST_WAIT, self._limits.retry_wait * 2**attempt * (0.75 + self._jitter() / 2)))
+            return error.retry_after if error.retry_after <= MAX_RETRY_WAIT_SECONDS else None
+        return float(min(MAX_RETRY_WAIT_SECONDS, self._limits.retry_wait * 2**attempt * (0.75 + self._jitter() / 2)))
 
     async def _stream_once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream one call; translate every error of litellm and of the libraries below it."""
@@ -244,14 +248,14 @@ class LitellmModel:
                 if chunk is None:
                     break
                 text = answer.add(chunk)
-                begun = answer.begun
+                begun = answer.has_output
                 if text:
                     yield TextDelta(text)
             cut = f"{target} broke off in the middle of its answer"
-            await self._await_step(limits.idle, silent, target, ending.rest(), cut=cut)
+            await self._await_step(limits.idle, silent, target, ending.read_rest(), cut=cut)
             yield await self._build_reply(chunks, answer, ending, request)
         except ModelError as error:
-            error.heard = estimate_tokens(answer.said()) if answer.begun else 0
+            error.heard = estimate_tokens(answer.collect_text()) if answer.has_output else 0
             raise
         finally:
             with suppress(Exception):  # the connection may be closed already, which is the goal
@@ -270,7 +274,7 @@ class LitellmModel:
             **parameters,
             **self._endpoint(target),
             model=target,
-            messages=messages_for(request, provider_of(target)),
+            messages=build_messages(request, provider_of(target)),
             stream=True,
             stream_options={"include_usage": True},
             num_retries=0,
@@ -285,7 +289,9 @@ class LitellmModel:
             return {}
         endpoint = {key: self._settings[key] for key in ("api_base", "api_key") if self._settings.get(key)}
         if "api_base" in endpoint and provider_of(target) == "openai":
-            endpoint.setdefault("api_key", NO_KEY)  # else litellm would send it OpenAI's key from the environment
+            endpoint.setdefault(
+                "api_key", PLACEHOLDER_KEY
+            )  # else litellm would send it OpenAI's key from the environment
         return endpoint
 
     async def _await_step(self, seconds: float, sentence: str, target: str, step: Awaitable[T], *, cut: str = "") -> T:
@@ -312,22 +318,22 @@ class LitellmModel:
             if cut and errors.is_cut(error):
                 raise ModelUnavailable(cut) from None
             # The cause is dropped: its text and its frames hold headers, and with them the key.
-            raise errors.translated(error, target, self._redact) from None
+            raise errors.translate(error, target, self._redact) from None
 
     async def _build_reply(
         self, chunks: Any, answer: ReplyAssembler, ending: StreamEnding, request: ModelRequest
     ) -> ModelReply:
         """Build the reply. Raise `ModelUnavailable` if the provider itself never said that the answer is over."""
         target = answer.model
-        finish = ending.finish(chunks.received_finish_reason or chunks.intermittent_finish_reason)
+        finish = ending.resolve_finish(chunks.received_finish_reason or chunks.intermittent_finish_reason)
         if finish is None:
             raise ModelUnavailable(f"{target} broke off in the middle of its answer")
-        if ending.reason in BROKEN:
-            raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.reason}")
-        answer.response_id = ending.message or answer.response_id
+        if ending.stop_reason in INVALID_OUTPUT_REASONS:
+            raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.stop_reason}")
+        answer.response_id = ending.message_id or answer.response_id
         answer.usage = self._plausible_usage(target, request, _provider_usage(chunks))
         own = await self._count_usage(target, request, answer) if answer.usage is None else None
-        reply = answer.reply(finish, request, self._cost(target, answer), own)
+        reply = answer.build_reply(finish, request, self._cost(target, answer), own)
         if reply.finish == "content_filter":
             raise ModelRefused(f"{target} stopped its answer: its content filter stepped in")
         return reply
@@ -340,8 +346,8 @@ class LitellmModel:
         if usage is None:
             return None
         counts = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
-        max_input = len(request.as_bytes()) + ADDED_TOKENS
-        if counts.is_plausible(most_input=max_input, most_output=self._max_output[target]):
+        max_input = len(request.as_bytes()) + MAX_ADDED_TOKENS
+        if counts.is_plausible(max_input=max_input, max_output=self._max_output[target]):
             return usage
         log.warning(
             "implausible token counts, estimating instead: %s reports %d tokens read and %d written",
@@ -367,10 +373,10 @@ class LitellmModel:
         """Count request and answer with the model's own tokenizer; None if there is none, or if it fails."""
         if self._own(target):
             return None
-        messages = messages_for(request, provider_of(target))
+        messages = build_messages(request, provider_of(target))
         try:
             request_count = await asyncio.to_thread(self._tokenizers.count, target, messages, request.tools)
-            answer_tokens = await asyncio.to_thread(self._tokenizers.count_text, target, answer.said())
+            answer_tokens = await asyncio.to_thread(self._tokenizers.count_text, target, answer.collect_text())
         except Exception:  # an answer that arrived must not be lost because it could not be counted
             log.warning(
                 "token count of an answer failed: %s",
@@ -426,9 +432,9 @@ async def _rehearse() -> None:
     with socket.socket() as closed, suppress(Exception):  # any of its errors will do
         closed.bind(("127.0.0.1", 0))  # bound but not listening: the connection is refused at once
         await litellm.acompletion(
-            **call, api_base=f"http://127.0.0.1:{closed.getsockname()[1]}/v1", api_key=NO_KEY, timeout=5.0
+            **call, api_base=f"http://127.0.0.1:{closed.getsockname()[1]}/v1", api_key=PLACEHOLDER_KEY, timeout=5.0
         )
-    async for _ in await litellm.acompletion(**call, api_key=NO_KEY, mock_response="hello"):
+    async for _ in await litellm.acompletion(**call, api_key=PLACEHOLDER_KEY, mock_response="hello"):
         pass
     # Only the clients of these calls: other models may be in the middle of an answer.
     for key in set(clients) - clients_before:

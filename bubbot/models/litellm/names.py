@@ -17,7 +17,7 @@ _VALUE = re.compile(r"""^ {4}\w+ *= *(["'][^"'\n]+["'])""", re.MULTILINE)
 _EXAMPLES = ". Among those it knows are anthropic, gemini, ollama_chat, openai and openrouter"
 
 
-def providers() -> frozenset[str]:
+def read_providers() -> frozenset[str]:
     """Return the providers that litellm knows; empty if its files cannot be read or have another form.
 
     They stand in the two places that litellm itself reads: an enumeration, and a list of OpenAI-compatible addresses.
@@ -35,7 +35,7 @@ def providers() -> frozenset[str]:
     return frozenset({*enumerated, *compatible}) if enumerated and isinstance(compatible, dict) else frozenset()
 
 
-def check(name: str, field: str, ours: Iterable[str] = ()) -> None:
+def check_model_name(name: str, field: str, own_models: Iterable[str] = ()) -> None:
     """Raise `ConfigError` if `name` cannot be a `provider/model` of litellm.
 
     Only the provider is checked; the model's part is up to the provider and may be anything.
@@ -43,14 +43,14 @@ def check(name: str, field: str, ours: Iterable[str] = ()) -> None:
     Args:
         name: the name to check.
         field: the setting or argument that holds the name, for the error message.
-        ours: models that need no provider.
+        own_models: models that need no provider.
     """
     provider, slash, model = name.partition("/")
-    own = sorted(ours)
+    own = sorted(own_models)
     form = f"it has to be 'provider/model', such as 'openai/gpt-4o'{', or one of ' + ', '.join(own) if own else ''}"
     if not slash or not model.strip() or not name.isprintable():
         raise ConfigError(f"{field} is {name!r}; {form}{_suggest(name, own)}")
-    supported = providers()
+    supported = read_providers()
     if supported and provider not in supported:
         raise ConfigError(
             f"{field} is {name!r}, and litellm knows no provider {provider!r}; {form}"
@@ -61,7 +61,7 @@ def check(name: str, field: str, ours: Iterable[str] = ()) -> None:
 def check_fallbacks(names: Iterable[str]) -> None:
     """Raise `ConfigError` if a name of `[model] fallback` is not a litellm name; our own models are not allowed there."""
     for name in names:
-        check(name, "[model] fallback")
+        check_model_name(name, "[model] fallback")
 
 
 def _suggest(name: str, candidates: Iterable[str], rest: str = "") -> str:

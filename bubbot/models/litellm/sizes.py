@@ -21,7 +21,7 @@ _ASSISTANT_FIRST = ("openai", "azure")
 """Providers that accept an assistant message first; the others, or their chat templates, refuse it."""
 
 
-def traits(name: str, *, context_tokens: int | None = None, own_address: bool = False) -> ModelTraits:
+def find_traits(name: str, *, context_tokens: int | None = None, own_address: bool = False) -> ModelTraits:
     """Return what a request for `provider/model` may look like.
 
     Args:
@@ -38,12 +38,12 @@ def traits(name: str, *, context_tokens: int | None = None, own_address: bool = 
     )
 
 
-def known_size(name: str) -> int | None:
+def find_input_limit(name: str) -> int | None:
     """Return the tokens that `provider/model` reads at once; None if the list does not say."""
     return _input_size(_find_entry(name))
 
 
-def price(name: str, *, own_address: bool = False) -> ModelPrice | None:
+def find_price(name: str, *, own_address: bool = False) -> ModelPrice | None:
     """Look up the price of `provider/model`; None if unknown.
 
     The reservation before a call and the settlement after it share this look-up: a model without a price in one has
@@ -93,7 +93,7 @@ def _per_million(cost: Any) -> float | None:
     return cost * 1e6 if isinstance(cost, int | float) else None
 
 
-def longest_answer(name: str) -> int | None:
+def find_output_limit(name: str) -> int | None:
     """Return the tokens that `provider/model` writes at most; None if the list does not say."""
     size = _find_entry(name).get("max_output_tokens")
     return size if isinstance(size, int) and size > 0 else None

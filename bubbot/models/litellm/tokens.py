@@ -22,7 +22,7 @@ from tiktoken_ext import openai_public
 
 from bubbot.ports.model import TokenCount, ToolSpec
 
-SHIPPED = ("cl100k_base", "o200k_base")
+SHIPPED_ENCODINGS = ("cl100k_base", "o200k_base")
 """The encodings of chat models whose files come with litellm."""
 TOKENIZER_CHUNK_CHARS = 16_384
 """Characters encoded at once. A million blanks in one piece overflow the stack of tiktoken's regular expressions."""
@@ -30,7 +30,7 @@ TOKENIZER_CHUNK_CHARS = 16_384
 _MESSAGE, _NAME, _ANSWER = 3, 1, 3
 
 
-def encoding_name(name: str) -> str | None:
+def find_encoding_name(name: str) -> str | None:
     """Return the encoding of `openai/model`; None if the model's name leaves it uncertain."""
     provider, _, model = name.partition("/")
     if provider != "openai":
@@ -39,7 +39,7 @@ def encoding_name(name: str) -> str | None:
         encoding = encoding_name_for_model(model)
     except KeyError:
         return None
-    return encoding if encoding in SHIPPED else None
+    return encoding if encoding in SHIPPED_ENCODINGS else None
 
 
 class TokenizerCache:
@@ -70,7 +70,7 @@ class TokenizerCache:
         if tools:
             tokens += _count_text(encoding, json.dumps([tool.as_json() for tool in tools], ensure_ascii=False))
         has_calls = any(message.get("tool_calls") for message in messages)
-        return TokenCount(tokens, encoding.name, approximate=bool(tools) or has_calls)
+        return TokenCount(tokens, encoding.name, is_approximate=bool(tools) or has_calls)
 
     def count_text(self, name: str, text: str) -> int | None:
         """Count the tokens of a text alone."""
@@ -78,7 +78,7 @@ class TokenizerCache:
         return None if encoding is None else _count_text(encoding, text)
 
     def _encoding(self, name: str) -> tiktoken.Encoding | None:
-        encoding = encoding_name(name)
+        encoding = find_encoding_name(name)
         if encoding is None:
             return None
         with self._lock:

@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-BROKEN = frozenset(
+INVALID_OUTPUT_REASONS = frozenset(
     {
         "MALFORMED_FUNCTION_CALL",
         "MALFORMED_RESPONSE",
@@ -26,28 +26,28 @@ _LENGTH = frozenset({"model_context_window_exceeded"})
 
 
 class StreamEnding:
-    """A listener on one stream: `reason` is the provider's finish reason, `message` its id of the answer."""
+    """A listener on one stream: `stop_reason` is the provider's finish reason, `message_id` its id of the answer."""
 
     def __init__(self) -> None:
-        self.reason: str | None = None
-        self.message: str | None = None
+        self.stop_reason: str | None = None
+        self.message_id: str | None = None
         self._has_events = False
         self._is_complete = False
         self._data: list[str] = []
         self._wire: AsyncGenerator[str | bytes, None] | None = None
 
-    def finish(self, found: str | None) -> str | None:
+    def resolve_finish(self, reported: str | None) -> str | None:
         """Return the finish reason; None if the provider never said that it is done.
 
-        `found`: the finish reason that litellm reports.
+        `reported`: the finish reason that litellm reports.
         """
         if not self._has_events:
-            return found
-        if self.reason is None or not self._is_complete:
+            return reported
+        if self.stop_reason is None or not self._is_complete:
             return None
-        return "length" if self.reason in _LENGTH else found
+        return "length" if self.stop_reason in _LENGTH else reported
 
-    async def rest(self) -> None:
+    async def read_rest(self) -> None:
         """Read to the provider's last event: litellm stops at the finish reason, and a cut may come after it."""
         while self._wire is not None and self._has_events and not self._is_complete:
             if await anext(self._wire, None) is None:
@@ -77,9 +77,9 @@ class StreamEnding:
     def _attach(self, stream: Any) -> None:
         lines: Any = getattr(stream, "streaming_response", None)
         if hasattr(lines, "__aiter__"):
-            stream.streaming_response = self._wire = self.through(lines)
+            stream.streaming_response = self._wire = self.pass_through(lines)
 
-    async def through(self, lines: AsyncIterator[str | bytes]) -> AsyncGenerator[str | bytes, None]:
+    async def pass_through(self, lines: AsyncIterator[str | bytes]) -> AsyncGenerator[str | bytes, None]:
         """Pass the lines through unchanged. Closing this closes their source."""
         try:
             async for line in lines:
@@ -106,16 +106,16 @@ class StreamEnding:
     def _read_event(self, event: dict[str, Any]) -> None:
         match event:
             case {"type": "message_start", "message": {"id": str(name)}}:  # Anthropic, here and below
-                self._has_events, self.message = True, name
+                self._has_events, self.message_id = True, name
             case {"type": "message_delta", "delta": {"stop_reason": str(reason)}}:
-                self._has_events, self.reason = True, reason
+                self._has_events, self.stop_reason = True, reason
             case {"type": "message_stop"}:
                 self._has_events = self._is_complete = True
             case {"candidates": [{"finishReason": str(reason)}, *_]}:  # Gemini, here and below
                 self._has_events = self._is_complete = True
-                self.reason = reason
+                self.stop_reason = reason
             case {"promptFeedback": {"blockReason": str(reason)}}:
                 self._has_events = self._is_complete = True
-                self.reason = reason
+                self.stop_reason = reason
             case {"candidates": _}:
                 self._has_events = True

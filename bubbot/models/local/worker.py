@@ -65,15 +65,15 @@ class CompletionStream:
         self._usage: Mapping[str, Any] = {}
         self._failed = False
 
-    def take(self, chunk: Mapping[str, Any]) -> bool:
+    def on_chunk(self, chunk: Mapping[str, Any]) -> bool:
         """Handle one chunk; the callback of llama.cpp, for which true would stop the generation."""
         if "error" in chunk:
             error = chunk["error"]
             if error.get("type") == "exceed_context_size_error":
                 sizes = f"it has {error.get('n_prompt_tokens')} tokens, the context {error.get('n_ctx')}"
-                self.fail("overflow", sizes)
+                self.send_error("overflow", sizes)
             else:
-                self.fail("failed", str(error.get("message", error)))
+                self.send_error("failed", str(error.get("message", error)))
             return True
         self._usage = chunk.get("usage") or self._usage
         for choice in chunk.get("choices") or ():
@@ -84,13 +84,13 @@ class CompletionStream:
             self._output.send({"alive": True})
         return False
 
-    def fail(self, kind: str, message: str) -> None:
+    def send_error(self, kind: str, message: str) -> None:
         """End the request with an error."""
         if not self._failed:
             self._failed = True
             self._output.send({"error": {"kind": kind, "message": message}})
 
-    def done(self) -> None:
+    def send_done(self) -> None:
         """End the request, unless it has failed."""
         if self._failed:
             return
@@ -106,7 +106,7 @@ class CompletionStream:
         )
 
 
-def load(weights: str, context_tokens: int, threads: int) -> Any:
+def load_server(weights: str, context_tokens: int, threads: int) -> Any:
     """Create the server object and load its model. Raise `RuntimeError` if llama.cpp cannot."""
     params = xllamacpp.CommonParams()
     params.model.path = weights
@@ -128,7 +128,7 @@ def load(weights: str, context_tokens: int, threads: int) -> Any:
         return xllamacpp.Server(params)
 
 
-def complete(server: Any, counter: PromptCounter, line: bytes, output: WorkerOutput) -> None:
+def answer_request(server: Any, counter: PromptCounter, line: bytes, output: WorkerOutput) -> None:
     """Answer one request."""
     completion = CompletionStream(output)
     try:
@@ -144,10 +144,10 @@ def complete(server: Any, counter: PromptCounter, line: bytes, output: WorkerOut
             "top_p": 0.9,
             "repeat_penalty": REPEAT_PENALTY,
         }
-        server.handle_chat_completions(request, completion.take)
+        server.handle_chat_completions(request, completion.on_chunk)
     except (ValueError, TypeError, RuntimeError) as error:
-        completion.fail("failed", f"{type(error).__name__}: {error}")
-    completion.done()
+        completion.send_error("failed", f"{type(error).__name__}: {error}")
+    completion.send_done()
 
 
 class PromptCounter:
@@ -182,7 +182,7 @@ class PromptCounter:
         return lengths[0]
 
 
-def receive(lines: SimpleQueue[bytes]) -> None:
+def read_requests(lines: SimpleQueue[bytes]) -> None:
     """Read requests until the parent closes the pipe or dies; then exit the process at once."""
     with open(0, "rb", closefd=False) as stdin:
         for line in stdin:
@@ -194,18 +194,18 @@ def main() -> None:
     """Load the model, then answer requests one after another until stdin closes."""
     output = WorkerOutput()
     options = json.loads(sys.argv[1])
-    server = load(**options)
+    server = load_server(**options)
     # A supervisor signals the whole group: let the running turn end, the closed pipe ends this process.
     # Set after loading, because llama.cpp installs handlers that leave a server which answers nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     lines: SimpleQueue[bytes] = SimpleQueue()
     # Started after loading: loading holds the interpreter's lock, so the thread could not run earlier.
-    Thread(target=receive, args=(lines,), daemon=True).start()
+    Thread(target=read_requests, args=(lines,), daemon=True).start()
     counter = PromptCounter(server, options["context_tokens"])
     output.send({"alive": True})
     while True:
-        complete(server, counter, lines.get(), output)
+        answer_request(server, counter, lines.get(), output)
 
 
 if __name__ == "__main__":

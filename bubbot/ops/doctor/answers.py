@@ -6,26 +6,26 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
-from bubbot.gateway.health.formatter import why_failing
+from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import failing_models
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
-from bubbot.ops.doctor.stuck import never
+from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
-from bubbot.wiring.health import used_models
+from bubbot.wiring.health import configured_models
 
 
 def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[Finding]:
     """Report each model whose newest calls failed; send no request to it."""
     state = asyncio.run(_read_budget_state(home))
-    for model in failing_models(state.failing, used_models(settings), now.isoformat()):
+    for model in failing_models(state.failing, configured_models(settings), now.isoformat()):
         since, newest = (datetime.fromisoformat(date) for date in (model.since, model.newest))
         cause = (
-            f"{model.name} has not answered since {since:%Y-%m-%d %H:%M} UTC: {why_failing(Texts(), model)}. It was asked "
+            f"{model.name} has not answered since {since:%Y-%m-%d %H:%M} UTC: {explain_outage(Texts(), model)}. It was asked "
             f"last at {newest:%Y-%m-%d %H:%M} UTC; the log has its own words. An answer that succeeds ends this."
         )
         yield Finding("model.failing", "problem", cause, "bubbot ask hello")
@@ -34,7 +34,7 @@ def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[
 async def _read_budget_state(home: Home) -> BudgetState:
     store = await open_readonly(home.database)
     try:
-        tape = TapeService(store, BUDGET_TAPE, now=never, new_id=str, session="")
+        tape = TapeService(store, BUDGET_TAPE, now=unused_clock, new_id=str, session="")
         return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
     finally:
         await store.aclose()

@@ -1,4 +1,4 @@
-"""The complete backups in `backups` of the home, and the age of the newest."""
+"""The complete backups in `list_backups` of the home, and the age of the newest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
-from bubbot.stores.sqlite.backups import backups, backups_folder
+from bubbot.stores.sqlite.backups import backups_folder, list_backups
 from bubbot.stores.sqlite.check import DatabaseState
 
-OLD = timedelta(days=7)
+MAX_BACKUP_AGE = timedelta(days=7)
 
 
 def check_backups(home: Home, state: DatabaseState | None, *, now: datetime) -> Iterator[Finding]:
@@ -18,13 +18,13 @@ def check_backups(home: Home, state: DatabaseState | None, *, now: datetime) -> 
     if state is None or state.oldest is None:
         return
     folder = backups_folder(home.path)
-    dates = [backup.created for backup in backups(home.path)]
-    if not dates and now - state.oldest > OLD:
+    dates = [backup.created for backup in list_backups(home.path)]
+    if not dates and now - state.oldest > MAX_BACKUP_AGE:
         cause = f"There is no backup in {folder}, and the home holds what was said since {state.oldest:%Y-%m-%d}."
         yield Finding("backup.none", "warning", cause, "bubbot backup")
     elif not dates:
         yield Finding("backup.young", "ok", f"There is no backup in {folder} yet; the home is younger than a week.")
-    elif now - dates[-1] > OLD:
+    elif now - dates[-1] > MAX_BACKUP_AGE:
         cause = f"The newest backup in {folder} is of {dates[-1]:%Y-%m-%d}, {(now - dates[-1]).days} days ago."
         yield Finding("backup.old", "warning", cause, "bubbot backup")
     else:

@@ -16,23 +16,26 @@ from bubbot.access import ACCESS_TAPE
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
-from bubbot.ops.doctor.finding import Finding, edit, quoted
-from bubbot.ops.doctor.guard import failed
+from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ops.doctor.guard import failure_finding
 from bubbot.ops.doctor.secrets import command_to_set
-from bubbot.ops.doctor.stuck import never
+from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.channel import Channel, ChannelOptions, SupportsClose, VerifiesCredentials
-from bubbot.settings.channels import TOKENED, UNHURRIED, ChannelSettings, channel_settings
+from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService
 from bubbot.views.access import AccessView
 
-TOGETHER = 5.0
+PROBE_TIMEOUT_SECONDS = 5.0
 """The time for the answers of all platforms, which are asked concurrently."""
 PROBE_CLOSE_SECONDS = 1.0
-APART = 60.0
+MAX_CLOCK_DRIFT_SECONDS = 60.0
 """The tolerated difference of clocks; an answer is some seconds old, and HTTP dates have whole seconds."""
-SERVERS = {"telegram": ("base_url", "https://api.telegram.org"), "discord": ("rest_url", "https://discord.com/api/v10")}
+PLATFORM_ADDRESSES = {
+    "telegram": ("base_url", "https://api.telegram.org"),
+    "discord": ("rest_url", "https://discord.com/api/v10"),
+}
 """The key with the address of a platform, and its usual value."""
 
 
@@ -46,8 +49,8 @@ class ChannelProbe:
         now: the time, as adapters get it.
         new_id: makes ids, as adapters get it.
         online: send requests to platforms.
-        seconds: the time for each answer.
-        handed_over: credentials that systemd passes to the service.
+        timeout_seconds: the time for each answer.
+        credentials: credentials that systemd passes to the service.
     """
 
     home: Home
@@ -55,27 +58,27 @@ class ChannelProbe:
     now: Callable[[], str]
     new_id: Callable[[], str]
     online: bool = True
-    seconds: float = TOGETHER
-    handed_over: ServiceCredentials = field(default_factory=ServiceCredentials)
+    timeout_seconds: float = PROBE_TIMEOUT_SECONDS
+    credentials: ServiceCredentials = field(default_factory=ServiceCredentials)
 
 
 def check_channels(settings: Settings, probe: ChannelProbe) -> list[Finding]:
     """Return one or more findings for each channel; unless `probe.online`, send no request."""
-    return asyncio.run(ask(settings, probe))
+    return asyncio.run(probe_channels(settings, probe))
 
 
-async def ask(settings: Settings, probe: ChannelProbe) -> list[Finding]:
+async def probe_channels(settings: Settings, probe: ChannelProbe) -> list[Finding]:
     """Check the channels inside an event loop."""
     tokens: dict[object, str] = {}
     findings: list[Finding] = []
     ready: list[tuple[str, ChannelSettings, Mapping[str, Any]]] = []
     for name, table in settings.channels.items():
         try:
-            common, options = channel_settings(name, table)
+            common, options = split_channel_settings(name, table)
         except ConfigError as error:
             findings += [_invalid_setting(name, line, probe) for line in str(error).splitlines()]
             continue
-        if common.kind in UNHURRIED or name in UNHURRIED:
+        if common.kind in LINE_BUFFERED_KINDS or name in LINE_BUFFERED_KINDS:
             continue
         findings += await _check_audience(name, common, probe)
         token = options.get("token")
@@ -98,7 +101,7 @@ async def ask(settings: Settings, probe: ChannelProbe) -> list[Finding]:
 
 def _check_clock(drift: Mapping[str, float]) -> Iterator[Finding]:
     """Compare the clock with those of platforms; `drift`: seconds by which it is ahead of each."""
-    off = {kind: seconds for kind, seconds in drift.items() if abs(seconds) > APART}
+    off = {kind: seconds for kind, seconds in drift.items() if abs(seconds) > MAX_CLOCK_DRIFT_SECONDS}
     if off:
         kind, seconds = max(off.items(), key=lambda item: abs(item[1]))
         how = "ahead of" if seconds > 0 else "behind"
@@ -108,7 +111,7 @@ def _check_clock(drift: Mapping[str, float]) -> Iterator[Finding]:
 
 def _invalid_setting(name: str, sentence: str, probe: ChannelProbe) -> Finding:
     about_token = sentence.startswith(f"[channels.{name}] token ")
-    fix = command_to_set(("channels", name, "token"), probe.file) if about_token else edit(probe.file)
+    fix = command_to_set(("channels", name, "token"), probe.file) if about_token else edit_command(probe.file)
     return Finding("channel.invalid", "problem", sentence, fix)
 
 
@@ -125,7 +128,7 @@ async def _check_audience(name: str, common: ChannelSettings, probe: ChannelProb
         f"[channels.{name}] lets nobody speak, and pairing = false keeps strangers from getting a code: name the owners by "
         "numeric id, or set pairing = true."
     )
-    return iter((Finding("channel.nobody", "warning", cause, edit(probe.file)),))
+    return iter((Finding("channel.nobody", "warning", cause, edit_command(probe.file)),))
 
 
 async def _has_grant(name: str, home: Home) -> bool:
@@ -137,7 +140,7 @@ async def _has_grant(name: str, home: Home) -> bool:
     except StoreError:
         return True
     try:
-        tape = TapeService(store, ACCESS_TAPE, now=never, new_id=str, session="")
+        tape = TapeService(store, ACCESS_TAPE, now=unused_clock, new_id=str, session="")
         state = await tape.read(AccessView(since=datetime.max.replace(tzinfo=UTC)))
         return any(channel == name for channel, _ in state.grants)
     except StoreError:
@@ -148,27 +151,31 @@ async def _has_grant(name: str, home: Home) -> bool:
 
 def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator[Finding]:
     credential = f"channels.{name}.token"
-    if kind in TOKENED and probe.handed_over.is_there(credential):
+    if kind in KINDS_REQUIRING_TOKEN and probe.credentials.is_there(credential):
         cause = f"[channels.{name}] gets its token from systemd, which this command may not read; {kind} was not asked."
         yield Finding("channel.credential", "ok", cause)
-    elif kind in TOKENED and probe.handed_over.is_hidden(credential):
+    elif kind in KINDS_REQUIRING_TOKEN and probe.credentials.is_hidden(credential):
         cause = f"[channels.{name}] has no token here; whether systemd hands one to the service only root can see."
-        yield Finding("channel.hidden_token", "warning", cause, f"sudo bubbot doctor --home {quoted(probe.home.path)}")
-    elif kind in TOKENED:
+        yield Finding(
+            "channel.hidden_token", "warning", cause, f"sudo bubbot doctor --home {shell_quote(probe.home.path)}"
+        )
+    elif kind in KINDS_REQUIRING_TOKEN:
         cause = f"[channels.{name}] has no token and is not started."
         is_elsewhere = probe.file.parent != probe.home.path
-        option = f" --config {quoted(probe.file)}" if is_elsewhere else ""
-        yield Finding("channel.no_token", "warning", cause, f"bubbot init --home {quoted(probe.home.path)}{option}")
+        option = f" --config {shell_quote(probe.file)}" if is_elsewhere else ""
+        yield Finding(
+            "channel.no_token", "warning", cause, f"bubbot init --home {shell_quote(probe.home.path)}{option}"
+        )
 
 
 async def _check_platform(
     name: str, common: ChannelSettings, options: Mapping[str, Any], probe: ChannelProbe, drift: dict[str, float]
 ) -> list[Finding]:
     try:
-        async with asyncio.timeout(probe.seconds), _open_channel(name, common, options, probe) as channel:
+        async with asyncio.timeout(probe.timeout_seconds), _open_channel(name, common, options, probe) as channel:
             if not probe.online or not isinstance(channel, VerifiesCredentials):
                 return [Finding("channel.ok", "ok", f"[channels.{name}] is set up; {common.kind} was not asked.")]
-            identity = await channel.introduce()
+            identity = await channel.verify_token()
     except ConfigError as error:
         return [_invalid_setting(name, str(error), probe)]
     except ChannelRefused as error:
@@ -178,18 +185,18 @@ async def _check_platform(
         cause = f"{error} A running bot tries again by itself."
         return [Finding("platform.unreachable", "warning", cause, _connection_command(common.kind, options))]
     except TimeoutError:
-        cause = f"[channels.{name}] {common.kind} did not answer within {probe.seconds:g} s; a running bot tries again."
+        cause = f"[channels.{name}] {common.kind} did not answer within {probe.timeout_seconds:g} s; a running bot tries again."
         return [Finding("platform.silent", "warning", cause, _connection_command(common.kind, options))]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party adapter; check the other channels anyway
-        return [failed(f"[channels.{name}]", error)]
+        return [failure_finding(f"[channels.{name}]", error)]
     with suppress(TypeError, ValueError):  # the platform sent no date
-        here, there = datetime.fromisoformat(probe.now()), datetime.fromisoformat(identity.date)
+        here, there = datetime.fromisoformat(probe.now()), datetime.fromisoformat(identity.server_date)
         drift[common.kind] = (here - there).total_seconds()
     introduction = f"[channels.{name}] is {identity.name} ({identity.id}) on {common.kind}"
-    if identity.remarks:
+    if identity.warnings:
         return [
-            Finding("platform.remark", "warning", f"{introduction}. {remark}", edit(probe.file))
-            for remark in identity.remarks
+            Finding("platform.remark", "warning", f"{introduction}. {remark}", edit_command(probe.file))
+            for remark in identity.warnings
         ]
     return [Finding("platform.ok", "ok", f"{introduction}, which took the token.")]
 
@@ -214,10 +221,10 @@ async def _open_channel(
 
 def _connection_command(kind: str, options: Mapping[str, Any]) -> str:
     """Return the command that tests the connection to the platform, without secrets in its address."""
-    key, default = SERVERS.get(kind, ("base_url", ""))
+    key, default = PLATFORM_ADDRESSES.get(kind, ("base_url", ""))
     with suppress(ValueError):
         parts = urlsplit(str(options.get(key) or default))
         if parts.hostname:
             port = f":{parts.port}" if parts.port else ""
-            return f"curl -sSI {quoted(f'{parts.scheme}://{parts.hostname}{port}/')}"
+            return f"curl -sSI {shell_quote(f'{parts.scheme}://{parts.hostname}{port}/')}"
     return "bubbot doctor"

@@ -19,7 +19,7 @@ from bubbot.ops.doctor.credentials import ServiceCredentials, service_credential
 from bubbot.ops.doctor.database import read_database
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.finding import Finding
-from bubbot.ops.doctor.guard import guarded
+from bubbot.ops.doctor.guard import run_check
 from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.limits import check_files, check_memory
@@ -49,7 +49,7 @@ class CheckupReport:
         return sum(finding.level == "problem" for finding in self.findings)
 
 
-def examine(
+def run_checks(
     home: Home,
     config: Path | None,
     *,
@@ -90,23 +90,23 @@ class _CheckContext:
     def findings(self) -> Iterator[Finding]:
         """Run check after check; a failed check does not prevent the next."""
         home = self._home
-        yield from guarded("Python", check_python)
-        yield from guarded("SQLite", check_sqlite)
-        yield from guarded("litellm", check_litellm)
-        yield from guarded("the libraries", check_libraries)
-        yield from guarded("the limits", check_files)
-        yield from guarded("the settings", self._check_settings)
-        about_home = list(guarded("the home", partial(check_home, home)))
+        yield from run_check("Python", check_python)
+        yield from run_check("SQLite", check_sqlite)
+        yield from run_check("litellm", check_litellm)
+        yield from run_check("the libraries", check_libraries)
+        yield from run_check("the limits", check_files)
+        yield from run_check("the settings", self._check_settings)
+        about_home = list(run_check("the home", partial(check_home, home)))
         yield from about_home
-        yield from guarded("the disk", partial(check_disk, home))
-        yield from guarded("the file system", partial(check_file_system, home))
-        yield from guarded("the time service", check_time_service)
+        yield from run_check("the disk", partial(check_disk, home))
+        yield from run_check("the file system", partial(check_file_system, home))
+        yield from run_check("the time service", check_time_service)
         if os.path.isdir(home.path) and os.access(home.path, os.R_OK | os.X_OK):  # noqa: PTH112 - `Path.is_dir` raises
             yield from self._check_contents()
         if self.settings is not None:
             yield from self._check_configured_parts(self.settings)
-        yield from guarded("the plugins", partial(check_plugins, self.settings))
-        yield from guarded("the service", partial(check_service, home))
+        yield from run_check("the plugins", partial(check_plugins, self.settings))
+        yield from run_check("the service", partial(check_service, home))
 
     def _check_settings(self) -> Iterator[Finding]:
         about_files, unusable = read_secret_files(self._home, self._config)
@@ -122,20 +122,22 @@ class _CheckContext:
 
     def _check_contents(self) -> Iterator[Finding]:
         home = self._home
-        about_lock = list(guarded("the lock", partial(check_lock, home)))
+        about_lock = list(run_check("the lock", partial(check_lock, home)))
         yield from about_lock
-        yield from guarded("the database", self._check_database)
+        yield from run_check("the database", self._check_database)
         if self._state is not None and self._state.entries:
             running = any(finding.id == "lock.held" for finding in about_lock)
-            stuck = partial(check_stuck, home, now=self._now, running=running, pid=home.holder() if running else None)
-            yield from guarded("what is open", stuck)
-            yield from guarded("the schedule", partial(check_jobs, home, now=self._now))
-            yield from guarded("the quarantine", partial(check_quarantine, home))
+            stuck = partial(
+                check_stuck, home, now=self._now, running=running, pid=home.holder_pid() if running else None
+            )
+            yield from run_check("what is open", stuck)
+            yield from run_check("the schedule", partial(check_jobs, home, now=self._now))
+            yield from run_check("the quarantine", partial(check_quarantine, home))
             if self.settings is not None:
-                yield from guarded("the answers", partial(check_answers, home, self.settings, now=self._now))
+                yield from run_check("the answers", partial(check_answers, home, self.settings, now=self._now))
             if running:
-                yield from guarded("the running bot", partial(check_running, home, self._config or home.config))
-        yield from guarded("the backups", partial(check_backups, home, self._state, now=self._now))
+                yield from run_check("the running bot", partial(check_running, home, self._config or home.config))
+        yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _check_database(self) -> Iterator[Finding]:
         self._state, findings = read_database(self._home, now=self._now, deep=self._deep)
@@ -143,9 +145,9 @@ class _CheckContext:
 
     def _check_configured_parts(self, settings: Settings) -> Iterator[Finding]:
         home = self._home
-        yield from guarded("the model", partial(check_model, settings, home))
-        yield from guarded("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
-        yield from guarded("the memory", partial(check_memory, settings))
-        probe = replace(self._probe, handed_over=self._handed_over)
-        yield from guarded("the channels", partial(check_channels, settings, probe))
-        yield from guarded("the ports", partial(check_ports, settings, home, probe.file))
+        yield from run_check("the model", partial(check_model, settings, home))
+        yield from run_check("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
+        yield from run_check("the memory", partial(check_memory, settings))
+        probe = replace(self._probe, credentials=self._handed_over)
+        yield from run_check("the channels", partial(check_channels, settings, probe))
+        yield from run_check("the ports", partial(check_ports, settings, home, probe.file))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bubbot.ops.doctor.finding import Finding
-from bubbot.ops.doctor.tools import fields, told
+from bubbot.ops.doctor.tools import parse_properties, read_output
 
 
 def check_time_service() -> Iterator[Finding]:
     """Check that the system synchronises its clock; report nothing if the system does not tell."""
-    answer = told(["timedatectl", "show", "-p", "NTP", "-p", "NTPSynchronized"])
-    properties = fields(answer or "")
+    answer = read_output(["timedatectl", "show", "-p", "NTP", "-p", "NTPSynchronized"])
+    properties = parse_properties(answer or "")
     if properties.get("NTPSynchronized") == "yes":
         yield Finding("clock.set", "ok", "The system sets its clock by a time server.")
     elif properties.get("NTPSynchronized") == "no":

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit, quoted
+from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
 from bubbot.settings.loader import Settings, load_with_missing_secrets
-from bubbot.wiring.budget import plan_of
+from bubbot.wiring.budget import budget_limits
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 
@@ -34,24 +34,24 @@ def read_config(
 
 def _invalid_setting(sentence: str, file: Path) -> Finding:
     variable = _VARIABLE.match(sentence)
-    fix = f"unset {variable[1]}" if variable else edit(file)
+    fix = f"unset {variable[1]}" if variable else edit_command(file)
     return Finding("config.invalid", "problem", sentence, fix)
 
 
 def _root_command(home: Home, config: Path | None) -> str:
     """Return the command that repeats the checks as root."""
-    return f"sudo bubbot doctor --home {quoted(home.path)}{'' if config is None else f' --config {quoted(config)}'}"
+    return f"sudo bubbot doctor --home {shell_quote(home.path)}{'' if config is None else f' --config {shell_quote(config)}'}"
 
 
 def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator[Finding]:
     try:
         settings.bot.read_persona()
     except ConfigError as error:
-        yield Finding("config.persona", "problem", str(error), edit(file))
+        yield Finding("config.persona", "problem", str(error), edit_command(file))
     try:
-        plan_of(settings)
+        budget_limits(settings)
     except ConfigError as error:
-        yield Finding("config.budget", "problem", str(error), edit(file))
+        yield Finding("config.budget", "problem", str(error), edit_command(file))
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -64,6 +64,6 @@ def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator
     text = file.read_text(encoding="utf-8", errors="replace")
     if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):
         cause = f"{file} holds a secret and can be read by other users of this machine (mode {mode:04o})."
-        yield Finding("config.open", "warning", cause, f"chmod 600 {quoted(file)}")
+        yield Finding("config.open", "warning", cause, f"chmod 600 {shell_quote(file)}")
     else:
         yield Finding("config.ok", "ok", f"{file} loads; every key in it is known.")

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bubbot.home import Home
-from bubbot.ops.doctor.tools import told
-from bubbot.settings.environment import runtime_folder, variables
+from bubbot.ops.doctor.tools import read_output
+from bubbot.settings.environment import read_variables, runtime_folder
 
 UNIT = "bubbot.service"
 RUNTIME = Path("/run")
@@ -47,11 +47,11 @@ def _exists(path: Path | None) -> bool:
 
 def service_credentials(home: Home) -> ServiceCredentials:
     """Look up the credentials of this home's service; none without such a service, or inside it."""
-    if variables().get("CREDENTIALS_DIRECTORY"):
+    if read_variables().get("CREDENTIALS_DIRECTORY"):
         return ServiceCredentials()
     for scope, runtime in (("--system", RUNTIME), ("--user", runtime_folder())):
         # Read the text of the unit and its drop-ins: `systemctl show` prints credentials only since systemd 254.
-        text = told(["systemctl", scope, "cat", UNIT]) or ""
+        text = read_output(["systemctl", scope, "cat", UNIT]) or ""
         lines = [line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))]
         match = re.search(r"(?:--home[ =]|BUBBOT_HOME=)(\S+)", "\n".join(lines))
         if match is None or os.path.realpath(match[1]) != os.path.realpath(home.path):

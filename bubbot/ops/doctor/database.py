@@ -10,16 +10,16 @@ from pathlib import Path
 
 from bubbot.errors import StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, quoted, size
-from bubbot.stores.sqlite.backups import backups
-from bubbot.stores.sqlite.check import DatabaseState, look_over
+from bubbot.ops.doctor.finding import Finding, format_size, shell_quote
+from bubbot.stores.sqlite.backups import list_backups
+from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
 
-LARGE = 64_000_000
+NEGLIGIBLE_BYTES = 64_000_000
 """Bytes below which a journal or free space is not worth a finding."""
-_TIMES = 2
+_MAX_JOURNAL_RATIO = 2
 """The tolerated size of the journal, as a multiple of the database."""
-AHEAD = timedelta(minutes=5)
+MAX_CLOCK_LEAD = timedelta(minutes=5)
 """The tolerated lead of the newest entry over the clock: clocks get adjusted."""
 
 
@@ -35,17 +35,22 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
     if special_file:  # SQLite would block on a pipe until somebody writes into it
         cause = f"{special_file} is no ordinary file."
         return None, [
-            Finding("database.unusable", "problem", cause, f"mv {quoted(special_file)} {quoted(f'{special_file}.old')}")
+            Finding(
+                "database.unusable",
+                "problem",
+                cause,
+                f"mv {shell_quote(special_file)} {shell_quote(f'{special_file}.old')}",
+            )
         ]
     try:
-        state = look_over(path, deep=deep)
+        state = check_database(path, deep=deep)
     except StoreTooNew as error:
         fix = "python -m pip install --upgrade bubbot"
         return None, [Finding("database.too_new", "problem", f"{path}: {error}.", fix)]
     except TapeCorrupt as error:
         return None, [_damaged(home, f"{path}: {error}.")]
     except StoreError as error:
-        fix = f"ls -l {quoted(home.path)}"
+        fix = f"ls -l {shell_quote(home.path)}"
         return None, [Finding("database.unusable", "problem", f"{path}: {error}.", fix)]
     findings = list(_check_state(home, state, now))
     return (None if state.complaints else state), findings
@@ -68,17 +73,17 @@ def _check_state(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
             f"{home.database} does not refuse to lose history any more: {', '.join(state.triggers)} missing or changed. "
             "Nothing is written to it; with the bot stopped, the command restores them."
         )
-        yield Finding("database.triggers", "problem", cause, f"bubbot --home {quoted(home.path)} tape repair")
+        yield Finding("database.triggers", "problem", cause, f"bubbot --home {shell_quote(home.path)} tape repair")
     damage = state.audit.damage if state.audit else ()
     if damage:
-        first = f"{damage[0].place} {damage[0].what}"
+        first = f"{damage[0].location} {damage[0].problem}"
         cause = f"{len(damage)} entries are not what was written; the first: {first}. Each is named by the command."
         yield Finding("database.altered", "problem", cause, "bubbot tape verify")
     elif not state.triggers:
         checked = "every hash holds" if state.audit else "--deep checks every hash, too"
         summary = f"version {state.version}, {state.entries} entries on {state.tapes} tapes, whole; {checked}"
         yield Finding("database.ok", "ok", f"{home.database}: {summary}.")
-    if state.newest is not None and state.newest > now + AHEAD:
+    if state.newest is not None and state.newest > now + MAX_CLOCK_LEAD:
         cause = (
             f"The newest entry was written at {state.newest:%Y-%m-%d %H:%M} UTC, and this machine's clock says "
             f"{now:%Y-%m-%d %H:%M}: one of the two times was wrong."
@@ -92,23 +97,23 @@ def _check_size(home: Home, state: DatabaseState) -> Iterator[Finding]:
     """Compare the sizes of the files with that of their contents."""
     with suppress(OSError):  # stat opens no file
         journal = Path(f"{home.database}-wal").stat().st_size
-        if journal > LARGE and journal > _TIMES * state.size:
+        if journal > NEGLIGIBLE_BYTES and journal > _MAX_JOURNAL_RATIO * state.size:
             cause = (
-                f"The journal {home.database}-wal has {size(journal)}, and the database {size(state.size)}: something "
+                f"The journal {home.database}-wal has {format_size(journal)}, and the database {format_size(state.size)}: something "
                 "keeps it from being written back, such as another program that reads the database for hours."
             )
-            yield Finding("database.journal", "warning", cause, f"fuser -v {quoted(f'{home.database}-wal')}")
-    if state.slack > LARGE and state.slack > state.size / 4:
-        cause = f"{size(state.slack)} of the {size(state.size)} of {home.database} are empty pages."
+            yield Finding("database.journal", "warning", cause, f"fuser -v {shell_quote(f'{home.database}-wal')}")
+    if state.slack > NEGLIGIBLE_BYTES and state.slack > state.size / 4:
+        cause = f"{format_size(state.slack)} of the {format_size(state.size)} of {home.database} are empty pages."
         yield Finding("database.slack", "warning", cause, "bubbot tape gc")
 
 
 def _damaged(home: Home, cause: str) -> Finding:
     folder = home.path / "damaged"
-    fix = f"mkdir {quoted(folder)} && mv {quoted(home.path)}/bubbot.db* {quoted(folder)}"
+    fix = f"mkdir {shell_quote(folder)} && mv {shell_quote(home.path)}/bubbot.db* {shell_quote(folder)}"
     with suppress(OSError):  # the check of the backups reports unreadable ones
-        if existing := backups(home.path):
-            fix += f" && bubbot --home {quoted(home.path)} restore {quoted(existing[-1].path)}"
+        if existing := list_backups(home.path):
+            fix += f" && bubbot --home {shell_quote(home.path)} restore {shell_quote(existing[-1].path)}"
             advice = f"With the bot stopped, put it aside whole; bubbot restore takes the backup of {existing[-1].created:%Y-%m-%d}."
             return Finding("database.damaged", "problem", f"{cause} {advice}", fix)
     advice = "With the bot stopped, put it aside whole, and then a backup in its place, where there is one elsewhere."

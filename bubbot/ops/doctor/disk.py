@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, Level, quoted, size
+from bubbot.ops.doctor.finding import Finding, Level, format_size, shell_quote
 
-SCARCE = 1_000_000_000
-NONE_LEFT = 100_000_000
+LOW_SPACE_BYTES = 1_000_000_000
+MIN_SPACE_BYTES = 100_000_000
 """Free bytes below which there is a warning, and a problem."""
-FEW_FILES = 5_000
-NO_FILES = 100
+LOW_FREE_INODES = 5_000
+MIN_FREE_INODES = 100
 """The same for free inodes. A file system without inodes reports 0 for all counts."""
-MOUNTS = Path("/proc/mounts")
-NETWORK = frozenset(
+MOUNTS_PATH = Path("/proc/mounts")
+NETWORK_FILESYSTEMS = frozenset(
     {
         "afs", "ceph", "cifs", "davfs", "fuse.ceph", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
         "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf",
@@ -27,40 +27,40 @@ NETWORK = frozenset(
 MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
-def check_disk(home: Home, *, look: Callable[[Path], os.statvfs_result] = os.statvfs) -> Iterator[Finding]:
+def check_disk(home: Home, *, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Iterator[Finding]:
     """Check the free space and the free inodes."""
     folder = _existing_folder(home)
-    stats = look(folder)
+    stats = statvfs(folder)
     free = stats.f_bavail * stats.f_frsize
-    if free < SCARCE:
-        level: Level = "problem" if free < NONE_LEFT else "warning"
-        cause = f"Only {size(free)} are free on the disk of {folder}; without room nothing can be accepted."
-        yield Finding("disk.scarce", level, cause, f"du -xh {quoted(folder)} | sort -h | tail -20")
-    elif stats.f_files and stats.f_favail < FEW_FILES:
+    if free < LOW_SPACE_BYTES:
+        level: Level = "problem" if free < MIN_SPACE_BYTES else "warning"
+        cause = f"Only {format_size(free)} are free on the disk of {folder}; without room nothing can be accepted."
+        yield Finding("disk.scarce", level, cause, f"du -xh {shell_quote(folder)} | sort -h | tail -20")
+    elif stats.f_files and stats.f_favail < LOW_FREE_INODES:
         cause = (
             f"Only {stats.f_favail} more files can be made on the disk of {folder}, though it has room: without one "
             "SQLite cannot write."
         )
-        fix = f"du -x --inodes {quoted(folder)} | sort -n | tail -20"
-        yield Finding("disk.files", "problem" if stats.f_favail < NO_FILES else "warning", cause, fix)
+        fix = f"du -x --inodes {shell_quote(folder)} | sort -n | tail -20"
+        yield Finding("disk.files", "problem" if stats.f_favail < MIN_FREE_INODES else "warning", cause, fix)
     else:
-        yield Finding("disk.ok", "ok", f"{size(free)} are free on the disk of {folder}.")
+        yield Finding("disk.ok", "ok", f"{format_size(free)} are free on the disk of {folder}.")
 
 
-def check_file_system(home: Home, *, mounts: Path = MOUNTS) -> Iterator[Finding]:
+def check_file_system(home: Home, *, mounts: Path = MOUNTS_PATH) -> Iterator[Finding]:
     """Check that the home is on a local disk; report nothing if the system does not list its mounts."""
     folder = _existing_folder(home).resolve()
     kind = _file_system_kind(folder, mounts)
-    if kind in NETWORK:
+    if kind in NETWORK_FILESYSTEMS:
         elsewhere = "/var/lib/bubbot" if folder != Path("/var/lib/bubbot") else "/srv/bubbot"
         cause = (
             f"The home {home.path} is on a network file system ({kind}), where SQLite's locks and its WAL do not hold: "
             f"the database can be damaged. Move it to a local disk with the bot stopped, and name that with --home."
         )
-        yield Finding("disk.network", "problem", cause, f"sudo mv {quoted(home.path)} {elsewhere}")
+        yield Finding("disk.network", "problem", cause, f"sudo mv {shell_quote(home.path)} {elsewhere}")
     elif kind in MEMORY_FILESYSTEMS:
         cause = f"The home {home.path} is in memory ({kind}): everything said is gone after a restart of the machine."
-        yield Finding("disk.memory", "warning", cause, f'mv {quoted(home.path)} "$HOME/bubbot"')
+        yield Finding("disk.memory", "warning", cause, f'mv {shell_quote(home.path)} "$HOME/bubbot"')
     elif kind:
         yield Finding("disk.local", "ok", f"The home is on a local disk ({kind}).")
 

@@ -27,16 +27,16 @@ class Finding:
     fix: str = ""
 
 
-def quoted(path: Path | str) -> str:
+def shell_quote(path: Path | str) -> str:
     """Quote a path for the shell."""
     return shlex.quote(str(path))
 
 
-def edit(file: Path | str) -> str:
+def edit_command(file: Path | str) -> str:
     """Return the command that opens a file in an editor."""
-    return f'"${{EDITOR:-vi}}" {quoted(file)}'
+    return f'"${{EDITOR:-vi}}" {shell_quote(file)}'
 
 
-def size(number: float) -> str:
+def format_size(number: float) -> str:
     """Format a number of bytes for people."""
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

@@ -5,24 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from bubbot.ops.doctor.finding import Finding, quoted
+from bubbot.ops.doctor.finding import Finding, shell_quote
 
 
-def guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """Run a check and yield its findings; if it fails, the last one is the failure."""
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 - the other checks run anyway
-        yield failed(name, error)
+        yield failure_finding(name, error)
 
 
-def failed(name: str, error: BaseException) -> Finding:
+def failure_finding(name: str, error: BaseException) -> Finding:
     """Make the finding for a failed check; the error's text may be long, so cut it."""
     reason = " ".join(str(error).split())[:300]
     cause = (
         f"The check of {name} failed, so that nothing is known of it: {type(error).__name__}: {reason or 'no reason'}."
     )
-    fix = f"{quoted(sys.executable)} -m pip install --upgrade bubbot"
+    fix = f"{shell_quote(sys.executable)} -m pip install --upgrade bubbot"
     if isinstance(error, PermissionError):
         fix = "sudo bubbot doctor"
     return Finding("doctor.failed", "problem", cause, fix)

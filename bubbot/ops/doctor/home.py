@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, quoted
+from bubbot.ops.doctor.finding import Finding, shell_quote
 
-LOCKS = Path("/proc/locks")
+LOCKS_PATH = Path("/proc/locks")
 
 
 def check_home(home: Home) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def check_home(home: Home) -> Iterator[Finding]:
     if not os.path.lexists(path):
         if hidden := next((folder for folder in path.absolute().parents if _is_closed(folder)), None):
             cause = f"The folder {hidden} is closed to uid {os.geteuid()}, so nobody can say what is in {path}."
-            fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {quoted(path)}"
+            fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {shell_quote(path)}"
             yield Finding("home.hidden", "problem", cause, fix)
             return
         yield Finding(
@@ -31,12 +31,12 @@ def check_home(home: Home) -> Iterator[Finding]:
         return
     if not path.is_dir():
         cause = f"The home {path} is {'a broken link' if path.is_symlink() else 'a file'}, not a folder."
-        yield Finding("home.no_folder", "problem", cause, f"mv {quoted(path)} {quoted(f'{path}.old')}")
+        yield Finding("home.no_folder", "problem", cause, f"mv {shell_quote(path)} {shell_quote(f'{path}.old')}")
         return
     if not os.access(path, os.R_OK | os.X_OK):
         owner = path.stat().st_uid
         cause = f"The home {path} belongs to uid {owner}, and uid {os.geteuid()} may not look into it."
-        yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {quoted(path)}")
+        yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {shell_quote(path)}")
         return
     try:
         home.ensure()  # the folder exists: this only tries to make an unnamed file in it
@@ -49,10 +49,10 @@ def check_home(home: Home) -> Iterator[Finding]:
             f"The home {path} can be written by other users of this machine (mode {mode:04o}): they can replace its "
             "database, its settings and its secrets."
         )
-        yield Finding("home.writable", "problem", cause, f"chmod 700 {quoted(path)}")
+        yield Finding("home.writable", "problem", cause, f"chmod 700 {shell_quote(path)}")
     elif mode & 0o077:
         cause = f"The home {path} is open to other users of this machine (mode {mode:04o}): they can read every chat."
-        yield Finding("home.open", "warning", cause, f"chmod 700 {quoted(path)}")
+        yield Finding("home.open", "warning", cause, f"chmod 700 {shell_quote(path)}")
     else:
         yield Finding("home.ok", "ok", f"The home is {path}, writable, and for its owner alone.")
 
@@ -63,12 +63,12 @@ def _unwritable(path: Path, error: ConfigError) -> Finding:
     if number == errno.EROFS:
         mount = next(folder for folder in (path.resolve(), *path.resolve().parents) if folder.is_mount())
         cause = f"The home {path} is on a disk that is mounted read-only at {mount}: nothing can be accepted."
-        return Finding("home.read_only", "problem", cause, f"sudo mount -o remount,rw {quoted(mount)}")
-    fix = f'sudo chown -R "$(id -un)" {quoted(path)}'
+        return Finding("home.read_only", "problem", cause, f"sudo mount -o remount,rw {shell_quote(mount)}")
+    fix = f'sudo chown -R "$(id -un)" {shell_quote(path)}'
     if number in (errno.ENOSPC, errno.EDQUOT):
-        fix = f"du -xh {quoted(path)} | sort -h | tail -20"
+        fix = f"du -xh {shell_quote(path)} | sort -h | tail -20"
     elif path.stat().st_uid == os.geteuid():
-        fix = f"chmod u+rwx {quoted(path)}"
+        fix = f"chmod u+rwx {shell_quote(path)}"
     return Finding("home.unwritable", "problem", str(error), fix)
 
 
@@ -76,20 +76,22 @@ def _is_closed(folder: Path) -> bool:
     return os.path.lexists(folder) and not os.access(folder, os.X_OK)
 
 
-def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
+def check_lock(home: Home, *, locks: Path = LOCKS_PATH) -> Iterator[Finding]:
     """Report the process that writes to the home, without trying the lock: that could turn away a starting bot."""
     file = home.lock_file
     if file.is_symlink():
-        yield Finding("lock.link", "problem", f"{file} is a link, which nothing of bubbot makes.", f"rm {quoted(file)}")
+        yield Finding(
+            "lock.link", "problem", f"{file} is a link, which nothing of bubbot makes.", f"rm {shell_quote(file)}"
+        )
         return
     if not os.path.lexists(file):
         yield Finding("lock.free", "ok", "No process has written to this home yet.")
         return
     if not file.is_file() or not os.access(file, os.R_OK | os.W_OK):
         cause = f"{file} cannot be opened for writing, so no bot can start here."
-        yield Finding("lock.unusable", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')}")
+        yield Finding("lock.unusable", "problem", cause, f"mv {shell_quote(file)} {shell_quote(f'{file}.old')}")
         return
-    pid = home.holder()
+    pid = home.holder_pid()
     if is_held(home, locks=locks):
         writer = "Another process" if pid is None else f"Process {pid}"
         yield Finding("lock.held", "ok", f"{writer} writes to this home just now; a second bot is refused meanwhile.")
@@ -97,12 +99,12 @@ def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
         yield Finding("lock.free", "ok", "No process writes to this home just now.")
 
 
-def is_held(home: Home, *, locks: Path = LOCKS) -> bool:
+def is_held(home: Home, *, locks: Path = LOCKS_PATH) -> bool:
     """Return true if a process holds the lock, by the system's list of locks.
 
     Without that list, return true if the process that the file names is alive. Does not try the lock itself.
     """
-    file, pid = home.lock_file, home.holder()
+    file, pid = home.lock_file, home.holder_pid()
     with suppress(OSError):
         inode = file.stat().st_ino
         return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.read_text().splitlines())

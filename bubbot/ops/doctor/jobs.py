@@ -9,7 +9,7 @@ from datetime import datetime
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
-from bubbot.ops.doctor.stuck import never
+from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.plan import waits_for_clock
 from bubbot.stores.sqlite.store import open_readonly
@@ -35,7 +35,7 @@ def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
 async def _read_jobs(home: Home) -> list[JobState]:
     store = await open_readonly(home.database)
     try:
-        tape = TapeService(store, SCHEDULE_TAPE, now=never, new_id=str, session="")
+        tape = TapeService(store, SCHEDULE_TAPE, now=unused_clock, new_id=str, session="")
         after, counts = await tape.read(ScheduleCheckpointView())
         return list((await tape.read(ScheduleView(after, counts))).jobs.values())
     finally:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bubbot.ops.doctor.finding import Finding, size
+from bubbot.ops.doctor.finding import Finding, format_size
 from bubbot.settings.loader import Settings
 
 MIN_OPEN_FILES = 1024
 """The usual limit; each conversation, connection and child process takes some files."""
-NEEDED = 250_000_000
+MIN_FREE_MEMORY_BYTES = 250_000_000
 """Bytes of memory: litellm alone takes some 160 MB once loaded."""
-OURS = ("", "local", "scripted")
+BUILTIN_MODELS = ("", "local", "scripted")
 MEMINFO_PATH = Path("/proc/meminfo")
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 
@@ -32,11 +32,11 @@ def check_files(limit: int | None = None) -> Iterator[Finding]:
 
 def check_memory(settings: Settings, *, memory: Path = MEMINFO_PATH, group: Path = CONTROL_GROUP) -> Iterator[Finding]:
     """Check the free memory if a model needs litellm; report nothing if the system does not tell."""
-    if settings.model.name.partition("/")[0] in OURS:
+    if settings.model.name.partition("/")[0] in BUILTIN_MODELS:
         return
     amounts = [amount for amount in (_system_memory(memory), _container_memory(group)) if amount is not None]
-    if amounts and min(amounts) < NEEDED:
-        cause = f"Only {size(min(amounts))} of memory are free, and the models of providers need {size(NEEDED)}."
+    if amounts and min(amounts) < MIN_FREE_MEMORY_BYTES:
+        cause = f"Only {format_size(min(amounts))} of memory are free, and the models of providers need {format_size(MIN_FREE_MEMORY_BYTES)}."
         yield Finding("limits.memory", "warning", cause, "ps -eo pid,rss,comm --sort=-rss | head")
 
 

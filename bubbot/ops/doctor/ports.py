@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit
+from bubbot.ops.doctor.finding import Finding, edit_command
 from bubbot.ops.doctor.home import is_held
 from bubbot.settings.loader import Settings
 
@@ -24,7 +24,7 @@ def check_ports(settings: Settings, home: Home, config: Path) -> Iterator[Findin
             f"[{section}] port {port} on {host} cannot be listened on ({reason}), and the bot does not start so: choose "
             "another port, or end the program that has it."
         )
-        yield Finding("port.used", "problem", cause, edit(config))
+        yield Finding("port.used", "problem", cause, edit_command(config))
     if not failures:
         ports = ", ".join(f"{port} of [{section}]" for section, (_, port) in addresses.items())
         yield Finding("port.ok", "ok", f"Nobody else listens on the port {ports}.")

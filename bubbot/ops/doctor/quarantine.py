@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from bubbot.errors import StoreError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, quoted
-from bubbot.ops.doctor.stuck import never
+from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService
@@ -26,13 +26,15 @@ def check_quarantine(home: Home) -> Iterator[Finding]:
             f"The home was restored from {fact.backup}, of {fact.created[:19]} UTC, and is in quarantine: no channel "
             "runs and no job fires. Where the bot that it was made from is gone for good, release it."
         )
-        fix = f"bubbot restore --release --home {quoted(home.path)}"
+        fix = f"bubbot restore --release --home {shell_quote(home.path)}"
         yield Finding("home.quarantine", "warning", cause, fix)
 
 
 async def _read_quarantine(home: Home) -> RestoreFact | None:
     store = await open_readonly(home.database)
     try:
-        return await Quarantine(TapeService(store, HOME_TAPE, now=never, new_id=str, session="")).standing()
+        return await Quarantine(
+            TapeService(store, HOME_TAPE, now=unused_clock, new_id=str, session="")
+        ).current_restore()
     finally:
         await store.aclose()

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from bubbot.control.client import DaemonNotRunning, connected
+from bubbot.control.client import DaemonNotRunning, connect
 from bubbot.control.codec import decode
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit, quoted
+from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
 
 ANSWER_SECONDS = 3.0
 """The time for the answer; a bot that is starting or ending gets no finding."""
@@ -27,10 +27,10 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
             f"The running bot waits for room on the disk of {home.path}: nothing is accepted, acknowledged or sent until "
             "there is some; then it goes on by itself."
         )
-        yield Finding("disk.full", "problem", cause, f"du -xh {quoted(home.path)} | sort -h | tail -20")
+        yield Finding("disk.full", "problem", cause, f"du -xh {shell_quote(home.path)} | sort -h | tail -20")
     for channel in snapshot.channels:
-        fix = edit(file) if f"[channels.{channel.name}]" in channel.note else "bubbot status"
-        if channel.state != "" and not channel.fine:
+        fix = edit_command(file) if f"[channels.{channel.name}]" in channel.note else "bubbot status"
+        if channel.state != "" and not channel.is_receiving:
             cause = f"The running bot does not hear its channel {channel.name}: {channel.note or channel.state}"
             yield Finding("channel.down", "problem", _sentence(cause), fix)
         elif channel.note:
@@ -43,11 +43,11 @@ def _sentence(text: str) -> str:
 
 
 async def _request_snapshot(home: Home) -> HealthSnapshot | None:
-    address = home.held_by()[1]
+    address = home.read_lock_holder()[1]
     if not address:
         return None
     try:
-        async with asyncio.timeout(ANSWER_SECONDS), connected(address) as peer:
+        async with asyncio.timeout(ANSWER_SECONDS), connect(address) as peer:
             return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
     except (DaemonNotRunning, TimeoutError, OSError, BubbotError):
         return None

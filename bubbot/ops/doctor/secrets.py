@@ -11,15 +11,15 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.models.unconfigured import key_missing
+from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.doctor.credentials import ServiceCredentials
-from bubbot.ops.doctor.finding import Finding, edit, quoted
-from bubbot.settings.environment import ENVIRONMENT_PREFIX, variables
+from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings
-from bubbot.settings.sources import SECRET_LIMIT, Keys, read_text, read_toml, text_values, written_secrets
+from bubbot.settings.sources import MAX_SECRET_BYTES, Keys, find_written_secrets, iter_texts, read_text, read_toml
 from bubbot.wiring.models import keyless_models
 
-MOUNTED = Path("/run/secrets")
+MOUNTED_SECRETS_PATH = Path("/run/secrets")
 """The folder for secrets in containers: readable for all, as there are no other users."""
 _SECRET = re.compile(r"(^|_)(token|secret|password|key)$")
 _TELEGRAM = re.compile(r"[0-9]{3,17}:[A-Za-z0-9_-]{35}")
@@ -32,7 +32,7 @@ def read_secret_files(home: Home, config: Path | None) -> tuple[list[Finding], l
     """
     files = list(dict.fromkeys(_secret_files(config or home.config)))
     named_findings = [(str(file), finding) for file in files for finding in _check_file(file)]
-    folder = variables().get("CREDENTIALS_DIRECTORY")
+    folder = read_variables().get("CREDENTIALS_DIRECTORY")
     if folder and not os.access(folder, os.R_OK | os.X_OK):
         cause = f"CREDENTIALS_DIRECTORY is {folder}, which uid {os.geteuid()} cannot read."
         problem = Finding("secret.credentials", "problem", cause, "unset CREDENTIALS_DIRECTORY")
@@ -47,24 +47,24 @@ def read_secret_files(home: Home, config: Path | None) -> tuple[list[Finding], l
 def command_to_set(setting: Keys, config: Path) -> str:
     """Return the command that replaces this secret in its strongest source that has one."""
     variable = f"{ENVIRONMENT_PREFIX}{'__'.join(setting)}".upper().replace("-", "_")
-    names = {name.upper(): name for name, value in variables().items() if value}
+    names = {name.upper(): name for name, value in read_variables().items() if value}
     if variable in names:
         return f"read -r {names[variable]} && export {names[variable]}"
     if f"{variable}_FILE" in names:
-        return _fill_command(_resolve(Path(), variables()[names[f"{variable}_FILE"]]))
+        return _fill_command(_resolve(Path(), read_variables()[names[f"{variable}_FILE"]]))
     name = ".".join(setting)
-    if (folder := variables().get("CREDENTIALS_DIRECTORY")) and os.access(Path(folder, name), os.F_OK):
+    if (folder := read_variables().get("CREDENTIALS_DIRECTORY")) and os.access(Path(folder, name), os.F_OK):
         return f"sudo install -m 600 /dev/stdin /etc/credstore/bubbot.{name} && sudo systemctl restart bubbot"
     with suppress(ConfigError):
-        for path, value in text_values(read_toml(config, needed=False)):
+        for path, value in iter_texts(read_toml(config, is_required=False)):
             if path == (*setting[:-1], f"{setting[-1]}_file") and value:
                 return _fill_command(_resolve(config.parent, value))
-    return edit(config)
+    return edit_command(config)
 
 
 def _fill_command(file: Path) -> str:
     """Return the command that copies a secret from the terminal into a file."""
-    return f"install -m 600 /dev/stdin {quoted(file)}"
+    return f"install -m 600 /dev/stdin {shell_quote(file)}"
 
 
 def _check_file(file: Path) -> Iterator[Finding]:
@@ -79,26 +79,28 @@ def _check_file(file: Path) -> Iterator[Finding]:
         status = None
     if status is None or not os.access(file, os.R_OK):
         cause = f"{file} holds a secret, and uid {os.geteuid()} cannot read it."
-        yield Finding("secret.file_unreadable", "problem", cause, f'sudo chown "$(id -un)" {quoted(file)}')
+        yield Finding("secret.file_unreadable", "problem", cause, f'sudo chown "$(id -un)" {shell_quote(file)}')
     elif not stat.S_ISREG(status.st_mode):
         cause = f"{file} should be a file with a secret, and is a folder or a device; the command takes the secret from the terminal."
-        yield Finding("secret.file_odd", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')} && {fill}")
+        yield Finding(
+            "secret.file_odd", "problem", cause, f"mv {shell_quote(file)} {shell_quote(f'{file}.old')} && {fill}"
+        )
     elif reason := _find_fault(file):
         yield Finding("secret.file_odd", "problem", f"{reason} The command takes the secret from the terminal.", fill)
     elif not _read(file).strip():
         cause = f"{file} is empty and should hold a secret; the command takes it from the terminal."
         yield Finding("secret.file_empty", "problem", cause, fill)
-    elif status.st_mode & 0o077 and not file.is_relative_to(MOUNTED):
+    elif status.st_mode & 0o077 and not file.is_relative_to(MOUNTED_SECRETS_PATH):
         cause = (
             f"{file} holds a secret and is open to other users of this machine (mode {status.st_mode & 0o7777:04o})."
         )
-        yield Finding("secret.file_open", "warning", cause, f"chmod 600 {quoted(file)}")
+        yield Finding("secret.file_open", "warning", cause, f"chmod 600 {shell_quote(file)}")
 
 
 def _find_fault(file: Path) -> str:
     """Return why the content of a file cannot be a secret; empty if it can, or if there is none."""
     try:
-        read_text(file, SECRET_LIMIT, "A secret")
+        read_text(file, MAX_SECRET_BYTES, "A secret")
     except ConfigError as error:
         return str(error)
     return ""
@@ -112,10 +114,10 @@ def _read(file: Path) -> str:
 def _secret_files(config: Path) -> Iterator[Path]:
     """Yield the files that hold secrets by the settings; an unreadable configuration names none."""
     with suppress(ConfigError):
-        for path, value in text_values(read_toml(config, needed=False)):
+        for path, value in iter_texts(read_toml(config, is_required=False)):
             if path[-1].endswith("_file") and _SECRET.search(path[-1].removesuffix("_file")) and value:
                 yield _resolve(config.parent, value)
-    for name, value in variables().items():
+    for name, value in read_variables().items():
         key = name.lower()
         if name.upper().startswith(ENVIRONMENT_PREFIX) and key.endswith("_file") and _SECRET.search(key.removesuffix("_file")) and value:  # fmt: skip
             yield _resolve(Path(), value)
@@ -128,18 +130,18 @@ def _resolve(folder: Path, value: str) -> Path:
 
 
 def check_secrets(
-    settings: Settings, home: Home, config: Path | None, handed_over: ServiceCredentials | None = None
+    settings: Settings, home: Home, config: Path | None, credentials: ServiceCredentials | None = None
 ) -> Iterator[Finding]:
     """Report missing secrets, secrets in the configuration itself, and a misshapen token."""
     file = config or home.config
     with suppress(ConfigError):
-        if names := written_secrets(file):
+        if names := find_written_secrets(file):
             yield Finding(
                 "secret.in_config", "ok",
                 f"{file} has secrets in it ({', '.join(names)}) and must not be shown around; with a key that ends in "
                 f"_file they are in files of their own.",
             )  # fmt: skip
-    if handed_over is None or not handed_over.is_there("model.api_key"):
+    if credentials is None or not credentials.is_there("model.api_key"):
         yield from _check_keys(settings, file)
     for name, table in settings.channels.items():
         token = table.get("token")
@@ -156,8 +158,11 @@ def _check_keys(settings: Settings, file: Path) -> Iterator[Finding]:
     """Find the configured models without a key."""
     if settings.missing_secret("model", "api_key"):
         return
-    for name, key_variables in keyless_models(settings, variables()).items():
+    for name, key_variables in keyless_models(settings, read_variables()).items():
         is_configured = name.partition("/")[0] == settings.model.provider
         yield Finding(
-            "secret.no_key", "problem", key_missing(name, key_variables, is_configured=is_configured), edit(file)
+            "secret.no_key",
+            "problem",
+            missing_key_sentence(name, key_variables, is_configured=is_configured),
+            edit_command(file),
         )

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, quoted
-from bubbot.ops.doctor.tools import fields, told
-from bubbot.ops.service.render import rendered, shipped
+from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ops.doctor.tools import parse_properties, read_output
+from bubbot.ops.service.render import read_unit, render_unit
 
 UNIT = "bubbot.service"
 UNIT_PROPERTIES = (
@@ -65,7 +65,7 @@ class _UnitState:
 def check_service(home: Home) -> Iterator[Finding]:
     """Check each installed unit: its text, its home, its watchdog, and its start with the machine."""
     answers = {
-        scope: told(["systemctl", scope, "show", UNIT, *(f"--property={name}" for name in UNIT_PROPERTIES)])
+        scope: read_output(["systemctl", scope, "show", UNIT, *(f"--property={name}" for name in UNIT_PROPERTIES)])
         for scope in ("--user", "--system")
     }
     if not any(answers.values()):
@@ -73,7 +73,8 @@ def check_service(home: Home) -> Iterator[Finding]:
     units = [
         _UnitState(f"systemctl {scope}" if scope == "--user" else "sudo systemctl", properties)
         for scope, answer in answers.items()
-        if answer and (properties := fields(answer)).get("LoadState", "not-found") not in ("not-found", "masked")
+        if answer
+        and (properties := parse_properties(answer)).get("LoadState", "not-found") not in ("not-found", "masked")
     ]
     if not units:
         yield Finding("service.absent", "ok", "bubbot is not installed as a service of systemd.")
@@ -102,7 +103,7 @@ def _check_setup(unit: _UnitState, home: Home) -> Iterator[Finding]:
     properties, control = unit.properties, unit.control
     if unit.home is not None and os.path.realpath(unit.home) != os.path.realpath(home.path):
         cause = f"{UNIT} runs the bot of the home {unit.home}, and this is {home.path}."
-        yield Finding("service.other_home", "warning", cause, f"bubbot doctor --home {quoted(unit.home)}")
+        yield Finding("service.other_home", "warning", cause, f"bubbot doctor --home {shell_quote(unit.home)}")
     if properties.get("WatchdogUSec", "1") in ("0", "infinity"):
         cause = f"{UNIT} has no watchdog, so that a bot that hangs is not started again: WatchdogSec=60 sets one."
         fix = (
@@ -110,7 +111,9 @@ def _check_setup(unit: _UnitState, home: Home) -> Iterator[Finding]:
         )
         yield Finding("service.unwatched", "warning", cause, fix)
     if unit.is_user_unit:
-        linger = fields(told(["loginctl", "show-user", str(os.getuid()), "--property=Linger"]) or "").get("Linger")
+        linger = parse_properties(
+            read_output(["loginctl", "show-user", str(os.getuid()), "--property=Linger"]) or ""
+        ).get("Linger")
         if linger == "no":
             cause = "The service is that of a user who does not linger: it ends when the user logs out."
             yield Finding("service.no_linger", "warning", cause, "loginctl enable-linger")
@@ -124,14 +127,14 @@ def _check_text(unit: _UnitState, home: Home) -> Iterator[Finding]:
         return  # `_check_setup` reports it
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        expected = rendered(name, python=Path(sys.executable), home=unit_home, config=unit.config)
+        expected = render_unit(name, python=Path(sys.executable), home=unit_home, config=unit.config)
     except (OSError, ConfigError):
         return
-    if text not in (expected, shipped(name)):
+    if text not in (expected, read_unit(name)):
         cause = (
             f"{path} is not what this bubbot would write: it is of another version or program, or was changed by hand. A copy "
             f"is kept when it is replaced; what is to stay belongs into a drop-in ({unit.control} edit {UNIT})."
         )
-        paths = [f"--home {quoted(unit_home)}", *([f"--config {quoted(unit.config)}"] if unit.config else [])]
+        paths = [f"--home {shell_quote(unit_home)}", *([f"--config {shell_quote(unit.config)}"] if unit.config else [])]
         fix = f"bubbot service install {'--user' if unit.is_user_unit else '--system'} {' '.join(paths)}"
         yield Finding("service.differs", "warning", cause, fix if unit.is_user_unit else f"sudo {fix}")

@@ -17,10 +17,10 @@ from bubbot.tape.service import TapeService
 from bubbot.views.checkpoint import CheckpointView
 from bubbot.views.outbox import OUTBOX_CHECKPOINT, OutboxView
 
-LATE = timedelta(hours=1)
+LATE_DELIVERY_AGE = timedelta(hours=1)
 """A running bot retries a failed delivery every 12 seconds or so."""
-STUCK = timedelta(days=1)
-PATIENT = outbox_tape("stdin")
+STUCK_AGE = timedelta(days=1)
+TERMINAL_OUTBOX = outbox_tape("stdin")
 """The outbox of terminals: its messages wait until somebody opens the conversation again."""
 
 
@@ -57,7 +57,7 @@ def check_stuck(home: Home, *, now: datetime, running: bool, pid: int | None) ->
 
 
 def _check_turns(turns: list[_Backlog], now: datetime, *, running: bool, pid: int | None) -> Iterator[Finding]:
-    old = [turn for turn in turns if now - turn.since > STUCK]
+    old = [turn for turn in turns if now - turn.since > STUCK_AGE]
     advice = "No bot runs; the next start records it as interrupted and takes it up."
     if running:
         advice = "Stop the bot and start it again: then it is recorded as interrupted, and taken up."
@@ -75,10 +75,10 @@ def _check_messages(messages: list[_Backlog], now: datetime, *, running: bool) -
         channel = backlog.tape.removeprefix(outbox_tape(""))
         since = f"the oldest since {backlog.since:%Y-%m-%d %H:%M} UTC"
         summary = f"{backlog.count} messages of the channel {channel} are not delivered, {since}"
-        if running and now - backlog.since > LATE:
+        if running and now - backlog.since > LATE_DELIVERY_AGE:
             cause = f"{summary}, though the bot runs: its platform does not take them, and the log says why."
             yield Finding("delivery.late", "warning", cause, "bubbot ask ,status")
-        elif not running and now - backlog.since > STUCK:
+        elif not running and now - backlog.since > STUCK_AGE:
             cause = f"{summary}. No bot runs; the next start tries again, where they are not too old by then."
             yield Finding("delivery.stuck", "warning", cause, "bubbot run")
 
@@ -88,7 +88,9 @@ async def _read_open(home: Home) -> tuple[list[_Backlog], list[_Backlog]]:
     try:
         turns = [turn for turn in await _read_turns(store) if turn is not None]
         tapes = [
-            tape.name for tape in await store.tapes() if tape.name.startswith(outbox_tape("")) and tape.name != PATIENT
+            tape.name
+            for tape in await store.tapes()
+            if tape.name.startswith(outbox_tape("")) and tape.name != TERMINAL_OUTBOX
         ]
         messages = [backlog for tape in tapes if (backlog := await _read_messages(store, tape)) is not None]
     finally:
@@ -109,12 +111,12 @@ async def _read_turns(store: SqliteStore) -> list[_Backlog | None]:
 
 
 async def _read_messages(store: SqliteStore, tape: str) -> _Backlog | None:
-    outbox = TapeService(store, tape, now=never, new_id=str, session="")
+    outbox = TapeService(store, tape, now=unused_clock, new_id=str, session="")
     messages = await outbox.read(OutboxView(await outbox.read(CheckpointView(OUTBOX_CHECKPOINT))))
     dates = [datetime.fromisoformat(message.date) for message in messages if message.date]
     return _Backlog(tape, len(messages), min(dates)) if dates else None
 
 
-def never() -> datetime:
+def unused_clock() -> datetime:
     """Raise: the clock for code that writes nothing."""
     raise AssertionError("nothing is written here, so nobody asks for the time")

@@ -10,7 +10,7 @@ TOOL_TIMEOUT_SECONDS = 3.0
 """The time for an answer; a system that is starting or shutting down may never give one."""
 
 
-def told(command: Sequence[str]) -> str | None:
+def read_output(command: Sequence[str]) -> str | None:
     """Run a program and return its output; None if it is missing, fails, or takes too long."""
     program = shutil.which(command[0])
     if program is None:
@@ -28,6 +28,6 @@ def told(command: Sequence[str]) -> str | None:
     return process.stdout.decode(errors="replace") if process.returncode == 0 else None
 
 
-def fields(text: str) -> dict[str, str]:
+def parse_properties(text: str) -> dict[str, str]:
     """Parse the lines `name=value` that systemd's programs print."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)

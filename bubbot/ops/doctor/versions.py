@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 
-from bubbot.ops.doctor.finding import Finding, quoted
+from bubbot.ops.doctor.finding import Finding, shell_quote
 
-MALICIOUS = ("1.82.7", "1.82.8")
+MALICIOUS_LITELLM = ("1.82.7", "1.82.8")
 SAFE_LITELLM = (1, 83, 7)
 SAFE_AIOHTTP = (3, 14, 4)
 """Before this version, requests can be smuggled past a proxy to the port for webhooks: GHSA-mfx4-hv73-q22v (up to 3.14.1),
 GHSA-pqxq-w44r-73xw, CVE-2026-111750, PYSEC-2026-4371 (up to 3.14.3, where its parser is the one in Python)."""
-PLATFORMS = ("python-telegram-bot", "discord.py")
+PLATFORM_LIBRARIES = ("python-telegram-bot", "discord.py")
 """Libraries of which bubbot uses more than the stable API, so that the version matters."""
-_PIP = f"{quoted(sys.executable)} -m pip install"
+_PIP = f"{shell_quote(sys.executable)} -m pip install"
 
 
 def check_litellm() -> Iterator[Finding]:
@@ -26,7 +26,7 @@ def check_litellm() -> Iterator[Finding]:
         yield Finding("litellm.absent", "ok", "litellm is not installed; the models of providers need it.")
         return
     fix = f"{_PIP} --upgrade 'litellm>=1.83.7'"
-    if installed in MALICIOUS:
+    if installed in MALICIOUS_LITELLM:
         cause = (
             f"litellm {installed} is malicious: it steals secrets. Replace it, and then every key and password that this "
             "machine knew."
@@ -44,7 +44,7 @@ def check_litellm() -> Iterator[Finding]:
 def check_libraries() -> Iterator[Finding]:
     """Check that the platforms' libraries are safe and tested."""
     accepted = []
-    for name in PLATFORMS:
+    for name in PLATFORM_LIBRARIES:
         installed, specifiers = _installed(name), _read_specifiers(name)
         if installed is None or not specifiers:
             continue  # the check of the plugins reports the channel without its library
@@ -53,7 +53,7 @@ def check_libraries() -> Iterator[Finding]:
         else:
             requirement = ",".join(specifiers)
             cause = f"{name} {installed} is installed, and bubbot was tested with {requirement}: its channel may fail."
-            yield Finding("library.untested", "warning", cause, f"{_PIP} {quoted(f'{name}{requirement}')}")
+            yield Finding("library.untested", "warning", cause, f"{_PIP} {shell_quote(f'{name}{requirement}')}")
     installed = _installed("aiohttp")
     if installed is not None and _parse_numbers(installed) < SAFE_AIOHTTP:
         cause = f"aiohttp {installed} lets requests be smuggled past a proxy to the port for webhooks; 3.14.4 does not."

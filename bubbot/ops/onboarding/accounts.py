@@ -49,19 +49,19 @@ class AccountPrompter:
 
     Attributes:
         console: asks the questions.
-        present: the existing configuration.
-        given: the options of the command line.
+        existing: the existing configuration.
+        options: the options of the command line.
         changes: collects the answers.
-        make: makes an adapter.
-        meet: asks an adapter for the identity of the bot.
+        make_channel: makes an adapter.
+        verify_token: asks an adapter for the identity of the bot.
     """
 
     console: Console
-    present: ExistingConfig
-    given: InitOptions
+    existing: ExistingConfig
+    options: InitOptions
     changes: PendingEdits
-    make: Callable[[str, Mapping[str, Any]], Channel]
-    meet: Callable[[Channel], BotIdentity | None]
+    make_channel: Callable[[str, Mapping[str, Any]], Channel]
+    verify_token: Callable[[Channel], BotIdentity | None]
 
     def ask(self) -> list[PlatformAccount]:
         """Ask about each kind of channel; return the accounts that have a token.
@@ -69,9 +69,9 @@ class AccountPrompter:
         Raises `ConfigError`, `ChannelError`, `InputEnded`.
         """
         accounts = []
-        owners = [answers.owner(text, self._names()) for text in self.given.owners]
+        owners = [answers.parse_owner(text, self._names()) for text in self.options.owners]
         for kind in TITLES:
-            name = self.present.channel(kind)
+            name = self.existing.find_channel(kind)
             ids = [number for channel, number in owners if channel == name]
             if (bot_name := self._ask_token(kind, name)) is not None:
                 accounts.append(PlatformAccount(kind, name, bot_name, self._ask_owners(kind, name, ids)))
@@ -80,33 +80,33 @@ class AccountPrompter:
         return accounts
 
     def _names(self) -> set[str]:
-        return {*TITLES, *self.present.settings.channels} - {"stdin", "terminal"}
+        return {*TITLES, *self.existing.settings.channels} - {"stdin", "terminal"}
 
     def _ask_token(self, kind: str, name: str) -> str | None:
         """Ask for a token; return the bot's name on the platform, or None without a token.
 
         The name is empty if the platform did not confirm it.
         """
-        if (option := self.given.tokens.get(kind)) is not None:
+        if (option := self.options.tokens.get(kind)) is not None:
             try:
-                token = answers.token(option)
+                token = answers.parse_token(option)
             except ConfigError as error:
                 raise ConfigError(f"The token of {TITLES[kind]}: {error}") from error
             return self._verify(kind, name, token)
-        table = self.present.settings.channels.get(name, {})
+        table = self.existing.settings.channels.get(name, {})
         current = str(table.get("token") or "")
-        missing = self.present.settings.missing_secret("channels", name, "token")
+        missing = self.existing.settings.missing_secret("channels", name, "token")
         hint = "Enter keeps the one there is" if current else "Enter for none"
         if missing:
             hint = f"its file {missing.file} cannot be used, and Enter leaves that as it is"
         while True:
-            typed = self.console.secret(f"{TITLES[kind]}: {_SOURCE[kind]}; {hint}")
+            typed = self.console.ask_secret(f"{TITLES[kind]}: {_SOURCE[kind]}; {hint}")
             if not typed and not current:
                 return None
             try:
-                return self._verify(kind, name, answers.token(typed) if typed else None)
+                return self._verify(kind, name, answers.parse_token(typed) if typed else None)
             except (ChannelRefused, ConfigError) as error:
-                if self.console.unasked or not _is_about_token(error, name):
+                if self.console.is_unattended or not _is_about_token(error, name):
                     raise
                 self.console.tell(f"  {error}")
                 if not typed:
@@ -117,22 +117,22 @@ class AccountPrompter:
 
         `token` None stands for the existing token.
         """
-        table = {"kind": kind, **self.present.settings.channels.get(name, {})}
-        channel = self.make(name, table if token is None else {**table, "token": token})
+        table = {"kind": kind, **self.existing.settings.channels.get(name, {})}
+        channel = self.make_channel(name, table if token is None else {**table, "token": token})
         bot_name = self._identify(kind, channel)
         if bot_name is None:
             raise ConfigError(f"[channels.{name}] token was not kept: type it again, another, or Enter.")
-        is_in_file = any(self.present.written("channels", name, key) for key in ("token", "token_file"))
+        is_in_file = any(self.existing.read_value("channels", name, key) for key in ("token", "token_file"))
         if token is not None and not (is_in_file and token == table.get("token")):
-            self.changes.keep(("channels", name), "token", token)
+            self.changes.set_secret(("channels", name), "token", token)
             if name != kind:
-                self.changes.set(("channels", name), "kind", kind)
+                self.changes.set_value(("channels", name), "kind", kind)
         return bot_name
 
     def _identify(self, kind: str, channel: Channel) -> str | None:
         self.console.tell(f"  Asking {TITLES[kind]} ...")
         try:
-            identity = self.meet(channel)
+            identity = self.verify_token(channel)
         except ChannelRefused:
             raise
         except ChannelError as error:
@@ -141,7 +141,7 @@ class AccountPrompter:
             return ""
         prefix = "@" if kind == "telegram" else ""
         self.console.tell(f"  This is {prefix}{identity.name} (id {identity.id}).")
-        for remark in identity.remarks:
+        for remark in identity.warnings:
             self.console.tell(f"  - {remark}")
         return identity.name
 
@@ -155,16 +155,16 @@ class AccountPrompter:
 
     def _ask_owners(self, kind: str, name: str, owners: list[int]) -> bool:
         """Record the owners; return true if the channel has one."""
-        written = self.present.written("channels", name, "owners")
+        written = self.existing.read_value("channels", name, "owners")
         existing = list(written) if isinstance(written, list) else []
         if not owners and not existing:
             question = f"Your own numeric id on {TITLES[kind]} ({_IDS[kind]}); Enter if you do not know it"
-            answer = None if self.console.unasked else self.console.ask(question, "", answers.person)
+            answer = None if self.console.is_unattended else self.console.ask(question, "", answers.parse_person)
             owners = [answer] if answer is not None else []
         added = [owner for owner in owners if str(owner) not in map(str, existing)]
         if added:
-            self.changes.set(("channels", name), "owners", [*existing, *added])
-        return bool(existing or added or self.present.settings.channels.get(name, {}).get("owners"))
+            self.changes.set_value(("channels", name), "owners", [*existing, *added])
+        return bool(existing or added or self.existing.settings.channels.get(name, {}).get("owners"))
 
 
 def _is_about_token(error: Exception, name: str) -> bool:

@@ -17,8 +17,8 @@ from bubbot.identity import numeric_id
 from bubbot.models.litellm import names as litellm_names
 from bubbot.models.local import model
 from bubbot.settings.loader import BotSettings, ModelSettings
-from bubbot.settings.sources import SECRET_LIMIT
-from bubbot.settings.values import wanted
+from bubbot.settings.sources import MAX_SECRET_BYTES
+from bubbot.settings.values import describe_type
 
 MODELS_GROUP = "bubbot.models"
 """The entry-point group of models."""
@@ -29,22 +29,22 @@ _PAIRS = (("<", ">"), ('"', '"'), ("'", "'"), ("`", "`"), ("[", "]"))
 _PREFIX = re.compile(r"(bot|bearer|token)[ \t:=]+", re.IGNORECASE)
 
 
-def bot_name(text: str) -> str:
+def parse_bot_name(text: str) -> str:
     """Check the name of the bot."""
     return str(_validate(BotSettings, "name", text))
 
 
-def language(text: str) -> str:
+def parse_language(text: str) -> str:
     """Check a language tag; one without a translation is allowed."""
     return str(_validate(BotSettings, "language", text.strip()))
 
 
-def address(text: str) -> str:
+def parse_address(text: str) -> str:
     """Check the web address of a provider; empty for none."""
     return str(_validate(ModelSettings, "api_base", text.strip().rstrip("/")) or "")
 
 
-def zone(text: str) -> str:
+def parse_zone(text: str) -> str:
     """Check the IANA name of a time zone, in any case; the error for a wrong name suggests similar ones."""
     name, zones = text.strip(), {name.lower(): name for name in available_timezones()}
     canonical = zones.get(name.lower(), name)
@@ -69,20 +69,20 @@ def _similar_zones(name: str, zones: dict[str, str]) -> list[str]:
     return list(dict.fromkeys(matches))[:3]
 
 
-def model_name(text: str) -> str:
+def parse_model_name(text: str) -> str:
     """Check the name of a model: one of ours, or `provider/model`; empty for none."""
     name = text.strip()
     if not name:
         return ""
-    ours = {*plugins.names(MODELS_GROUP)} - {LITELLM}
+    ours = {*plugins.list_names(MODELS_GROUP)} - {LITELLM}
     if name.partition("/")[0] not in ours:
-        litellm_names.check(name, "The name", ours)
-    elif name.partition("/")[0] == "local" and not model.available():
+        litellm_names.check_model_name(name, "The name", ours)
+    elif name.partition("/")[0] == "local" and not model.is_available():
         raise ConfigError("The demonstration model is not installed: `make chat` installs it. Name another model.")
     return name
 
 
-def token(text: str) -> str:
+def parse_token(text: str) -> str:
     """Check a pasted token; strip what people often copy with it: quotes, brackets, the word Bot."""
     value = text.strip()
     before = ""
@@ -92,22 +92,22 @@ def token(text: str) -> str:
         for left, right in _PAIRS:
             if len(value) > 1 and value.startswith(left) and value.endswith(right):
                 value = value[1:-1].strip()
-    return secret(value)
+    return parse_secret(value)
 
 
-def secret(text: str) -> str:
+def parse_secret(text: str) -> str:
     """Check a key or token of one word; no error shows it."""
     value = text.strip()
     if not value:
         raise ConfigError("It is empty.")
     if not value.isprintable() or any(char.isspace() for char in value):
         raise ConfigError("It has a space, a line break or an invisible character in it: copy it whole, and it alone.")
-    if len(value.encode()) > SECRET_LIMIT:
+    if len(value.encode()) > MAX_SECRET_BYTES:
         raise ConfigError("It is too long to be right.")
     return value
 
 
-def person(text: str) -> int | None:
+def parse_person(text: str) -> int | None:
     """Check the numeric id of a person; None for an empty answer."""
     if not text.strip():
         return None
@@ -117,7 +117,7 @@ def person(text: str) -> int | None:
     return number
 
 
-def owner(text: str, channels: Iterable[str]) -> tuple[str, int]:
+def parse_owner(text: str, channels: Iterable[str]) -> tuple[str, int]:
     """Parse `telegram:42` into a channel and an id."""
     name, colon, number = text.strip().partition(":")
     names = sorted(channels)
@@ -125,13 +125,13 @@ def owner(text: str, channels: Iterable[str]) -> tuple[str, int]:
         raise ConfigError(
             f"{text!r} has to be a channel and a numeric id, such as telegram:42; channels: {', '.join(names)}."
         )
-    person_id = person(number)
+    person_id = parse_person(number)
     if person_id is None:
         raise ConfigError(f"{text!r} has no id behind the colon: write the number of the account, such as {name}:42.")
     return name, person_id
 
 
-def system_zone(variable: str, localtime: Path, timezone: Path) -> str:
+def find_system_zone(variable: str, localtime: Path, timezone: Path) -> str:
     """Find the time zone of this system: by the variable `TZ`, /etc/localtime or /etc/timezone; else UTC."""
     link = str(localtime.resolve()).rpartition("/zoneinfo/")[2] if localtime.is_symlink() else ""
     try:
@@ -158,5 +158,7 @@ def _validate(section: type[BotSettings | ModelSettings], key: str, text: str) -
         return getattr(section.model_validate({key: text}), key)
     except ValidationError as error:
         [detail] = error.errors()
-        reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else wanted(section.model_fields[key])
+        reason = (
+            str(detail["ctx"]["error"]) if detail["type"] == "value_error" else describe_type(section.model_fields[key])
+        )
         raise ConfigError(f"{text!r} cannot be taken: it has to be {reason}.") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.onboarding.edit import Table, Value, with_value, without
+from bubbot.ops.onboarding.edit import Table, Value, remove_key, set_key
 from bubbot.ops.onboarding.existing import ExistingConfig
 
 SECRETS = "secrets"
@@ -38,11 +38,11 @@ class PendingEdits:
     values: dict[tuple[Table, str], Value] = field(default_factory=dict)
     secrets: list[PendingSecret] = field(default_factory=list)
 
-    def set(self, table: Table, key: str, value: Value) -> None:
+    def set_value(self, table: Table, key: str, value: Value) -> None:
         """Set a value."""
         self.values[table, key] = value
 
-    def keep(self, table: Table, key: str, text: str) -> None:
+    def set_secret(self, table: Table, key: str, text: str) -> None:
         """Put a secret into its own file; a second one replaces the first."""
         self.secrets = [secret for secret in self.secrets if (secret.table, secret.key) != (table, key)]
         self.secrets.append(PendingSecret(table, key, text, f"{table[-1]}-{key.replace('_', '-')}"))
@@ -57,12 +57,12 @@ def secret_path(home: Home, secret: PendingSecret) -> Path:
     return home.path / SECRETS / secret.file
 
 
-def text_after(existing: ExistingConfig, changes: PendingEdits, home: Home) -> str:
+def apply_edits(existing: ExistingConfig, changes: PendingEdits, home: Home) -> str:
     """Apply the changes to the text of the configuration; leave unchanged values alone. Raises `ConfigError`."""
-    text = existing.basis
+    text = existing.base_text
     for (table, key), value in changes.values.items():
-        if existing.meant(*table, key) != value:
-            text = with_value(text, table, key, value)
+        if existing.read_effective_value(*table, key) != value:
+            text = set_key(text, table, key, value)
     for secret in changes.secrets:
         text = _with_secret(text, existing, secret, secret_path(home, secret))
     return text
@@ -70,14 +70,14 @@ def text_after(existing: ExistingConfig, changes: PendingEdits, home: Home) -> s
 
 def _with_secret(text: str, existing: ExistingConfig, secret: PendingSecret, file: Path) -> str:
     key = f"{secret.key}_file"
-    current = existing.written(*secret.table, key)
+    current = existing.read_value(*secret.table, key)
     folder = existing.path.parent.absolute()
     if isinstance(current, str) and (folder / Path(current).expanduser()) == file.absolute():
         return text
     # A relative path within the configuration's folder stays valid if the folder moves.
     is_inside = file.absolute().is_relative_to(folder)
     reference = str(file.absolute().relative_to(folder) if is_inside else file.absolute())
-    return with_value(without(text, secret.table, secret.key), secret.table, key, reference)
+    return set_key(remove_key(text, secret.table, secret.key), secret.table, key, reference)
 
 
 def new_secrets(changes: PendingEdits, home: Home) -> Mapping[Path, str]:

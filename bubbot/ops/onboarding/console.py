@@ -21,50 +21,52 @@ class Console:
     """Asks questions on two streams.
 
     Attributes:
-        unasked: take the default of every question, and raise the errors of wrong answers.
+        is_unattended: take the default of every question, and raise the errors of wrong answers.
     """
 
-    def __init__(self, answers: TextIO, output: TextIO, *, unasked: bool = False) -> None:
+    def __init__(self, answers: TextIO, output: TextIO, *, is_unattended: bool = False) -> None:
         self._answers = answers
         self._output = output
-        self.unasked = unasked
+        self.is_unattended = is_unattended
 
     def tell(self, text: str = "") -> None:
         """Print lines; text of platforms and files may contain anything, so control characters are replaced."""
         self._write("\n".join(printable(line) for line in text.split("\n")) + "\n")
 
-    def ask(self, question: str, default: str, check: Callable[[str], Answer], *, given: str | None = None) -> Answer:
+    def ask(self, question: str, default: str, check: Callable[[str], Answer], *, preset: str | None = None) -> Answer:
         """Ask until the answer passes the check.
 
         Args:
             question: the question, without a colon.
             default: the answer for an empty line.
             check: returns the checked answer or raises `ConfigError`.
-            given: an answer from an option, to check instead of asking.
+            preset: an answer from an option, to check instead of asking.
         """
-        if given is not None or self.unasked:
-            return check(default if given is None else given)
+        if preset is not None or self.is_unattended:
+            return check(default if preset is None else preset)
         prompt = f"{question} [{default}]: " if default else f"{question}: "
         while True:
             try:
-                return check(self.line(prompt).strip() or default)
+                return check(self.read_line(prompt).strip() or default)
             except ConfigError as error:
                 self.tell(f"  {error}")
 
-    def secret(self, question: str) -> str:
+    def ask_secret(self, question: str) -> str:
         """Ask for a text that the terminal does not show; empty if nothing is asked."""
-        return "" if self.unasked else self.hidden(question)
+        return "" if self.is_unattended else self.ask_hidden(question)
 
-    def hidden(self, question: str) -> str:
+    def ask_hidden(self, question: str) -> str:
         """Ask for a text that the terminal does not show, even if nothing else is asked. Raises `InputEnded`."""
         with _no_echo(self._answers) as is_hidden:
-            text = self.line(f"{question} (it is not shown): " if is_hidden else f"{question}: ", echoed=not is_hidden)
+            text = self.read_line(
+                f"{question} (it is not shown): " if is_hidden else f"{question}: ", is_echoed=not is_hidden
+            )
         return text.strip()
 
     def choose(self, question: str, options: Mapping[str, str]) -> str:
         """Ask for one of the options, numbered from 1; return its key. The first is the default."""
         keys: Sequence[str] = list(options)
-        if self.unasked or len(keys) == 1:
+        if self.is_unattended or len(keys) == 1:
             return keys[0]
         self.tell(question)
         for number, text in enumerate(options.values(), start=1):
@@ -77,14 +79,14 @@ class Console:
 
         return self.ask("Number", "1", parse_choice)
 
-    def line(self, prompt: str, *, echoed: bool = True) -> str:
+    def read_line(self, prompt: str, *, is_echoed: bool = True) -> str:
         """Read one line of the input. Raises `InputEnded`."""
         self._write(printable(prompt))
         try:
             text = self._answers.readline()
         except UnicodeDecodeError:
             text = "\ufffd\n"
-        if not (echoed and self._answers.isatty()):
+        if not (is_echoed and self._answers.isatty()):
             self._write("\n")
         if not text:
             raise InputEnded

@@ -23,20 +23,20 @@ _HEADER = re.compile(r"#?\s*\[[^\[\]]+\]\s*(#.*)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def with_value(text: str, table: Table, key: str, value: Value) -> str:
+def set_key(text: str, table: Table, key: str, value: Value) -> str:
     """Set a key of a table: in its line, else in that of its commented default, else in a new line.
 
     Raises `ConfigError` if the text writes the key or the table in a form that cannot be changed line by line.
     """
-    expected = parsed(text)
+    expected = parse_toml(text)
     _find_or_add_table(expected, table)[key] = list(value) if isinstance(value, list | tuple) else value
-    line = f"{_format_key(key)} = {toml(value)}"
+    line = f"{_format_key(key)} = {format_toml(value)}"
     return _verify(_insert(text, table, key, line), expected, f"[{_format_header(table)}] {line}")
 
 
-def without(text: str, table: Table, key: str) -> str:
+def remove_key(text: str, table: Table, key: str) -> str:
     """Remove the line of a key; return the same text if it has none. Raises `ConfigError`."""
-    expected = parsed(text)
+    expected = parse_toml(text)
     if _find_or_add_table(expected, table).pop(key, None) is None:
         return text
     lines = _split_lines(text)
@@ -46,12 +46,12 @@ def without(text: str, table: Table, key: str) -> str:
     return _verify(edited, expected, f"remove [{_format_header(table)}] {key}")
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """Parse a text that is known to be TOML."""
     return tomllib.loads(text.removeprefix("\ufeff"))
 
 
-def toml(value: Value) -> str:
+def format_toml(value: Value) -> str:
     """Format a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -60,12 +60,12 @@ def toml(value: Value) -> str:
     if isinstance(value, str):
         # A JSON string is a TOML string, except that TOML requires this character to be escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(toml(item) for item in value)}]"
+    return f"[{', '.join(format_toml(item) for item in value)}]"
 
 
 def _verify(edited: str, expected: dict[str, Any], change: str) -> str:
     try:
-        if parsed(edited) == expected:
+        if parse_toml(edited) == expected:
             return edited
     except tomllib.TOMLDecodeError:
         pass

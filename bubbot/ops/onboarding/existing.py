@@ -11,7 +11,7 @@ from typing import Any
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.onboarding.edit import parsed
+from bubbot.ops.onboarding.edit import parse_toml
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 
 
@@ -32,30 +32,30 @@ class ExistingConfig:
     settings: Settings
 
     @property
-    def basis(self) -> str:
+    def base_text(self) -> str:
         """The text to edit: the file, or the example with every setting."""
-        return example() if self.text is None else self.text
+        return read_example() if self.text is None else self.text
 
-    def written(self, *path: str) -> Any:
+    def read_value(self, *path: str) -> Any:
         """Look up a value in the file; None if the file does not set it."""
         node: Any = self.data
         for part in path:
             node = node.get(part) if isinstance(node, Mapping) else None
         return node
 
-    def meant(self, *path: str) -> Any:
+    def read_effective_value(self, *path: str) -> Any:
         """Look up a value in the file, or the default of a setting that the file leaves out; None without a file."""
-        if (value := self.written(*path)) is not None or self.text is None or len(path) != 2:
+        if (value := self.read_value(*path)) is not None or self.text is None or len(path) != 2:
             return value
         return getattr(getattr(Settings(), path[0], None), path[1], None)
 
-    def channel(self, kind: str) -> str:
+    def find_channel(self, kind: str) -> str:
         """Choose the channel of this kind: the one named like it, else the first, else a new one named like it."""
         names = [name for name, table in self.settings.channels.items() if table.get("kind", name) == kind]
         return kind if kind in names or not names else names[0]
 
 
-def read_present(home: Home, config: Path | None) -> ExistingConfig:
+def read_existing(home: Home, config: Path | None) -> ExistingConfig:
     """Read the existing configuration. Raises `ConfigError` for unusable files or folders, and unknown keys."""
     path = config or home.config
     check_home(home)
@@ -64,10 +64,10 @@ def read_present(home: Home, config: Path | None) -> ExistingConfig:
     settings = load_with_missing_secrets(home=home.path, config=config if exists else None)
     # Read the raw text again: unchanged parts stay byte for byte, line ends and byte order mark included.
     text = path.read_bytes().decode() if exists else None
-    return ExistingConfig(path, text, parsed(text) if text is not None else {}, settings)
+    return ExistingConfig(path, text, parse_toml(text) if text is not None else {}, settings)
 
 
-def example() -> str:
+def read_example() -> str:
     """Read the example configuration: every setting with its default, as comments."""
     return files("bubbot.ops.onboarding").joinpath("config.example.toml").read_text(encoding="utf-8")
 

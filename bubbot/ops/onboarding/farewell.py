@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bubbot.models.local import model
-from bubbot.models.unconfigured import key_missing
+from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.onboarding.accounts import TITLES, PlatformAccount
 from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.settings.loader import Settings
 from bubbot.wiring.models import keyless_models
 
 
-def overridden(settings: Settings, changes: PendingEdits) -> Iterator[str]:
+def describe_overrides(settings: Settings, changes: PendingEdits) -> Iterator[str]:
     """Yield a line for each value that the environment overrides."""
     for (table, key), value in changes.values.items():
         section = getattr(settings, table[0], None)
@@ -20,13 +20,13 @@ def overridden(settings: Settings, changes: PendingEdits) -> Iterator[str]:
             yield f"[{table[0]}] {key}: the environment sets another value, and that holds."
 
 
-def farewell(
+def next_steps(
     settings: Settings,
     accounts: Sequence[PlatformAccount],
     *,
     prefix: str,
-    writer: int | None,
-    serves: bool,
+    running_pid: int | None,
+    has_service: bool,
     environment: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield the next steps, a line each.
@@ -35,25 +35,25 @@ def farewell(
         settings: the settings as written.
         accounts: the bot's accounts on platforms.
         prefix: the command that runs bubbot for this home.
-        writer: the process that runs the bot already; None if none does.
-        serves: a service runs the bot.
+        running_pid: the process that runs the bot already; None if none does.
+        has_service: a service runs the bot.
         environment: variables that may hold keys of models.
     """
-    if not settings.model.name and not model.available():
+    if not settings.model.name and not model.is_available():
         yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
     for name, variables in keyless_models(settings, environment).items():
         if name.partition("/")[0] == settings.model.provider:
-            yield f"{key_missing(name, variables)} `{prefix} init --api-key-file FILE` takes it from a file."
+            yield f"{missing_key_sentence(name, variables)} `{prefix} init --api-key-file FILE` takes it from a file."
         else:
-            yield key_missing(name, variables, is_configured=False)
+            yield missing_key_sentence(name, variables, is_configured=False)
     yield "\nNext:"
     yield f"  {prefix} doctor    looks whether everything is in order"
-    if writer is not None:
-        yield f"  The bot runs (process {writer}): end it and start it again, and it takes this over."
+    if running_pid is not None:
+        yield f"  The bot runs (process {running_pid}): end it and start it again, and it takes this over."
     if not accounts:
         yield f"  {prefix} chat      talks with the bot in this terminal"
         return
-    if serves:
+    if has_service:
         yield f"  {prefix} service status    shows how the bot is, which runs now"
     else:
         yield f"  {prefix} run       runs the bot, until Ctrl-C"

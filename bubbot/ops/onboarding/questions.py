@@ -11,7 +11,7 @@ from bubbot.ops.onboarding import answers
 from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.ops.onboarding.console import Console
 from bubbot.ops.onboarding.existing import ExistingConfig
-from bubbot.settings.sources import MissingSecret, shown
+from bubbot.settings.sources import MissingSecret, format_setting
 from bubbot.texts import Texts
 
 OLLAMA = "ollama_chat"
@@ -47,34 +47,36 @@ def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, ch
     """Ask for name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
     bot = ("bot",)
     name = console.ask(
-        "Name of the bot", _current_value(existing, "name", "bubbot"), answers.bot_name, given=options.name
+        "Name of the bot", _current_value(existing, "name", "bubbot"), answers.parse_bot_name, preset=options.name
     )
-    changes.set(bot, "name", name)
+    changes.set_value(bot, "name", name)
     language = _current_value(existing, "language", "en")
     language = console.ask(
-        "Language of its own sentences: en or zh", language, answers.language, given=options.language
+        "Language of its own sentences: en or zh", language, answers.parse_language, preset=options.language
     )
-    if not Texts(language).translated:
+    if not Texts(language).is_translated:
         console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
-    changes.set(bot, "language", language)
-    changes.set(
+    changes.set_value(bot, "language", language)
+    changes.set_value(
         bot,
         "timezone",
-        console.ask("Time zone", _current_value(existing, "timezone", zone), answers.zone, given=options.timezone),
+        console.ask(
+            "Time zone", _current_value(existing, "timezone", zone), answers.parse_zone, preset=options.timezone
+        ),
     )
 
 
 def ask_model(console: Console, existing: ExistingConfig, options: InitOptions, changes: PendingEdits) -> None:
     """Ask for the model, its key and its address. Raises `ConfigError`, `InputEnded`."""
     if options.model is not None:
-        changes.set(("model",), "name", answers.model_name(options.model))
-    elif (current := existing.written("model", "name")) or console.unasked:
+        changes.set_value(("model",), "name", answers.parse_model_name(options.model))
+    elif (current := existing.read_value("model", "name")) or console.is_unattended:
         _offer_current_model(console, str(current or ""), changes)
     else:
         _ask_kind(console, changes)
     if options.api_key is not None:
         try:
-            changes.keep(("model",), "api_key", answers.secret(options.api_key))
+            changes.set_secret(("model",), "api_key", answers.parse_secret(options.api_key))
         except ConfigError as error:
             raise ConfigError(f"The key of the model: {error}") from error
 
@@ -88,15 +90,19 @@ def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], chan
         table, key = missing.setting[:-1], missing.setting[-1]
         if changes.sets_secret(table, key):
             continue
-        if console.unasked:
+        if console.is_unattended:
             console.tell(
-                f"{shown(missing.setting)}: {missing.file} cannot be used. Without --yes, init asks for the secret."
+                f"{format_setting(missing.setting)}: {missing.file} cannot be used. Without --yes, init asks for the secret."
             )
             continue
-        question = f"{shown(missing.setting)}: its file {missing.file} cannot be used; Enter leaves that as it is"
-        while text := console.secret(question):
+        question = (
+            f"{format_setting(missing.setting)}: its file {missing.file} cannot be used; Enter leaves that as it is"
+        )
+        while text := console.ask_secret(question):
             try:
-                changes.keep(table, key, answers.token(text) if key == "token" else answers.secret(text))
+                changes.set_secret(
+                    table, key, answers.parse_token(text) if key == "token" else answers.parse_secret(text)
+                )
                 break
             except ConfigError as error:
                 console.tell(f"  {error}")
@@ -108,7 +114,7 @@ def _offer_current_model(console: Console, current: str, changes: PendingEdits) 
 
 
 def _ask_kind(console: Console, changes: PendingEdits) -> None:
-    is_local_available = local.available()
+    is_local_available = local.is_available()
     kinds = {"local": "the demonstration model: no key, no network, and little knowledge"} if is_local_available else {}
     kinds |= {
         "provider": "a model of a provider, by name and key",
@@ -118,37 +124,37 @@ def _ask_kind(console: Console, changes: PendingEdits) -> None:
         kinds["later"] = "none yet: commands work, answers do not"
     match console.choose("Model", kinds):
         case "local":
-            changes.set(("model",), "name", "local")
+            changes.set_value(("model",), "name", "local")
         case "provider":
             name = console.ask("Its name, such as openai/gpt-4o-mini", "", _require_model_name)
-            changes.set(("model",), "name", name)
+            changes.set_value(("model",), "name", name)
             _ask_key(console, name, changes)
         case "ollama":
             _ask_ollama(console, changes)
 
 
 def _require_model_name(text: str) -> str:
-    if name := answers.model_name(text):
+    if name := answers.parse_model_name(text):
         return name
     raise ConfigError("Type a provider, a slash and a model, such as openai/gpt-4o-mini.")
 
 
 def _ask_key(console: Console, name: str, changes: PendingEdits) -> None:
     variable = f"{name.partition('/')[0].upper()}_API_KEY"
-    while text := console.secret(f"Its key; Enter where there is none, or {variable} is in the environment"):
+    while text := console.ask_secret(f"Its key; Enter where there is none, or {variable} is in the environment"):
         try:
-            changes.keep(("model",), "api_key", answers.secret(text))
+            changes.set_secret(("model",), "api_key", answers.parse_secret(text))
             return
         except ConfigError as error:
             console.tell(f"  {error}")
 
 
 def _ask_ollama(console: Console, changes: PendingEdits) -> None:
-    address = console.ask("Address of Ollama", OLLAMA_ADDRESS, answers.address)
+    address = console.ask("Address of Ollama", OLLAMA_ADDRESS, answers.parse_address)
     name = console.ask("Name of the model there, such as qwen3", "", _ollama_name)
-    changes.set(("model",), "name", name)
+    changes.set_value(("model",), "name", name)
     if address and address != OLLAMA_ADDRESS:
-        changes.set(("model",), "api_base", address)
+        changes.set_value(("model",), "api_base", address)
 
 
 def _ollama_name(text: str) -> str:
@@ -157,4 +163,4 @@ def _ollama_name(text: str) -> str:
 
 def _current_value(existing: ExistingConfig, key: str, default: str) -> str:
     """Return the bot's setting from the file, or its default; `default` if there is no file."""
-    return default if existing.text is None else str(existing.meant("bot", key))
+    return default if existing.text is None else str(existing.read_effective_value("bot", key))

@@ -12,14 +12,20 @@ from pathlib import Path
 
 import bubbot
 from bubbot.errors import ConfigError
-from bubbot.ops.service.render import SYSTEM_HOME, rendered, shipped
-from bubbot.ops.service.systemctl import LONG_COMMAND_SECONDS, Run, run, silent, systemctl
+from bubbot.ops.service.render import SYSTEM_HOME, read_unit, render_unit
+from bubbot.ops.service.systemctl import (
+    LONG_COMMAND_SECONDS,
+    CommandRunner,
+    find_manager_failure,
+    run_command,
+    systemctl,
+)
 from bubbot.settings.environment import unit_folder
 
 UNIT, BACKUP, TIMER = "bubbot.service", "bubbot-backup.service", "bubbot-backup.timer"
-HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - not used, but avoided
+HIDDEN_FOLDERS = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - not used, but avoided
 """Folders that the service of the system cannot see."""
-INSTEAD = (
+MANUAL_START_HINT = (
     "run `bubbot run` under whatever starts programs here: it stays in the foreground, logs to standard error and ends on "
     "SIGTERM. In a container it is the container's own command."
 )
@@ -49,7 +55,7 @@ class PlannedFile:
     text: str
 
     @property
-    def there(self) -> str | None:
+    def current_text(self) -> str | None:
         """The file's current text; None if it does not exist. Raises `ConfigError` if it cannot be read."""
         try:
             return self.path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -76,7 +82,7 @@ class InstallPlan:
     hints: tuple[str, ...]
 
 
-def this_program() -> ServiceProgram:
+def running_program() -> ServiceProgram:
     """Describe the running interpreter."""
     python = Path(sys.executable)
     package = Path(bubbot.__file__).parent.parent
@@ -85,14 +91,14 @@ def this_program() -> ServiceProgram:
     )
 
 
-def plan(
+def plan_installation(
     home: Path,
     config: Path | None,
     *,
     user: bool,
     backups: bool = False,
     program: ServiceProgram | None = None,
-    places: UnitPaths | None = None,
+    paths: UnitPaths | None = None,
 ) -> InstallPlan:
     """Plan the installation of a home's bot under systemd; change nothing yet.
 
@@ -102,85 +108,89 @@ def plan(
         user: for a service of the user instead of the system.
         backups: with a daily backup.
         program: the interpreter; None for the running one.
-        places: the folders of the system; None for the usual ones.
+        paths: the folders of the system; None for the usual ones.
 
     Raises:
         ConfigError: the service could not run.
     """
-    program, places = program or this_program(), places or UnitPaths()
+    program, paths = program or running_program(), paths or UnitPaths()
     home, config = _absolute(home), _absolute(config) if config else None
     if not user:
         _check_visible(program, home, config)
-    folder = unit_folder() if user else places.units
+    folder = unit_folder() if user else paths.units
     names = {UNIT: "bubbot-user.service" if user else UNIT}
     if backups:
         names |= {BACKUP: "bubbot-backup-user.service" if user else BACKUP, TIMER: TIMER}
     files = [
-        PlannedFile(folder / name, rendered(source, python=program.python, home=home, config=config))
+        PlannedFile(folder / name, render_unit(source, python=program.python, home=home, config=config))
         for name, source in names.items()
     ]
     if not user:
-        files.append(PlannedFile(places.users / "bubbot.conf", shipped("bubbot.sysusers")))
-    commands = [*([] if user else _account_commands(home, places)), systemctl("daemon-reload", user=user)]
-    if files[0].there not in (None, files[0].text):
+        files.append(PlannedFile(paths.users / "bubbot.conf", read_unit("bubbot.sysusers")))
+    commands = [*([] if user else _account_commands(home, paths)), systemctl("daemon-reload", user=user)]
+    if files[0].current_text not in (None, files[0].text):
         commands.append(systemctl("try-restart", UNIT, user=user))  # it may be running with the old unit
     commands += [systemctl("enable", "--now", name, user=user) for name in (UNIT, *([TIMER] if backups else []))]
     return InstallPlan(user, tuple(files), tuple(commands), _hints(program, home, config, user=user))
 
 
-def removal(*, user: bool, places: UnitPaths | None = None) -> InstallPlan:
+def plan_removal(*, user: bool, paths: UnitPaths | None = None) -> InstallPlan:
     """Plan the removal: its files are removed instead of written. The home stays."""
-    folder = unit_folder() if user else (places or UnitPaths()).units
-    files = [file for name in (TIMER, BACKUP, UNIT) if (file := PlannedFile(folder / name, "")).there is not None]
+    folder = unit_folder() if user else (paths or UnitPaths()).units
+    files = [
+        file for name in (TIMER, BACKUP, UNIT) if (file := PlannedFile(folder / name, "")).current_text is not None
+    ]
     units = [unit.path.name for unit in files if unit.path.name != BACKUP]
     commands = [systemctl("disable", "--now", name, user=user) for name in units]
     return InstallPlan(user, tuple(files), (*commands, systemctl("daemon-reload", user=user)), ())
 
 
-def apply(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None:
+def install_service(plan: InstallPlan, report: Callable[[str], None], run: CommandRunner = run_command) -> None:
     """Carry out an installation plan and report each step; keep a copy of a file that differs before replacing it.
 
     Raises `ConfigError` if systemd does not answer (then nothing was done), or if a step fails.
     """
     check_manager(run, user=plan.user)
     for file in plan.files:
-        say(_replace_file(file))
+        report(_replace_file(file))
     for command in plan.commands:
-        carry_out(command, say, run, user=plan.user)
+        run_step(command, report, run, user=plan.user)
     for hint in plan.hints:
-        say(hint)
+        report(hint)
 
 
-def take_away(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None:
+def remove_service(plan: InstallPlan, report: Callable[[str], None], run: CommandRunner = run_command) -> None:
     """Carry out a removal plan; keep copies of the units, since they may have been edited by hand."""
     check_manager(run, user=plan.user)
     if not plan.files:
-        say("There is no service to remove.")
+        report("There is no service to remove.")
         return
     *stopping, reload = plan.commands
     for command in stopping:
-        carry_out(command, say, run, user=plan.user)
+        run_step(command, report, run, user=plan.user)
     for file in plan.files:
         copy = _free_copy_path(file.path)
         _explain_errors(file.path, partial(file.path.rename, copy))
-        say(f"removed {file.path}; a copy is {copy}")
-    carry_out(reload, say, run, user=plan.user)
+        report(f"removed {file.path}; a copy is {copy}")
+    run_step(reload, report, run, user=plan.user)
 
 
-def check_manager(run: Run, *, user: bool) -> None:
+def check_manager(run: CommandRunner, *, user: bool) -> None:
     """Raise `ConfigError` if systemd does not answer."""
-    if (reason := silent(run, user=user)) is not None:
+    if (reason := find_manager_failure(run, user=user)) is not None:
         whose = "your services" if user else "the services of this system"
-        raise ConfigError(f"systemd does not manage {whose} here ({reason}), so nothing was changed: {INSTEAD}")
+        raise ConfigError(
+            f"systemd does not manage {whose} here ({reason}), so nothing was changed: {MANUAL_START_HINT}"
+        )
 
 
-def carry_out(command: Sequence[str], say: Callable[[str], None], run: Run, *, user: bool) -> None:
+def run_step(command: Sequence[str], report: Callable[[str], None], run: CommandRunner, *, user: bool) -> None:
     """Run one command of a plan. Raises `ConfigError` with its output if it fails."""
-    say(f"running {' '.join(command)}")
+    report(f"running {' '.join(command)}")
     output = run(command, LONG_COMMAND_SECONDS)
     if output.code:
         journal = f"journalctl {'--user ' if user else ''}-u {UNIT} -n 20"
-        message = " ".join(output.said.split())
+        message = " ".join(output.text.split())
         raise ConfigError(f"{' '.join(command)} failed ({message or output.code}): {journal} tells more.")
 
 
@@ -216,7 +226,7 @@ def _check_visible(program: ServiceProgram, home: Path, config: Path | None) -> 
     needed = {"bubbot itself": (program.python, *program.needs), "the home": (home,), "the configuration": (config,)}
     for part, paths in needed.items():
         for path in filter(None, paths):
-            if any(path.is_relative_to(hidden) for hidden in HIDDEN):
+            if any(path.is_relative_to(hidden) for hidden in HIDDEN_FOLDERS):
                 raise ConfigError(
                     f"The service of the system is kept from /home, /root and /tmp, and {part} needs {path}: install bubbot "
                     f"in an environment such as /opt/bubbot, with its home at {SYSTEM_HOME}, or take --user."
@@ -224,7 +234,7 @@ def _check_visible(program: ServiceProgram, home: Path, config: Path | None) -> 
 
 
 def _replace_file(file: PlannedFile) -> str:
-    current = file.there
+    current = file.current_text
     if current == file.text:
         return f"{file.path} is there already"
     note = ""

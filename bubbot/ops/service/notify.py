@@ -39,36 +39,36 @@ class ServiceNotifier:
         self._is_started = False
 
     @property
-    def listens(self) -> bool:
+    def is_enabled(self) -> bool:
         """True if there is a service manager to notify."""
         return bool(self._address)
 
-    def begun(self, status: str) -> bool:
+    def report_started(self, status: str) -> bool:
         """Report that the start-up is over."""
         self._is_started = self._send(NOTIFY_READY, _status(status)) or self._is_started
         return self._is_started
 
-    def ready(self) -> bool:
+    def report_reloaded(self) -> bool:
         """Report that a reload is over."""
         return self._send(NOTIFY_READY) if self._is_started else True
 
-    def reloading(self) -> bool:
+    def report_reloading(self) -> bool:
         """Report the start of a reload; send nothing during the start-up, as `ready` would end that, too."""
         return self._send("RELOADING=1", f"MONOTONIC_USEC={self._monotonic_ns() // 1000}") if self._is_started else True
 
-    def status(self, text: str) -> bool:
+    def report_status(self, text: str) -> bool:
         """Report the current activity in a line for people."""
         return self._send(_status(text))
 
-    def alive(self) -> bool:
+    def report_alive(self) -> bool:
         """Send a sign of life."""
         return self._send(NOTIFY_WATCHDOG)
 
-    def stopping(self, status: str) -> bool:
+    def report_stopping(self, status: str) -> bool:
         """Report that the process is shutting down."""
         return self._send(NOTIFY_STOPPING, _status(status))
 
-    def extend(self, seconds: float) -> bool:
+    def extend_timeout(self, seconds: float) -> bool:
         """Request up to this many seconds from now for the current start or shutdown."""
         return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 

@@ -17,12 +17,12 @@ _STATE = re.compile(r"^StateDirectory=.*\nStateDirectoryMode=.*$", re.MULTILINE)
 _FOLDER = re.compile(r"^WorkingDirectory=.*$", re.MULTILINE)
 
 
-def shipped(name: str) -> str:
+def read_unit(name: str) -> str:
     """Read a shipped unit by its name."""
     return (files("bubbot.ops.service") / "units" / name).read_text(encoding="utf-8")
 
 
-def rendered(name: str, *, python: Path, home: Path, config: Path | None) -> str:
+def render_unit(name: str, *, python: Path, home: Path, config: Path | None) -> str:
     """Fill in a shipped unit for this interpreter, home and configuration.
 
     Raises `ConfigError` for a path that a unit cannot contain.
@@ -31,15 +31,17 @@ def rendered(name: str, *, python: Path, home: Path, config: Path | None) -> str
         raise ConfigError(
             f"systemd starts no program with a quote in its path, as in {python}: install bubbot elsewhere."
         )
-    paths = ["--home", word(home), *([] if config is None else ["--config", word(config)])]
-    text = _EXEC.sub(lambda match: f"ExecStart=:{word(python)} {match[1]} {' '.join(paths)} {match[2]}", shipped(name))
+    paths = ["--home", quote_word(home), *([] if config is None else ["--config", quote_word(config)])]
+    text = _EXEC.sub(
+        lambda match: f"ExecStart=:{quote_word(python)} {match[1]} {' '.join(paths)} {match[2]}", read_unit(name)
+    )
     text = _FOLDER.sub(lambda _: f"WorkingDirectory={_escape(home)}", text)
     if home != SYSTEM_HOME:
         text = _STATE.sub(lambda _: f"ReadWritePaths={_list_item(home)}", text)
     return text
 
 
-def word(path: Path) -> str:
+def quote_word(path: Path) -> str:
     """Quote the path as one word of a command line of systemd."""
     text = _escape(path)
     return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'

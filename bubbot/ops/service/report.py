@@ -17,18 +17,18 @@ class ServiceTiming:
     """The intervals of the reports, in seconds.
 
     Attributes:
-        deaf: the start counts as over after this time, even if a channel does not receive yet.
-        looks: the interval between two checks of the channels.
-        extends: the interval between two requests for more time during the shutdown.
+        start_timeout: the start counts as over after this time, even if a channel does not receive yet.
+        poll_interval: the interval between two checks of the channels.
+        extension_interval: the interval between two requests for more time during the shutdown.
         extension: the time that each of those requests.
-        closing: the time that the shutdown takes in addition to that of the channels.
+        closing_time: the time that the shutdown takes in addition to that of the channels.
     """
 
-    deaf: float = 60.0
-    looks: float = 0.25
-    extends: float = 5.0
+    start_timeout: float = 60.0
+    poll_interval: float = 0.25
+    extension_interval: float = 5.0
     extension: float = 20.0
-    closing: float = 30.0
+    closing_time: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class WatchedChannels:
     states: Mapping[str, str]
     refusals: Mapping[str, str]
 
-    def look(self) -> tuple[bool, str]:
+    def summarize(self) -> tuple[bool, str]:
         """Return true if no channel is still connecting, and a line with the state of each."""
         receiving, connecting, ended = [], [], []
         for name, channel in sorted(self.channels.items()):
@@ -53,7 +53,7 @@ class WatchedChannels:
             health = channel.health() if isinstance(channel, ReportsHealth) else None
             if state != "running":
                 ended.append(f"{name} ({self.refusals.get(name, state)})")
-            elif health is None or health.ready:
+            elif health is None or health.is_ready:
                 receiving.append(f"{name} ({health.note})" if health and health.note else name)
             else:
                 connecting.append(f"{name} ({health.note or 'not connected yet'})")
@@ -81,31 +81,31 @@ class ServiceReporter:
 
     def start(self) -> None:
         """Start the signs of life; the event loop sends them, so a blocked loop sends none."""
-        self.notifier.status("starting")
+        self.notifier.report_status("starting")
         if self._watchdog is not None:
             pause = self._watchdog / 3
             self._run("the signs of life", lambda: self._send_signs_of_life(pause))
 
     def watch(self, watched: Callable[[], WatchedChannels]) -> None:
         """Start reporting the state of the channels, and the end of the start-up once all of them receive."""
-        limit = asyncio.get_running_loop().time() + self._timing.deaf
+        limit = asyncio.get_running_loop().time() + self._timing.start_timeout
         self._watching = self._run("the report to the service manager", lambda: self._watch(watched, limit))
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
         """Report a reload for the duration of the block."""
-        self.notifier.reloading()
+        self.notifier.report_reloading()
         try:
             yield
         finally:
-            self.notifier.ready()
+            self.notifier.report_reloaded()
 
-    def stopping(self, longest: float) -> None:
-        """Report the shutdown, and request time for it: at most `longest` seconds, and those for closing."""
+    def begin_shutdown(self, max_seconds: float) -> None:
+        """Report the shutdown, and request time for it: at most `max_seconds` seconds, and those for closing."""
         if self._watching is not None:
             self._watching.cancel()  # the state of the channels is no longer of interest
-        self.notifier.stopping("ending: turns under way are finished, answers are delivered")
-        until = asyncio.get_running_loop().time() + longest + self._timing.closing
+        self.notifier.report_stopping("ending: turns under way are finished, answers are delivered")
+        until = asyncio.get_running_loop().time() + max_seconds + self._timing.closing_time
         self._run("the request for time", lambda: self._request_time(until))
 
     async def aclose(self) -> None:
@@ -116,14 +116,14 @@ class ServiceReporter:
         self.notifier.close()
 
     def _run(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
-        if not self.notifier.listens:
+        if not self.notifier.is_enabled:
             return None
         self._tasks.append(asyncio.create_task(supervise(name, work, self._backoff)))
         return self._tasks[-1]
 
     async def _send_signs_of_life(self, pause: float) -> None:
         while True:
-            self.notifier.alive()
+            self.notifier.report_alive()
             await asyncio.sleep(pause)
 
     async def _watch(self, watched: Callable[[], WatchedChannels], limit: float) -> None:
@@ -131,35 +131,35 @@ class ServiceReporter:
         while True:
             # Check the time first: reading the health of a channel may fail.
             if is_late := not is_started and loop.time() >= limit:
-                is_started = self.notifier.begun(reported or "started")
-            settled, line = watched().look()
+                is_started = self.notifier.report_started(reported or "started")
+            settled, line = watched().summarize()
             if not is_started and settled and not is_late:
-                is_started = self.notifier.begun(line)
+                is_started = self.notifier.report_started(line)
                 reported = line if is_started else reported
-            if line != reported and self.notifier.status(line):
+            if line != reported and self.notifier.report_status(line):
                 reported = line
-            await asyncio.sleep(self._timing.looks)
+            await asyncio.sleep(self._timing.poll_interval)
 
     async def _request_time(self, until: float) -> None:
         loop = asyncio.get_running_loop()
         while (remaining := until - loop.time()) > 0:
-            self.notifier.extend(min(self._timing.extension, remaining))
-            await asyncio.sleep(self._timing.extends)
+            self.notifier.extend_timeout(min(self._timing.extension, remaining))
+            await asyncio.sleep(self._timing.extension_interval)
 
 
 @asynccontextmanager
-async def reporting(
-    notifier: ServiceNotifier, watchdog: float | None, pace: Backoff, times: ServiceTiming
+async def open_reporter(
+    notifier: ServiceNotifier, watchdog: float | None, backoff: Backoff, timing: ServiceTiming
 ) -> AsyncIterator[ServiceReporter]:
     """Report until the block ends.
 
     Args:
         notifier: sends the reports.
         watchdog: the time within which the service manager expects a sign of life, in seconds; None for no watchdog.
-        pace: the pauses before a failed report task is restarted.
-        times: the intervals of the reports.
+        backoff: the pauses before a failed report task is restarted.
+        timing: the intervals of the reports.
     """
-    reporter = ServiceReporter(notifier, watchdog, pace, times)
+    reporter = ServiceReporter(notifier, watchdog, backoff, timing)
     reporter.start()
     try:
         yield reporter

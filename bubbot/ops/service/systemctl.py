@@ -18,14 +18,14 @@ class CommandOutput:
     """The exit code of a command, and its output."""
 
     code: int
-    said: str
+    text: str
 
 
-Run: TypeAlias = Callable[[Sequence[str], float], CommandOutput]
+CommandRunner: TypeAlias = Callable[[Sequence[str], float], CommandOutput]
 """Runs a command for at most so many seconds."""
 
 
-def run(command: Sequence[str], seconds: float) -> CommandOutput:
+def run_command(command: Sequence[str], seconds: float) -> CommandOutput:
     """Run a command; one that is missing or takes too long counts as failed."""
     try:
         process = subprocess.run(  # noqa: S603 - our own commands, without a shell
@@ -51,16 +51,16 @@ def systemctl(*words: str, user: bool) -> tuple[str, ...]:
     return ("systemctl", *(["--user"] if user else []), *words)
 
 
-def silent(run: Run, *, user: bool) -> str | None:
+def find_manager_failure(run: CommandRunner, *, user: bool) -> str | None:
     """Return why the service manager does not answer; None if it does."""
     output = run(systemctl("show", "--property=Version", user=user), SHORT_COMMAND_SECONDS)
-    return (output.said.strip().splitlines() or ["systemctl failed"])[0] if output.code else None
+    return (output.text.strip().splitlines() or ["systemctl failed"])[0] if output.code else None
 
 
-def properties(run: Run, unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
+def read_properties(run: CommandRunner, unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
     """Read properties of a unit from systemd; None if it does not answer."""
     output = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT_COMMAND_SECONDS)
     if output.code:
         return None
-    pairs = (line.partition("=") for line in output.said.splitlines())
+    pairs = (line.partition("=") for line in output.text.splitlines())
     return {name: value for name, _, value in pairs}

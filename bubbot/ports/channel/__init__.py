@@ -43,10 +43,10 @@ from bubbot.ports.channel.port import (
     ChannelOptions,
     CommandInfo,
     Receive,
-    kept_aside,
-    no_blob,
+    empty_cursor,
     no_commands,
-    nothing_known,
+    refuse_blob,
+    session_folder,
 )
 from bubbot.ports.channel.previews import (
     Preview,
@@ -103,9 +103,9 @@ __all__ = [
     "UnparsedUpdate",
     "VerifiesCredentials",
     "WebhookVerifier",
-    "kept_aside",
-    "no_blob",
+    "empty_cursor",
     "no_commands",
-    "nothing_known",
+    "refuse_blob",
     "replace_controls",
+    "session_folder",
 ]

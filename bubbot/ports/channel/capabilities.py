@@ -109,13 +109,13 @@ class ChannelHealth:
     """The state of a channel's connection.
 
     Attributes:
-        ready: the channel receives now.
-        heard: time of the platform's last sign of life, ISO 8601 in UTC; empty for never.
+        is_ready: the channel receives now.
+        last_seen_at: time of the platform's last sign of life, ISO 8601 in UTC; empty for never.
         note: the problem, in a few English words for the operator; empty if none.
     """
 
-    ready: bool
-    heard: str = ""
+    is_ready: bool
+    last_seen_at: str = ""
     note: str = ""
 
 
@@ -134,22 +134,22 @@ class BotIdentity:
     Attributes:
         id: its id there.
         name: its name there.
-        remarks: account settings that keep the bot from receiving or sending something; each is an English sentence
+        warnings: account settings that keep the bot from receiving or sending something; each is an English sentence
             that names the fix.
-        date: the platform's own time, ISO 8601 in UTC; empty if it does not say.
+        server_date: the platform's own time, ISO 8601 in UTC; empty if it does not say.
     """
 
     id: str
     name: str
-    remarks: tuple[str, ...] = ()
-    date: str = field(default="", compare=False)
+    warnings: tuple[str, ...] = ()
+    server_date: str = field(default="", compare=False)
 
 
 @runtime_checkable
 class VerifiesCredentials(Protocol):
     """A channel that can look up the bot's account without receiving anything, for `init` and `doctor`."""
 
-    async def introduce(self) -> BotIdentity:
+    async def verify_token(self) -> BotIdentity:
         """Ask the platform once, within a few seconds. The caller then calls `aclose`, but never `run`.
 
         Raises:

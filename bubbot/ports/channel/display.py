@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-SHAPING = "\n\t\u200c\u200d"
+ALLOWED_CONTROLS = "\n\t\u200c\u200d"
 """Controls that stay: line feed, tab, and the joiners, which only shape letters and emoji."""
 _OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode categories that a terminal obeys: C0, C1, formats (with all direction changes), surrogates, separators."""
@@ -24,4 +24,4 @@ def replace_controls(text: str) -> str:
 
 
 def _is_obeyed(char: str) -> bool:
-    return not char.isprintable() and char not in SHAPING and unicodedata.category(char) in _OBEYED
+    return not char.isprintable() and char not in ALLOWED_CONTROLS and unicodedata.category(char) in _OBEYED

@@ -52,7 +52,7 @@ class CommandInfo:
     arguments: tuple[str, ...] = ()
 
 
-async def no_blob(digest: str) -> bytes:
+async def refuse_blob(digest: str) -> bytes:
     """Raise `DeliveryFailed`; the default of `ChannelOptions.blob`, for channels that never send a stored file."""
     raise DeliveryFailed(f"the file {digest[:12]} is not kept here", permanent=True)
 
@@ -64,20 +64,20 @@ class BackfillCursor:
     On these the adapter fetches the messages it missed.
 
     Attributes:
-        newest: the platform's id of the message accepted last, by chat and thread.
-        heard: when the newest of them was sent, or the channel first began, ISO 8601 in UTC. Messages that are not for
+        newest_ids: the platform's id of the message accepted last, by chat and thread.
+        last_message_at: when the newest of them was sent, or the channel first began, ISO 8601 in UTC. Messages that are not for
             the bot do not change it.
-        people: numeric ids of the people who may speak with the bot.
-        since: another bot with this account handled all messages sent before; empty if there was none.
+        allowed_ids: numeric ids of the people who may speak with the bot.
+        handled_until: another bot with this account handled all messages sent before; empty if there was none.
     """
 
-    newest: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    heard: str = ""
-    people: tuple[str, ...] = ()
-    since: str = ""
+    newest_ids: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    last_message_at: str = ""
+    allowed_ids: tuple[str, ...] = ()
+    handled_until: str = ""
 
 
-async def nothing_known() -> BackfillCursor:
+async def empty_cursor() -> BackfillCursor:
     """Return an empty cursor; the default of `ChannelOptions.known`, for a channel without a past."""
     return BackfillCursor()
 
@@ -98,9 +98,9 @@ class ChannelOptions:
         new_id: returns a new random id.
         settings: the adapter's own keys of `[channels.<name>]` and nothing else, so that an unknown key is a mistake;
             values from the environment are text.
-        blob: reads a stored file by its digest, for an `OutboundFile`.
-        known: reads the durable state of this channel.
-        commands: lists the comma commands, for a menu; call it after `run` has begun.
+        read_blob: reads a stored file by its digest, for an `OutboundFile`.
+        load_cursor: reads the durable state of this channel.
+        list_commands: lists the comma commands, for a menu; call it after `run` has begun.
         overhears: messages that are not for the bot matter, too: some of its chats are in `always` or `listen`.
     """
 
@@ -109,13 +109,13 @@ class ChannelOptions:
     now: Callable[[], str]
     new_id: Callable[[], str]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    blob: Callable[[str], Awaitable[bytes]] = no_blob
-    known: Callable[[], Awaitable[BackfillCursor]] = nothing_known
-    commands: Callable[[], Sequence[CommandInfo]] = no_commands
+    read_blob: Callable[[str], Awaitable[bytes]] = refuse_blob
+    load_cursor: Callable[[], Awaitable[BackfillCursor]] = empty_cursor
+    list_commands: Callable[[], Sequence[CommandInfo]] = no_commands
     overhears: bool = False
 
 
-def kept_aside(home: Path, session: str) -> Path:
+def session_folder(home: Path, session: str) -> Path:
     """Return the folder for an adapter's files of a session. Erasing the session removes it (see `TurnFinished`)."""
     safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in session)[:40]
     return home / "sessions" / f"{safe}-{sha256(session.encode()).hexdigest()[:16]}"

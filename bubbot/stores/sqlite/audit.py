@@ -13,20 +13,29 @@ from bubbot.errors import EntryInvalid
 from bubbot.stores.sqlite.names import (
     TapeNameRow,
     imported_heads,
-    is_older,
     missing_blobs,
     name_fact,
     payload_data,
+    predates_names,
     tape_ends,
     tape_names,
 )
 from bubbot.stores.sqlite.rows import microseconds
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, wrong_triggers
-from bubbot.tape.blobs import digest_of
-from bubbot.tape.chain import GENESIS, AuditFinding, StoredLink, audit, deployment_head, genesis, link, older_head
+from bubbot.tape.blobs import blob_digest
+from bubbot.tape.chain import (
+    GENESIS,
+    AuditFinding,
+    StoredLink,
+    audit,
+    chain_value,
+    deployment_head,
+    genesis,
+    older_head,
+)
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.erasure import BLOB_REMOVED, NAMED, RENAMED, TAPE_ERASED, is_rename
-from bubbot.tape.query import moment
+from bubbot.tape.erasure import BLOB_REMOVED, TAPE_ERASED, TAPE_NAMED, TAPE_RENAMED, is_rename
+from bubbot.tape.query import parse_moment
 
 _LARGEST = 2**63 - 1
 
@@ -52,7 +61,7 @@ class DeploymentAudit:
     @property
     def damage(self) -> tuple[AuditFinding, ...]:
         """The findings that mean damage: all except erasures."""
-        return tuple(finding for finding in self.findings if finding.what != "erased")
+        return tuple(finding for finding in self.findings if finding.problem != "erased")
 
 
 def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAudit:
@@ -64,7 +73,7 @@ def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAu
         findings = [finding for tape in tapes for finding in run.check_chain(tape)]
         findings += [finding for tape in tapes for finding in run.check_content(tape)]
         if only is None:
-            findings += run.check_positions(gaps=any(finding.what == "missing" for finding in findings))
+            findings += run.check_positions(gaps=any(finding.problem == "missing" for finding in findings))
         count = sum(_count(conn, tape.number) for tape in tapes)
         return DeploymentAudit(len(tapes), count, tuple(findings), head_at(conn), wrong_triggers(conn))
     finally:
@@ -73,7 +82,9 @@ def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAu
 
 def _holds_names(conn: sqlite3.Connection) -> bool:
     """Return true if tapes must keep their names: by the version, or by facts that no older version wrote."""
-    facts = conn.execute("SELECT 1 FROM entries WHERE kind = 'event' AND name IN (?, ?) LIMIT 1", (NAMED, RENAMED))
+    facts = conn.execute(
+        "SELECT 1 FROM entries WHERE kind = 'event' AND name IN (?, ?) LIMIT 1", (TAPE_NAMED, TAPE_RENAMED)
+    )
     return check_version(conn) >= NAMED_SINCE or facts.fetchone() is not None
 
 
@@ -123,7 +134,7 @@ class _AuditRun:
         )
         for seq, number, entry_id, name, payload in rows:
             owner = owners.get(number)
-            if owner is None or entry_id <= self.imported.get(owner.first, 0):
+            if owner is None or entry_id <= self.imported.get(owner.original_name, 0):
                 continue  # an imported fact is about another home, or an earlier tape
             data = payload_data(payload)
             if name == BLOB_REMOVED:
@@ -134,7 +145,7 @@ class _AuditRun:
     def _add_covers(self, fact: int, covers: object) -> None:
         for name, spans in covers.items() if isinstance(covers, Mapping) else ():
             for tape in self.names:
-                if tape.began <= fact and tape.at(fact) == name:
+                if tape.first_position <= fact and tape.name_at(fact) == name:
                     self.covers[tape.number] += [_CoveredIds(fact, low, high) for low, high in _spans(spans)]
 
     def check_chain(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
@@ -187,21 +198,21 @@ class _AuditRun:
         names_agree = (data.get("name"), data.get("from")) == (tape.name, tape.archived_from)
         if newest and tape.archived_from is not None and not names_agree:
             payload = {"name": "tape/renamed", "data": payload_data(newest[1])}
-            names_agree = is_rename(newest[0], payload, tape.first, tape.name) and _is_rename_event(newest[1])
+            names_agree = is_rename(newest[0], payload, tape.original_name, tape.name) and _is_rename_event(newest[1])
         archived = "" if tape.archived_from is None or names_agree else "no entry at its end says that it is an archive"
         if first is None:
-            return genesis(tape.first), archived
-        if is_older(self.conn, tape.number):
-            if names_agree if "from" in data else data.get("name") == tape.first:
+            return genesis(tape.original_name), archived
+        if predates_names(self.conn, tape.number):
+            if names_agree if "from" in data else data.get("name") == tape.original_name:
                 return GENESIS, archived
             return GENESIS, f"its facts say that it is {data['name']}" if "name" in data else "no fact says its name"
-        names = {name for tape in self.names for name in (tape.first, tape.name)}
-        for name in sorted(names, key=lambda name: name != tape.first):
+        names = {name for tape in self.names for name in (tape.original_name, tape.name)}
+        for name in sorted(names, key=lambda name: name != tape.original_name):
             kind, date, key, digest, chain = first
-            if link(genesis(name), entry_id=1, kind=kind, date=date, key=key, digest=digest) == chain:
-                wrong = "" if name == tape.first else f"it began under the name {name}"
+            if chain_value(genesis(name), entry_id=1, kind=kind, date=date, key=key, digest=digest) == chain:
+                wrong = "" if name == tape.original_name else f"it began under the name {name}"
                 return genesis(name), wrong or archived
-        return genesis(tape.first), archived
+        return genesis(tape.original_name), archived
 
     def check_content(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         """Check the copied columns, order, erasures and blobs of a tape."""
@@ -237,12 +248,12 @@ class _AuditRun:
 
     def _check_blobs(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         for digest, data in self.conn.execute("SELECT digest, data FROM blobs WHERE tape = ?", (tape.number,)):
-            if not isinstance(data, bytes) or digest_of(data) != digest:
+            if not isinstance(data, bytes) or blob_digest(data) != digest:
                 yield AuditFinding(tape.name, 0, "altered", f"the blob {digest} is not what was stored")
         if self.checks_names:
             fact = name_fact(self.conn, tape.number)
             accounted = self.removed.union(_list(fact[1].get("missing_blobs")) if fact else ())
-            for digest, entry_id in missing_blobs(self.conn, tape, self.imported.get(tape.first, 0)).items():
+            for digest, entry_id in missing_blobs(self.conn, tape, self.imported.get(tape.original_name, 0)).items():
                 if digest not in accounted:
                     yield AuditFinding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
 
@@ -313,7 +324,7 @@ def _miscopied_column(kind: str, payload: str | None, name: object, opens: objec
 
 def _wrong_date(at: object, date: object) -> str:
     try:
-        expected = moment(date) if isinstance(date, str) else None
+        expected = parse_moment(date) if isinstance(date, str) else None
         agrees = at == (None if expected is None else microseconds(expected))
     except (ValueError, OverflowError):
         agrees = at is None

@@ -16,7 +16,7 @@ from pathlib import Path
 from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.sqlite.audit import head_at
 from bubbot.stores.sqlite.schema import check_version
-from bubbot.stores.sqlite.writer import translated
+from bubbot.stores.sqlite.writer import translate_error
 
 _BUSY_SECONDS = 10.0
 _PAGES = 1000
@@ -56,7 +56,7 @@ def copy_database(source: Path, target: Path) -> DatabaseContent:
     damaged, `StoreFull` if there is no room for the copy.
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with reading(source) as conn:
+    with open_read_only(source) as conn:
         conn.execute("BEGIN")
         expected = _content(conn)
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
@@ -68,15 +68,15 @@ def copy_database(source: Path, target: Path) -> DatabaseContent:
             except sqlite3.Error as error:
                 raise _copy_error(error, target) from error
         conn.execute("COMMIT")
-    copied = content(target)
+    copied = read_content(target)
     if copied != expected:
         raise TapeCorrupt("the copy does not hold what was copied: the disk of the backup is failing")
     return expected
 
 
-def content(path: Path) -> DatabaseContent:
+def read_content(path: Path) -> DatabaseContent:
     """Check a database with SQLite and read its content. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
-    with reading(path) as conn:
+    with open_read_only(path) as conn:
         complaints = [str(row[0]) for row in conn.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
         if complaints:
             raise TapeCorrupt(f"{path} is damaged: {' '.join(complaints[0].split())}")
@@ -84,7 +84,7 @@ def content(path: Path) -> DatabaseContent:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a connection that only reads; translate errors of the driver into ours."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
@@ -95,7 +95,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             conn.execute("PRAGMA query_only = ON")
             yield conn
     except sqlite3.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
 
 
 def _content(conn: sqlite3.Connection) -> DatabaseContent:
@@ -115,11 +115,11 @@ def _content(conn: sqlite3.Connection) -> DatabaseContent:
 def _copy_error(error: sqlite3.Error, target: Path) -> Exception:
     name = getattr(error, "sqlite_errorname", None) or ""
     if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
-        return StoreFull(no_room(target.parent.parent))
-    return translated(error)
+        return StoreFull(no_room_message(target.parent.parent))
+    return translate_error(error)
 
 
-def no_room(folder: Path) -> str:
+def no_room_message(folder: Path) -> str:
     """Build the error message for a full disk."""
     return (
         f"there is no room for the backup in {folder}, or that disk is failing: free some space, or name another folder; "

@@ -14,16 +14,16 @@ from typing import Any
 
 from bubbot import __version__
 from bubbot.errors import ConfigError, StoreFull, TapeCorrupt
-from bubbot.stores.files import copy_file, digest_of_file, growing, remove, sweep, write_file
-from bubbot.stores.sqlite.backup import DatabaseContent, TapeHead, copy_database, no_room
+from bubbot.stores.files import copy_file, digest_of_file, new_folder, remove_folder, remove_partials, write_file
+from bubbot.stores.sqlite.backup import DatabaseContent, TapeHead, copy_database, no_room_message
 from bubbot.tape.entry import timestamp
-from bubbot.tape.query import moment
+from bubbot.tape.query import parse_moment
 
-FORMAT = 1
+BACKUP_FORMAT = 1
 """The format of a backup; a newer one is refused."""
 DATABASE_FILE = "bubbot.db"
-CONFIG = "config.toml"
-MANIFEST = "manifest.json"
+CONFIG_FILE = "config.toml"
+MANIFEST_FILE = "manifest.json"
 BACKUP_NAME_PREFIX = "bubbot-"
 """The prefix of backups in the default folder. Backups made before a migration have another one and are never removed."""
 
@@ -99,7 +99,7 @@ def backups_folder(home: Path) -> Path:
     return home / "backups"
 
 
-def free_name(folder: Path, name: str) -> Path:
+def unused_path(folder: Path, name: str) -> Path:
     """Return a path in the folder that does not exist yet."""
     number, path = 1, folder / name
     while path.exists():
@@ -108,13 +108,13 @@ def free_name(folder: Path, name: str) -> Path:
     return path
 
 
-def write_backup(database: Path, target: Path, beside: ExtraFiles, now: datetime) -> BackupManifest:
+def write_backup(database: Path, target: Path, extra_files: ExtraFiles, now: datetime) -> BackupManifest:
     """Make the folder `target`, complete or not at all.
 
     Args:
         database: the file to copy.
         target: the new folder.
-        beside: other files to copy.
+        extra_files: other files to copy.
         now: the time for the manifest.
 
     Raises:
@@ -122,19 +122,19 @@ def write_backup(database: Path, target: Path, beside: ExtraFiles, now: datetime
         StoreFull: there is no room.
         BubbotError: what `copy_database` raises.
     """
-    with _translate_errors(target), growing(target) as partial:
+    with _translate_errors(target), new_folder(target) as partial:
         content = copy_database(database, partial / DATABASE_FILE)
-        for name, source in beside.files.items():
+        for name, source in extra_files.files.items():
             copy_file(source, partial / name)
-        names = (DATABASE_FILE, *beside.files)
+        names = (DATABASE_FILE, *extra_files.files)
         files = {
             name: BackupFile(
-                (partial / name).stat().st_size, digest_of_file(partial / name), beside.sources.get(name, "")
+                (partial / name).stat().st_size, digest_of_file(partial / name), extra_files.sources.get(name, "")
             )
             for name in names
         }
         manifest = BackupManifest(__version__, timestamp(now), content, files)
-        write_file(partial / MANIFEST, manifest_text(manifest).encode())
+        write_file(partial / MANIFEST_FILE, encode_manifest(manifest).encode())
     return manifest
 
 
@@ -145,25 +145,25 @@ def _translate_errors(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            raise StoreFull(no_room(target.parent)) from error
+            raise StoreFull(no_room_message(target.parent)) from error
         path = error.filename or target
         raise ConfigError(f"the backup {target} cannot be made: {path}: {error.strerror}") from error
 
 
-def manifest_text(made: BackupManifest) -> str:
+def encode_manifest(manifest: BackupManifest) -> str:
     """Encode a manifest for its file."""
-    tapes = [asdict(item) for item in made.database.tapes]
+    tapes = [asdict(item) for item in manifest.database.tapes]
     data = {
-        "format": FORMAT,
-        "bubbot": made.bubbot,
-        "schema": made.database.version,
-        "created": made.created,
-        "workspace": made.database.workspace,
-        "deployment_head": made.database.head,
+        "format": BACKUP_FORMAT,
+        "bubbot": manifest.bubbot,
+        "schema": manifest.database.version,
+        "created": manifest.created,
+        "workspace": manifest.database.workspace,
+        "deployment_head": manifest.database.head,
         "tapes": tapes,
         "files": {
             name: {key: value for key, value in asdict(item).items() if value != ""}
-            for name, item in made.files.items()
+            for name, item in manifest.files.items()
         },
     }
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
@@ -171,7 +171,7 @@ def manifest_text(made: BackupManifest) -> str:
 
 def read_manifest(backup: Path) -> BackupManifest:
     """Read the manifest of a backup. Raises `ConfigError` if it is not one, `TapeCorrupt` if it is unreadable."""
-    path = backup / MANIFEST
+    path = backup / MANIFEST_FILE
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -182,15 +182,15 @@ def read_manifest(backup: Path) -> BackupManifest:
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("format"), int):
-            raise ConfigError(f"{backup} is no backup of bubbot: its {MANIFEST} is of another program")
-        if data["format"] > FORMAT:
+            raise ConfigError(f"{backup} is no backup of bubbot: its {MANIFEST_FILE} is of another program")
+        if data["format"] > BACKUP_FORMAT:
             raise ConfigError(
-                f"{backup} has the format {data['format']}, this bubbot knows formats up to {FORMAT}: "
+                f"{backup} has the format {data['format']}, this bubbot knows formats up to {BACKUP_FORMAT}: "
                 f"install bubbot {data.get('bubbot', '')} or newer"
             )
         return _parse_manifest(data)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise TapeCorrupt(f"the {MANIFEST} of {backup} was altered: it cannot be read ({error!r})") from error
+        raise TapeCorrupt(f"the {MANIFEST_FILE} of {backup} was altered: it cannot be read ({error!r})") from error
 
 
 def _parse_manifest(data: dict[str, Any]) -> BackupManifest:
@@ -199,15 +199,15 @@ def _parse_manifest(data: dict[str, Any]) -> BackupManifest:
         str(name): BackupFile(int(item["size"]), str(item["sha256"]), str(item.get("source", "")))
         for name, item in data["files"].items()
     }
-    if DATABASE_FILE not in files or any(Path(name).name != name or name == MANIFEST for name in files):
+    if DATABASE_FILE not in files or any(Path(name).name != name or name == MANIFEST_FILE for name in files):
         raise ValueError("its list of files")
-    if moment(data["created"]) is None:
+    if parse_moment(data["created"]) is None:
         raise ValueError("its time")
     content = DatabaseContent(int(data["schema"]), str(data["workspace"]), tapes, str(data["deployment_head"]))
     return BackupManifest(str(data["bubbot"]), str(data["created"]), content, files)
 
 
-def backups(home: Path) -> list[BackupInfo]:
+def list_backups(home: Path) -> list[BackupInfo]:
     """List the complete backups in the default folder of a home, oldest first; those before a migration too."""
     folder = backups_folder(home)
     infos = [_read_info(path) for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
@@ -219,28 +219,28 @@ def _read_info(path: Path) -> BackupInfo | None:
         manifest = read_manifest(path)
     except (ConfigError, TapeCorrupt):
         return None
-    created = moment(manifest.created)
+    created = parse_moment(manifest.created)
     if created is None:
         return None
     size = sum(file.size for file in manifest.files.values())
     return BackupInfo(path, created, manifest.bubbot, manifest.database.version, manifest.database.head, size)
 
 
-def thin_out(home: Path, keep: int) -> list[Path]:
+def prune_backups(home: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` backups of the default folder (0 keeps all); return the removed folders.
 
     Partial folders of killed processes go too; nothing else in the folder is touched.
     """
     own = [
         info.path
-        for info in backups(home)
+        for info in list_backups(home)
         if info.path.name.startswith(BACKUP_NAME_PREFIX) and not info.path.is_symlink()
     ]
     excess = own[:-keep] if keep else []
     try:
         for path in excess:
-            remove(path)
-        sweep(backups_folder(home))
+            remove_folder(path)
+        remove_partials(backups_folder(home))
     except OSError as error:
         raise ConfigError(f"an old backup cannot be removed: {error.filename}: {error.strerror}") from error
     return excess

@@ -13,7 +13,7 @@ from bubbot.stores.sqlite.audit import DeploymentAudit, audit_all
 from bubbot.stores.sqlite.rows import UNIX_EPOCH
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
 from bubbot.stores.sqlite.write import Salt, append
-from bubbot.stores.sqlite.writer import read_only_disk, translated
+from bubbot.stores.sqlite.writer import read_only_error, translate_error
 from bubbot.tape.entry import EMPTY_OBJECT, event
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
@@ -53,7 +53,7 @@ class DatabaseState:
     audit: DeploymentAudit | None = None
 
 
-def look_over(path: Path, *, deep: bool) -> DatabaseState:
+def check_database(path: Path, *, deep: bool) -> DatabaseState:
     """Check a database; `deep` also walks every hash chain.
 
     Raises `StoreError` if it cannot be opened or is not ours, `TapeCorrupt` if the file is not a database any more.
@@ -70,8 +70,8 @@ def look_over(path: Path, *, deep: bool) -> DatabaseState:
                 return DatabaseState(version, complaints=complaints)
             return _content(conn, version, deep=deep)
     except sqlite3.Error as error:
-        read_only = read_only_disk(path) if isinstance(error, sqlite3.OperationalError) else None
-        raise read_only or translated(error) from error
+        read_only = read_only_error(path) if isinstance(error, sqlite3.OperationalError) else None
+        raise read_only or translate_error(error) from error
 
 
 def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseState:
@@ -114,9 +114,11 @@ def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
             wrong = restore_triggers(conn) if version else ()
             if wrong and version >= NAMED_SINCE:
                 append(
-                    conn, [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).stamped(EMPTY_OBJECT, now),))], salt
+                    conn,
+                    [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).with_meta(EMPTY_OBJECT, now),))],
+                    salt,
                 )
             conn.execute("COMMIT")
             return wrong
     except sqlite3.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bubbot.stores.sqlite.index.fill import BATCH, IndexWriter
-from bubbot.stores.sqlite.index.schema import generation, index_path, open_for_filling, throw_away
-from bubbot.stores.sqlite.store import SqliteStore, reading
-from bubbot.stores.sqlite.writer import translated
+from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
+from bubbot.stores.sqlite.index.schema import delete_index, index_path, open_for_filling, read_generation
+from bubbot.stores.sqlite.store import SqliteStore, open_reader
+from bubbot.stores.sqlite.writer import translate_error
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +32,20 @@ class IndexerTiming:
     """Pauses of the indexer, so that it delays no other work.
 
     Attributes:
-        start: seconds from its start to the first batch.
-        gather: seconds to wait after an append, so that a turn becomes one batch.
-        rest: pause after a batch, in multiples of the time the batch took.
-        busy: the same, if something was written meanwhile.
+        start_delay: seconds from its start to the first batch.
+        gather_delay: seconds to wait after an append, so that a turn becomes one batch.
+        rest_factor: pause after a batch, in multiples of the time the batch took.
+        busy_factor: the same, if something was written meanwhile.
     """
 
-    start: float = 1.0
-    gather: float = 0.5
-    rest: float = 0.25
-    busy: float = 15.0
+    start_delay: float = 1.0
+    gather_delay: float = 0.5
+    rest_factor: float = 0.25
+    busy_factor: float = 15.0
 
-    def pause(self, took: float, *, disturbed: bool) -> float:
+    def pause(self, duration: float, *, disturbed: bool) -> float:
         """Return the seconds to rest after a batch; `disturbed`: something was written while it was indexed."""
-        return took * (self.busy if disturbed else self.rest)
+        return duration * (self.busy_factor if disturbed else self.rest_factor)
 
 
 class Indexer:
@@ -68,8 +68,8 @@ class Indexer:
 
     async def run(self) -> None:
         """Index until cancelled. Raises the errors of SQLite; nothing already indexed is lost then."""
-        timing, commits = self._timing, self._store.written
-        await self._sleep(timing.start)
+        timing, commits = self._timing, self._store.commit_counter
+        await self._sleep(timing.start_delay)
         while True:
             seen_count, started_at = commits.count, self._clock()
             indexed = await self._do(self._work.step)
@@ -77,8 +77,8 @@ class Indexer:
             if indexed == 0:
                 if commits.count == seen_count and await self._do(self._work.tidy):
                     continue
-                await commits.beyond(seen_count)
-                await self._sleep(timing.gather)
+                await commits.wait_beyond(seen_count)
+                await self._sleep(timing.gather_delay)
             else:
                 await self._sleep(timing.pause(duration, disturbed=commits.count != seen_count))
 
@@ -90,12 +90,12 @@ class Indexer:
     async def forget(self) -> None:
         """Delete the index and start filling again."""
         await self._do(self._work.forget)
-        self._store.written.tell()
+        self._store.commit_counter.increment()
 
     async def aclose(self) -> None:
         """Close the files and end the thread."""
-        if self._store.keeper is self:
-            self._store.keeper = None
+        if self._store.indexer is self:
+            self._store.indexer = None
         with suppress(RuntimeError):
             await self._do(self._work.close)
         await asyncio.to_thread(self._thread.shutdown)
@@ -104,7 +104,7 @@ class Indexer:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
 
 
 class _IndexerWork:
@@ -117,7 +117,7 @@ class _IndexerWork:
         self._filler: IndexWriter | None = None
         self._full = False
 
-    def step(self, limit: int = BATCH) -> int:
+    def step(self, limit: int = BATCH_ENTRIES) -> int:
         """Index the next entries, in a new file if the present one is unusable; return how many."""
         if not self._has_room():
             return 0
@@ -143,7 +143,7 @@ class _IndexerWork:
     def forget(self) -> None:
         """Close and delete the file."""
         self.close()
-        throw_away(self._path)
+        delete_index(self._path)
 
     def close(self) -> None:
         """Close both databases."""
@@ -156,9 +156,9 @@ class _IndexerWork:
 
     def _open_files(self) -> IndexWriter:
         self.close()
-        self._reader = reading(self._database)
+        self._reader = open_reader(self._database)
         exists = self._path.exists()
-        index = open_for_filling(self._path, generation(self._reader))
+        index = open_for_filling(self._path, read_generation(self._reader))
         self._filler = IndexWriter(index, self._reader)
         if not exists:
             log.info("creating search index", extra={"action": "index.new"})

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bubbot.errors import EntryInvalid
-from bubbot.stores.sqlite.rows import INSERT, to_row
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, to_row
 from bubbot.tape.blobs import cited_blobs
-from bubbot.tape.chain import GENESIS, TapeEnd, genesis, link
+from bubbot.tape.chain import GENESIS, TapeEnd, chain_value, genesis
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event
-from bubbot.tape.erasure import NAMED, RENAMED, TAPE_ERASED, is_rename
+from bubbot.tape.erasure import TAPE_ERASED, TAPE_NAMED, TAPE_RENAMED, is_rename
 from bubbot.tape.handle import spans_of
 
 _IMPORTS = "bubbot/imports"
@@ -29,24 +29,24 @@ class TapeNameRow:
         number: of the tape.
         name: its present one.
         archived_from: the name it had before it became an archive; None for other tapes.
-        began: global position of its first entry; 0 if it has none.
-        renamed: global position of the entry that gave it its present name; 0 if it always had it.
+        first_position: global position of its first entry; 0 if it has none.
+        renamed_position: global position of the entry that gave it its present name; 0 if it always had it.
     """
 
     number: int
     name: str
     archived_from: str | None
-    began: int = 0
-    renamed: int = 0
+    first_position: int = 0
+    renamed_position: int = 0
 
     @property
-    def first(self) -> str:
+    def original_name(self) -> str:
         """The name that it had at first."""
         return self.name if self.archived_from is None else self.archived_from
 
-    def at(self, position: int) -> str:
+    def name_at(self, position: int) -> str:
         """Return its name when the newest entry of the database had this global position."""
-        return self.name if position >= self.renamed else self.first
+        return self.name if position >= self.renamed_position else self.original_name
 
 
 def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
@@ -56,7 +56,7 @@ def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
         "WHERE entries.tape = tapes.tape ORDER BY id LIMIT 1), (SELECT CASE WHEN kind = 'event' AND entries.name = ? THEN seq END "
         "FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape ORDER BY id DESC LIMIT 1) "
         "FROM tapes ORDER BY tape",
-        (RENAMED,),
+        (TAPE_RENAMED,),
     )
     return [
         TapeNameRow(number, name, source, began or 0, (renamed or 0) if source is not None else 0)
@@ -73,12 +73,12 @@ def tape_ends(conn: sqlite3.Connection, position: int) -> list[TapeEnd]:
         (position,),
     )
     return [
-        TapeEnd(number, names[number].at(position) if number in names else "", head, chain)
+        TapeEnd(number, names[number].name_at(position) if number in names else "", head, chain)
         for number, head, chain in rows
     ]
 
 
-def is_older(conn: sqlite3.Connection, tape: int) -> bool:
+def predates_names(conn: sqlite3.Connection, tape: int) -> bool:
     """Return true if the chain of a tape does not begin with a name, as before version 3."""
     row = conn.execute(
         "SELECT id, kind, date, key, digest, chain FROM entries INDEXED BY entries_id WHERE tape = ? AND id = 1",
@@ -86,7 +86,7 @@ def is_older(conn: sqlite3.Connection, tape: int) -> bool:
     ).fetchone()
     if row is None:
         return False
-    start = link(GENESIS, entry_id=row[0], kind=row[1], date=row[2], key=row[3], digest=row[4])
+    start = chain_value(GENESIS, entry_id=row[0], kind=row[1], date=row[2], key=row[3], digest=row[4])
     return bool(start == row[5])
 
 
@@ -95,9 +95,9 @@ def name_fact(conn: sqlite3.Connection, tape: int) -> tuple[int, dict[str, Any]]
     row = conn.execute(
         "SELECT id, payload FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
         "ORDER BY id LIMIT 1",
-        (tape, NAMED),
+        (tape, TAPE_NAMED),
     ).fetchone()
-    if row is None or not is_older(conn, tape):
+    if row is None or not predates_names(conn, tape):
         return None
     data = payload_data(row[1])
     return (row[0], data) if data else None
@@ -112,7 +112,7 @@ def payload_data(payload: object) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
+def protected_ids(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
     """Find the entries of a tape that no erasure blanks: those about its names, and facts of erasures."""
     ids = {
         entry_id
@@ -127,7 +127,11 @@ def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
             "SELECT id, kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1",
             (tape.number,),
         ).fetchone()
-        if newest and newest[2] is not None and is_rename(newest[1], json.loads(newest[2]), tape.first, tape.name):
+        if (
+            newest
+            and newest[2] is not None
+            and is_rename(newest[1], json.loads(newest[2]), tape.original_name, tape.name)
+        ):
             ids.add(newest[0])
     if named := name_fact(conn, tape.number):
         ids.add(named[0])
@@ -148,7 +152,7 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
         ).fetchone()
         if end is None and tape.archived_from is None:
             continue  # the chain of its first entry will begin with its name
-        head, chain = end or (0, genesis(tape.first))
+        head, chain = end or (0, genesis(tape.original_name))
         data: dict[str, Any] = {"name": tape.name}
         if tape.archived_from is not None:
             data["from"] = tape.archived_from
@@ -157,13 +161,13 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
         ]
         if erased:
             data["erased"] = [list(span) for span in spans_of(erased)]
-        missing = sorted(missing_blobs(conn, tape, imported.get(tape.first, 0)))
+        missing = sorted(missing_blobs(conn, tape, imported.get(tape.original_name, 0)))
         if missing:
             data["missing_blobs"] = missing
-        fact = event(NAMED, data).stamped(EMPTY_OBJECT, now).stored(head + 1)
+        fact = event(TAPE_NAMED, data).with_meta(EMPTY_OBJECT, now).with_id(head + 1)
         seq += 1
         salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
-        conn.execute(INSERT, to_row(fact, seq=seq, tape=tape.number, previous=chain, salt=salt))
+        conn.execute(INSERT_ENTRY, to_row(fact, seq=seq, tape=tape.number, previous=chain, salt=salt))
 
 
 def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:
@@ -192,7 +196,7 @@ def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) ->
         digest
         for (digest,) in conn.execute(
             "SELECT digest FROM blobs WHERE tape IN (SELECT tape FROM tapes WHERE tape = ? OR coalesce(archived_from, name) = ?)",
-            (tape.number, tape.first),
+            (tape.number, tape.original_name),
         )
     }
     return {digest: entry_id for entry_id, digest in _citations(conn, tape.number, imported) if digest not in stored}

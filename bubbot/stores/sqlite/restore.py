@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.errors import ConfigError, StoreFull, StoreTooNew, TapeCorrupt
-from bubbot.stores.files import copy_file, digest_of_file, sweep, sync, sync_tree, working
-from bubbot.stores.sqlite.backup import content
-from bubbot.stores.sqlite.backups import CONFIG, DATABASE_FILE, BackupManifest, read_manifest
-from bubbot.stores.sqlite.check import look_over
+from bubbot.stores.files import copy_file, digest_of_file, remove_partials, scratch_folder, sync, sync_tree
+from bubbot.stores.sqlite.backup import read_content
+from bubbot.stores.sqlite.backups import CONFIG_FILE, DATABASE_FILE, BackupManifest, read_manifest
+from bubbot.stores.sqlite.check import check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
 
 
-def refuse_used(home: Path) -> None:
+def refuse_existing_database(home: Path) -> None:
     """Raise `ConfigError` if the home holds a database: a restore never replaces one."""
     existing = [
         name
@@ -26,7 +26,7 @@ def refuse_used(home: Path) -> None:
         raise ConfigError(f"{home} holds {' and '.join(existing)} already: name a new folder with --home")
 
 
-def verified(backup: Path) -> BackupManifest:
+def verify_backup(backup: Path) -> BackupManifest:
     """Check that a backup holds exactly what its manifest lists, and return the manifest. Writes nothing.
 
     Raises `TapeCorrupt` if a file was altered or is missing, `StoreTooNew`, or `ConfigError` if it is not a backup of
@@ -53,21 +53,21 @@ def _check_database(backup: Path, manifest: BackupManifest) -> None:
             f"the backup {backup} has the database version {manifest.database.version}, this bubbot knows versions up to "
             f"{len(MIGRATIONS)}: it was made by bubbot {manifest.bubbot}; install that one or a newer one"
         )
-    if content(backup / DATABASE_FILE) != manifest.database:
+    if read_content(backup / DATABASE_FILE) != manifest.database:
         raise TapeCorrupt(f"the backup {backup} was altered: its tapes do not end as its manifest says")
-    audit = look_over(backup / DATABASE_FILE, deep=True).audit
+    audit = check_database(backup / DATABASE_FILE, deep=True).audit
     damage = audit.damage if audit else ()
     if damage:
-        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {damage[0].place} {damage[0].what}")
+        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {damage[0].location} {damage[0].problem}")
 
 
 @contextmanager
-def unpacked(backup: Path, made: BackupManifest, home: Path) -> Iterator[Path]:
+def unpack(backup: Path, manifest: BackupManifest, home: Path) -> Iterator[Path]:
     """Make a folder in the home with checked copies of the backup's files; remove it when the block ends."""
     try:
-        sweep(home)
-        with working(home, "restore") as folder:
-            for name, entry in made.files.items():
+        remove_partials(home)
+        with scratch_folder(home, "restore") as folder:
+            for name, entry in manifest.files.items():
                 copy_file(backup / name, folder / name)
                 if digest_of_file(folder / name) != entry.sha256:
                     raise TapeCorrupt(f"{name} was not copied as it is: a disk is failing")
@@ -76,15 +76,15 @@ def unpacked(backup: Path, made: BackupManifest, home: Path) -> Iterator[Path]:
         raise StoreFull(f"{home} could not be written: {error.strerror}; nothing was restored") from error
 
 
-def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
+def put_in_place(folder: Path, manifest: BackupManifest, home: Path) -> list[str]:
     """Move the files to their places in the home, the database last; return notes for people.
 
     Existing files are never replaced.
     """
     sync_tree(folder)
     notes = []
-    for name in [file for file in made.files if file != DATABASE_FILE]:
-        source = made.files[name].source
+    for name in [file for file in manifest.files if file != DATABASE_FILE]:
+        source = manifest.files[name].source
         place = home / (source if source and not Path(source).is_absolute() else name)
         if not place.resolve().is_relative_to(home.resolve()):
             place = home / name
@@ -94,7 +94,7 @@ def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         (folder / name).rename(place)
         sync(place.parent)
-        if name != CONFIG and Path(source).is_absolute():
+        if name != CONFIG_FILE and Path(source).is_absolute():
             notes.append(f"{name} was at {source}: put it there, or change [bot] persona_file to {place}.")
     if os.path.lexists(folder / f"{DATABASE_FILE}-wal"):
         raise TapeCorrupt("the restored database was not closed properly")

@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
-from bubbot.tape.chain import content_digest, link
+from bubbot.tape.chain import chain_value, content_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
-from bubbot.tape.query import Matcher, Span, TapeQuery, matcher, moment, resolve
+from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
 
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
-INSERT = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 14)})"
+INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 SELECT_ENTRIES = (
     "SELECT id, kind, key, date, payload, meta, salt, digest, CASE WHEN payload IS NULL THEN "
     "(SELECT fact FROM erased WHERE erased.tape = entries.tape AND erased.id = entries.id) END FROM entries"
@@ -45,8 +45,8 @@ def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: byte
     """
     payload, meta = encode(entry.payload), encode(entry.meta)
     digest = content_digest(salt, payload, meta)
-    chain = link(previous, entry_id=entry.id, kind=entry.kind, date=entry.date, key=entry.key, digest=digest)
-    at = moment(entry.date)
+    chain = chain_value(previous, entry_id=entry.id, kind=entry.kind, date=entry.date, key=entry.key, digest=digest)
+    at = parse_moment(entry.date)
     return (
         seq,
         tape,
@@ -70,16 +70,16 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
     entry_id, kind, key, date, payload, meta, _, _, fact = row
     if fact is not None:
         return TapeEntry(kind, EMPTY_OBJECT, EMPTY_OBJECT, date, key, entry_id, erased=True)
-    check(tape, row)
+    check_row(tape, row)
     try:
-        return TapeEntry.decoded(
+        return TapeEntry.from_stored(
             entry_id=entry_id, kind=kind, key=key, date=date, payload=json.loads(payload), meta=json.loads(meta)
         )
     except (ValueError, TypeError, AttributeError, EntryInvalid) as error:
         raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}. {_WAY_OUT}") from error
 
 
-def check(tape: str, row: tuple[Any, ...]) -> None:
+def check_row(tape: str, row: tuple[Any, ...]) -> None:
     """Raise `TapeCorrupt` if the bytes of a row of `SELECT_ENTRIES` were altered. An erased row has none."""
     entry_id, _, _, _, payload, meta, salt, digest, fact = row
     if fact is not None:
@@ -107,11 +107,11 @@ class RowFinder:
     name: str
     tape: int
 
-    def opening(self) -> TapeEntry | None:
+    def opening_anchor(self) -> TapeEntry | None:
         """Find the newest anchor that opens a window."""
         return self._select_one("INDEXED BY entries_window WHERE tape = ? AND opens = 1 ORDER BY id DESC LIMIT 1")
 
-    def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
+    def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Find the newest anchor of this name, below id `before` if set."""
         return self._select_one(
             "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id < ? AND kind = 'anchor' "
@@ -120,7 +120,7 @@ class RowFinder:
             2**62 if before is None else before,
         )
 
-    def first(self, name: str, after: int) -> TapeEntry | None:
+    def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Find the oldest anchor of this name above id `after`."""
         return self._select_one(
             "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id > ? AND kind = 'anchor' ORDER BY id LIMIT 1",
@@ -139,14 +139,14 @@ def tape_number(conn: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
+def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     """Find the entries of a query; equal to `evaluate` over the whole tape."""
     number = tape_number(conn, query.tape)
     spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number))
     if number is None or not spans or (query.limit is not None and query.limit <= 0):
         return ()
     chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]
-    passes = matcher(query) if query.text or query.said else None
+    passes = build_matcher(query) if query.text or query.searchable_text else None
     entries: list[TapeEntry] = []
     for chunk in chunks[::-1] if query.newest else chunks:
         # Closed at once, also after an error: an open cursor would keep the connection at an old state.
@@ -165,10 +165,10 @@ def _collect(
         if query.limit is not None and len(entries) >= query.limit:
             return
         if passes is not None and not passes.may_hold(row[4], row[5]):
-            check(query.tape, row)
+            check_row(query.tape, row)
             continue
         entry = from_row(query.tape, row)
-        if passes is None or passes.passes(entry):
+        if passes is None or passes.matches(entry):
             entries.append(entry)
 
 
@@ -199,7 +199,7 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
     sql = f"{SELECT_ENTRIES} INDEXED BY {_index_name(query)} WHERE {' AND '.join(conditions)} ORDER BY id"
     if query.newest:
         sql += " DESC"
-    if query.limit is not None and not (query.text or query.said):
+    if query.limit is not None and not (query.text or query.searchable_text):
         sql += " LIMIT ?"
         values.append(min(query.limit, _LARGEST))
     return sql, values

@@ -10,7 +10,7 @@ from pathlib import Path
 
 SHORT_WAL_BYTES = 4 << 20
 """A write-ahead log of up to this size is never truncated."""
-WAIT_MS = 1000
+CHECKPOINT_WAIT_MS = 1000
 VACUUM_STEP_PAGES = 2000
 """Free pages released in one step; other writes run between steps."""
 _CHUNK = 5000
@@ -45,11 +45,11 @@ class WalCheckpointer:
         self._limits = limits
         self._next_attempt = limits.long
 
-    def after(self, conn: sqlite3.Connection, *, idle: bool) -> None:
+    def after_commit(self, conn: sqlite3.Connection, *, idle: bool) -> None:
         """Shorten the log if it is long. Runs in the writer's thread; `idle`: no job is queued."""
         size = wal_size(self._wal)
         if size >= self._next_attempt:
-            is_empty = self._truncate(conn, WAIT_MS)
+            is_empty = self._truncate(conn, CHECKPOINT_WAIT_MS)
             self._next_attempt = self._limits.long if is_empty else size + self._limits.step
         elif idle and size > self._limits.short:
             self._truncate(conn, 0)
@@ -114,7 +114,7 @@ class DatabaseSize:
     tapes: tuple[TapeSize, ...]
 
 
-def room(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
+def measure_size(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
     """Measure what takes the room. Reads the lengths of every entry."""
     columns = ("kind", "key", "name", "date", "payload", "meta", "salt", "digest", "chain")
     length = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
@@ -141,7 +141,7 @@ def _can_release(conn: sqlite3.Connection) -> bool:
     return _pragma(conn, "auto_vacuum") == 2
 
 
-def give_back(conn: sqlite3.Connection) -> bool:
+def release_pages(conn: sqlite3.Connection) -> bool:
     """Give a few free pages back to the disk; return true if there may be more."""
     if not _can_release(conn) or not (before := _pragma(conn, "freelist_count")):
         return False
@@ -149,7 +149,7 @@ def give_back(conn: sqlite3.Connection) -> bool:
     return 0 < _pragma(conn, "freelist_count") < before
 
 
-def rewrite(conn: sqlite3.Connection) -> None:
+def vacuum_database(conn: sqlite3.Connection) -> None:
     """Rewrite a database that cannot release free pages yet; afterwards it can.
 
     Needs as much room again.
@@ -172,7 +172,7 @@ class UnreferencedBlobs:
     tapes: dict[str, tuple[tuple[str, int], ...]]
 
 
-def loose_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
+def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
     """Find blobs that no entry names; facts about the removal of other blobs with their digest do not count.
 
     Short reads, so that the write-ahead log is not held.
@@ -205,13 +205,13 @@ def _digests_in_forks(conn: sqlite3.Connection) -> set[str]:
     return {digest for (text,) in conn.execute("SELECT entries FROM fork_batches") for digest in _DIGEST.findall(text)}
 
 
-def still_loose(conn: sqlite3.Connection, tape: str, loose: UnreferencedBlobs) -> list[str]:
+def still_unreferenced(conn: sqlite3.Connection, tape: str, blobs: UnreferencedBlobs) -> list[str]:
     """Check which loose blobs of a tape still are.
 
     Runs in the writer's transaction: no entry can name one meanwhile.
     """
-    digests = {digest for digest, _ in loose.tapes.get(tape, ())} - _digests_in_forks(conn)
-    position = loose.position
+    digests = {digest for digest, _ in blobs.tapes.get(tape, ())} - _digests_in_forks(conn)
+    position = blobs.position
     while digests and (rows := _read_chunk(conn, position)):
         position = rows[-1][0]
         for _, payload, meta in rows:

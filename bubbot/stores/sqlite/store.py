@@ -15,21 +15,21 @@ from typing import Protocol
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import DeploymentAudit, audit_all, head_at
-from bubbot.stores.sqlite.index.reader import IndexReader, state
-from bubbot.stores.sqlite.index.schema import index_path, throw_away
-from bubbot.stores.sqlite.migration import Aside, keep_aside
-from bubbot.stores.sqlite.rows import find, tape_number
+from bubbot.stores.sqlite.index.reader import IndexReader, read_index_state
+from bubbot.stores.sqlite.index.schema import delete_index, index_path
+from bubbot.stores.sqlite.migration import MigrationHook, back_up_before_migration
+from bubbot.stores.sqlite.rows import find_entries, tape_number
 from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (
     SHORT_WAL_BYTES,
     DatabaseSize,
     UnreferencedBlobs,
     WalCheckpointer,
-    give_back,
-    loose_blobs,
-    rewrite,
-    room,
-    still_loose,
+    find_unreferenced_blobs,
+    measure_size,
+    release_pages,
+    still_unreferenced,
+    vacuum_database,
 )
 from bubbot.stores.sqlite.text import SearchDeadline, looks_at_texts, search
 from bubbot.stores.sqlite.writer import (
@@ -38,9 +38,9 @@ from bubbot.stores.sqlite.writer import (
     GroupCommitWriter,
     JobConnection,
     connect,
-    read_only_disk,
+    read_only_error,
 )
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
@@ -69,7 +69,7 @@ class SqliteStore:
 
     Attributes:
         path: of the database.
-        keeper: the owner of the search index; None if nothing fills it.
+        indexer: the owner of the search index; None if nothing fills it.
     """
 
     def __init__(
@@ -86,20 +86,20 @@ class SqliteStore:
         self._scanner = scanner
         self._writing = writer
         checkpointer = WalCheckpointer(path, int(BUSY_SECONDS * 1000))
-        self._writer = None if writer is None else GroupCommitWriter(writer, checkpointer.after, room_retry)
+        self._writer = None if writer is None else GroupCommitWriter(writer, checkpointer.after_commit, room_retry)
         self._salt = salt
         self._open = True
         self.path = path
         self._index = IndexReader(index_path(path))
-        self.keeper: ManagesIndex | None = None
+        self.indexer: ManagesIndex | None = None
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
         return await self._require_writer().submit(partial(write.append, batches=batches, salt=self._salt))
 
-    async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append_along`."""
-        return await self._require_writer().submit_along(partial(write.append, batches=batches, salt=self._salt))
+        return await self._require_writer().submit_deferred(partial(write.append, batches=batches, salt=self._salt))
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`.
@@ -115,7 +115,7 @@ class SqliteStore:
                 partial(search, queries=queries, reader=self._index, stop=stop)
             )
         except asyncio.CancelledError:
-            stop.asked.set()
+            stop.cancel_requested.set()
             raise
 
     async def head(self, tape: str) -> int:
@@ -151,12 +151,12 @@ class SqliteStore:
         """See `TapeStore.forks`."""
         return await self._ensure_open(self._reader).run(write.forks)
 
-    async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
         batches = [Batch(tape, tuple(first))]
-        job = partial(write.reset, tape=tape, reset_batch=how, batches=batches, salt=self._salt)
+        job = partial(write.reset, tape=tape, reset_batch=reset_batch, batches=batches, salt=self._salt)
         stored = await self._require_writer().submit(job)
-        await self._finish_erasure(how)
+        await self._finish_erasure(reset_batch)
         return stored[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
@@ -172,22 +172,22 @@ class SqliteStore:
         """True while writes wait for room on the disk."""
         return self._writer is not None and self._writer.is_full
 
-    async def has_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there is room on the disk, as far as is known."""
         if self._writer is not None:
-            await self._writer.has_room()
+            await self._writer.wait_for_room()
 
     def stop_waiting_for_room(self) -> None:
         """Let jobs that find the disk full fail with `StoreFull` from now on, queued ones included."""
         if self._writer is not None:
-            self._writer.end()
+            self._writer.stop_waiting()
 
     @property
-    def commits(self) -> int:
+    def commit_count(self) -> int:
         """How many transactions were committed since the store was opened."""
         return self._writer.commits if self._writer else 0
 
-    async def entries(self) -> int:
+    async def count_entries(self) -> int:
         """Count the entries of all tapes, erased ones included."""
         return await self._ensure_open(self._reader).run(_count_entries)
 
@@ -216,13 +216,13 @@ class SqliteStore:
         """
         return await self._ensure_open(self._scanner).run(partial(head_at, position=position, older=older))
 
-    async def erasable(self, archive: str) -> int:
+    async def count_erasable(self, archive: str) -> int:
         """Count the entries of an archive that an erasure would blank."""
-        return await self._ensure_open(self._scanner).run(partial(write.erasable, archive=archive))
+        return await self._ensure_open(self._scanner).run(partial(write.count_erasable, archive=archive))
 
-    async def room(self) -> DatabaseSize:
+    async def measure_size(self) -> DatabaseSize:
         """Measure what takes the room in the database."""
-        return await self._ensure_open(self._scanner).run(partial(room, database=self.path))
+        return await self._ensure_open(self._scanner).run(partial(measure_size, database=self.path))
 
     async def erase_archive(self, archive: str, fact: Batch, also: write.Traces) -> None:
         """Erase an archive, and single entries of other tapes, by the fact `tape/erased` (see `write.py`)."""
@@ -230,36 +230,36 @@ class SqliteStore:
         await self._require_writer().submit(job)
         await self._finish_erasure(ResetBatch(archive, erase=True))
 
-    async def loose_blobs(self) -> UnreferencedBlobs:
+    async def find_unreferenced_blobs(self) -> UnreferencedBlobs:
         """Find blobs that no entry names."""
-        return await self._ensure_open(self._scanner).run(loose_blobs)
+        return await self._ensure_open(self._scanner).run(find_unreferenced_blobs)
 
-    async def drop_blobs(self, tape: str, loose: UnreferencedBlobs, date: str) -> int:
+    async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
         """Remove the blobs of a tape that are still loose; return how many.
 
         The facts about it, on the home tape, have this date.
         """
 
         def drop(conn: sqlite3.Connection) -> int:
-            digests = still_loose(conn, tape, loose)
+            digests = still_unreferenced(conn, tape, blobs)
             write.remove_blobs(conn, tape, digests, ("unnamed", date), self._salt)
             return len(digests)
 
         return await self._require_writer().submit(drop)
 
-    async def give_back(self, *, whole: bool) -> None:
+    async def release_pages(self, *, allow_rewrite: bool) -> None:
         """Release free pages to the disk, in steps.
 
-        An older database has to be rewritten first, which blocks other writers: only done if `whole`.
+        An older database has to be rewritten first, which blocks other writers: only done if `allow_rewrite`.
         """
         self._require_writer()
         if self._writing is None:
             return
-        if whole and not (await self.room()).gives_back:
-            await self._writing.run(rewrite)
+        if allow_rewrite and not (await self.measure_size()).gives_back:
+            await self._writing.run(vacuum_database)
         has_more = True
         while has_more:  # queued writes run between the steps
-            has_more = await self._writing.run(give_back)
+            has_more = await self._writing.run(release_pages)
         await self._writing.run(_truncate_wal)
 
     async def aclose(self) -> None:
@@ -268,7 +268,7 @@ class SqliteStore:
             return
         self._open = False
         if self._writer is not None:
-            self._writer.end()
+            self._writer.stop_waiting()
         async with AsyncExitStack() as stack:  # cancelling the caller here must not leave a thread running
             for conn in (self._writing, self._scanner, self._reader):
                 if conn is not None:
@@ -276,21 +276,21 @@ class SqliteStore:
             stack.push_async_callback(self._scanner.run, self._close_index)
 
     @property
-    def written(self) -> CommitCounter:
+    def commit_counter(self) -> CommitCounter:
         """The counter of commits. Raises `StoreUnavailable` if the database is open for reading only."""
-        return self._require_writer().written
+        return self._require_writer().commit_counter
 
     async def index_state(self) -> IndexState | None:
         """Report how far the search index goes; None if there is none."""
-        return await self._ensure_open(self._scanner).run(partial(state, index_path(self.path)))
+        return await self._ensure_open(self._scanner).run(partial(read_index_state, index_path(self.path)))
 
     async def forget_index(self) -> None:
         """Delete the search index; its owner, if there is one, starts filling again."""
         await self._ensure_open(self._scanner).run(self._close_index)
-        if self.keeper is not None:
-            await self.keeper.forget()
+        if self.indexer is not None:
+            await self.indexer.forget()
         else:
-            await asyncio.to_thread(throw_away, index_path(self.path))
+            await asyncio.to_thread(delete_index, index_path(self.path))
 
     def _close_index(self, _conn: sqlite3.Connection) -> None:
         self._index.close()
@@ -315,7 +315,12 @@ class SqliteStore:
 
 
 async def open_store(
-    path: Path, *, salt: write.Salt, now: Clock, aside: Aside = keep_aside, room_retry: float | None = None
+    path: Path,
+    *,
+    salt: write.Salt,
+    now: Clock,
+    on_migration: MigrationHook = back_up_before_migration,
+    room_retry: float | None = None,
 ) -> SqliteStore:
     """Open the database for writing; create or migrate it first. The caller holds the home's lock.
 
@@ -323,11 +328,11 @@ async def open_store(
         path: of the database.
         salt: the source of random bytes.
         now: the clock.
-        aside: backs up a database before its migration; if it fails, nothing is migrated.
+        on_migration: backs up a database before its migration; if it fails, nothing is migrated.
         room_retry: seconds between two attempts while the disk is full and all writes wait; None: a full disk is
             `StoreFull`.
     """
-    writer = await connect(partial(_writing, path, now(), aside))
+    writer = await connect(partial(_writing, path, now(), on_migration))
     return await _with_readers(path, writer, salt, room_retry)
 
 
@@ -341,8 +346,8 @@ async def _with_readers(
 ) -> SqliteStore:
     connections = [writer] if writer else []
     try:
-        connections.append(await connect(partial(reading, path)))
-        connections.append(await connect(partial(reading, path)))
+        connections.append(await connect(partial(open_reader, path)))
+        connections.append(await connect(partial(open_reader, path)))
     except BaseException:
         for conn in connections:
             await conn.aclose()
@@ -350,14 +355,14 @@ async def _with_readers(
     return SqliteStore(connections[-2], writer, connections[-1], salt, path, room_retry=room_retry)
 
 
-def _writing(path: Path, now: datetime, aside: Aside) -> sqlite3.Connection:
+def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connection:
     with suppress(OSError):  # for its owner alone; SQLite gives its other files the same mode, and reports errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=JobConnection)
     return _prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 
-def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: Aside) -> None:
+def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: MigrationHook) -> None:
     version = check_version(conn)
     if version == 0:
         conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # on the empty file; later it takes a VACUUM
@@ -373,7 +378,7 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
     migrate(conn, now=timestamp(now))
 
 
-def reading(path: Path) -> sqlite3.Connection:
+def open_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that reads. Raises `StoreUnavailable` if there is no database, or its disk is read-only."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
@@ -388,7 +393,7 @@ def reading(path: Path) -> sqlite3.Connection:
     try:
         return _prepare(conn, _prepare_reading)
     except sqlite3.OperationalError as error:
-        if read_only := read_only_disk(path):
+        if read_only := read_only_error(path):
             raise read_only from error
         raise
 
@@ -412,7 +417,7 @@ def _prepare(conn: sqlite3.Connection, prepare: Callable[[sqlite3.Connection], N
 def _run_queries(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
     conn.execute("BEGIN")
     try:
-        return [find(conn, query) for query in queries]
+        return [find_entries(conn, query) for query in queries]
     finally:
         conn.execute("COMMIT")
 
@@ -445,7 +450,7 @@ def _read_blob(conn: sqlite3.Connection, tape: str, digest: str) -> bytes:
     ).fetchone()
     if row is None:
         raise EntryNotFound(f"{tape} has no blob {digest}")
-    if digest_of(row[0]) != digest:
+    if blob_digest(row[0]) != digest:
         raise TapeCorrupt(f"the blob {digest} of the tape {tape} was altered")
     return bytes(row[0])
 

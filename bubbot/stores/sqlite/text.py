@@ -13,12 +13,12 @@ from typing import Any
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite.index.reader import IndexReader, IndexUnreadable
-from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find, from_row, microseconds, tape_number
+from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find_entries, from_row, microseconds, tape_number
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.index import SYSTEM_TAPE_PREFIX, TapeIndex
-from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, fold_text, matcher
+from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, build_matcher, fold_text
 
-SECONDS = 20.0
+SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a search."""
 _OPERATIONS = 50_000  # of SQLite's virtual machine between two looks at the clock
 _CHUNKS = (32, 256)  # positions read at a time, first and later
@@ -30,23 +30,23 @@ class SearchDeadline:
 
     Attributes:
         seconds: the time limit.
-        asked: set it to end the search.
+        cancel_requested: set it to end the search.
         clock: monotonic seconds.
     """
 
-    seconds: float = SECONDS
-    asked: Event = field(default_factory=Event)
+    seconds: float = SEARCH_TIMEOUT_SECONDS
+    cancel_requested: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.monotonic
 
     def started(self) -> Callable[[], bool]:
         """Start the clock; return a function that returns true when the search has to end."""
         until = self.clock() + self.seconds
-        return lambda: self.asked.is_set() or self.clock() > until
+        return lambda: self.cancel_requested.is_set() or self.clock() > until
 
 
 def looks_at_texts(query: TapeQuery) -> bool:
     """Return true if the query looks at texts, so that `search` answers it."""
-    return bool(query.text or query.said) or isinstance(query.part, IndexProposals | NotIndexed)
+    return bool(query.text or query.searchable_text) or isinstance(query.part, IndexProposals | NotIndexed)
 
 
 def search(
@@ -65,7 +65,7 @@ def search(
     """
     is_over = stop.started()
     try:
-        with reader.opened() as index_of, _interrupt_when(is_over, [conn, *reader.connections()]):
+        with reader.transaction() as index_of, _interrupt_when(is_over, [conn, *reader.connections()]):
             conn.execute("BEGIN")
             try:
                 return [_find(conn, query, index_of(conn)) for query in queries]
@@ -73,7 +73,7 @@ def search(
                 conn.execute("COMMIT")
     except IndexUnreadable:
         with _interrupt_when(is_over, [conn]):
-            return [find(conn, query) for query in queries]
+            return [find_entries(conn, query) for query in queries]
     except sqlite3.OperationalError as error:
         if is_over():
             raise StoreUnavailable(
@@ -96,31 +96,35 @@ def _interrupt_when(is_over: Callable[[], bool], conns: Sequence[sqlite3.Connect
 def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -> tuple[TapeEntry, ...]:
     number = tape_number(conn, query.tape)
     if index is None or number is None or query.tape.startswith(SYSTEM_TAPE_PREFIX) or not looks_at_texts(query):
-        return find(conn, query)
+        return find_entries(conn, query)
     if isinstance(query.part, NotIndexed):
-        return find(conn, replace(query, part=_unindexed_range(conn, number, index)))
+        return find_entries(conn, replace(query, part=_unindexed_range(conn, number, index)))
     if query.limit is not None and query.limit <= 0:
         return ()
     if isinstance(query.part, IndexProposals):
-        rows = _read_rows(conn, query, number, index.alike(number, fold_text(query.part.text), query.kinds))
+        rows = _read_rows(conn, query, number, index.find_similar(number, fold_text(query.part.text), query.kinds))
         return tuple(_filter_rows(query, rows, query.limit))
-    if not isinstance(query.part, WholeTape) or not query.said:  # of meta the index has only the sender's name
-        return find(conn, query)
+    if (
+        not isinstance(query.part, WholeTape) or not query.searchable_text
+    ):  # of meta the index has only the sender's name
+        return find_entries(conn, query)
     return _search_index(conn, query, number, index)
 
 
 def _search_index(conn: sqlite3.Connection, query: TapeQuery, number: int, index: TapeIndex) -> tuple[TapeEntry, ...]:
-    positions = index.holding(number, fold_text(query.said), query.kinds, newest=query.newest)
+    positions = index.find_containing(number, fold_text(query.searchable_text), query.kinds, newest=query.newest)
     if positions is None:
-        return find(conn, query)
+        return find_entries(conn, query)
     tail = replace(query, part=_unindexed_range(conn, number, index))
     rows = _read_rows(conn, query, number, positions)
     if query.newest:
-        entries = find(conn, tail)
+        entries = find_entries(conn, tail)
         limit = None if query.limit is None else query.limit - len(entries)
         return (*entries, *_filter_rows(query, rows, limit))
     entries = tuple(_filter_rows(query, rows, query.limit))
-    return entries if len(entries) == query.limit else (*entries, *find(conn, _reduce_limit(tail, len(entries))))
+    return (
+        entries if len(entries) == query.limit else (*entries, *find_entries(conn, _reduce_limit(tail, len(entries))))
+    )
 
 
 def _reduce_limit(query: TapeQuery, count: int) -> TapeQuery:
@@ -137,11 +141,11 @@ def _unindexed_range(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> I
 
 
 def _filter_rows(query: TapeQuery, rows: Iterable[tuple[Any, ...]], limit: int | None) -> Iterator[TapeEntry]:
-    entry_filter = matcher(query)
+    entry_filter = build_matcher(query)
     entries = (
         entry
         for row in rows
-        if entry_filter.may_hold(row[4], row[5]) and entry_filter.passes(entry := from_row(query.tape, row))
+        if entry_filter.may_hold(row[4], row[5]) and entry_filter.matches(entry := from_row(query.tape, row))
     )
     return islice(entries, limit)
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
-from bubbot.stores.sqlite.index.schema import next_generation
-from bubbot.stores.sqlite.names import staying, tape_names
-from bubbot.stores.sqlite.rows import INSERT, SELECT_ENTRIES, from_row, tape_number, to_row
+from bubbot.stores.sqlite.index.schema import advance_generation
+from bubbot.stores.sqlite.names import protected_ids, tape_names
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, SELECT_ENTRIES, from_row, tape_number, to_row
 from bubbot.tape import erasure
-from bubbot.tape.blobs import digest_of
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import genesis
 from bubbot.tape.entry import TapeEntry, encode
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
@@ -77,15 +77,15 @@ def _append_entry(
     tape_end, position = ends
     stored_entry = None if entry.key is None else _find_by_key(conn, batch.tape, tape_end.tape, entry.key)
     if stored_entry is not None:
-        if batch.keep_first or stored_entry.erased or stored_entry.same_content(entry):
+        if batch.if_absent or stored_entry.erased or stored_entry.same_content(entry):
             return stored_entry
         raise TapeConflict(
             f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"
         )
-    new_entry = entry.stored(tape_end.head + 1)
+    new_entry = entry.with_id(tape_end.head + 1)
     position.seq += 1
     row = to_row(new_entry, seq=position.seq, tape=tape_end.tape, previous=tape_end.chain, salt=salt(16))
-    conn.execute(INSERT, row)
+    conn.execute(INSERT_ENTRY, row)
     tape_end.head, tape_end.chain = new_entry.id, row[-1]
     return new_entry
 
@@ -109,7 +109,7 @@ def reset(
     """
     old_tape = tape_number(conn, tape)
     if old_tape is not None:
-        append(conn, [Batch(tape, (erasure.renamed(tape, reset_batch.archive, batches),))], salt)
+        append(conn, [Batch(tape, (erasure.build_rename(tape, reset_batch.archive, batches),))], salt)
         conn.execute(
             "UPDATE tapes SET name = ?, archived_from = ? WHERE tape = ?", (reset_batch.archive, tape, old_tape)
         )
@@ -118,7 +118,7 @@ def reset(
     archives = [
         name for (name,) in conn.execute("SELECT name FROM tapes WHERE archived_from = ? ORDER BY name", (tape,))
     ]
-    return _erase(conn, tape, _find_targets(conn, archives, reset_batch.also), batches, salt)
+    return _erase(conn, tape, _find_targets(conn, archives, reset_batch.erase_also), batches, salt)
 
 
 def erase_archive(conn: sqlite3.Connection, archive: str, fact: Batch, also: Traces, salt: Salt) -> None:
@@ -139,7 +139,7 @@ def erase_archive(conn: sqlite3.Connection, archive: str, fact: Batch, also: Tra
     _erase(conn, fact.tape, _find_targets(conn, [archive], also), [fact], salt)
 
 
-def erasable(conn: sqlite3.Connection, archive: str) -> int:
+def count_erasable(conn: sqlite3.Connection, archive: str) -> int:
     """Count the entries of an archive that an erasure would blank."""
     return len(_find_targets(conn, [archive], ()).ids[archive])
 
@@ -161,11 +161,11 @@ def _find_targets(conn: sqlite3.Connection, archives: Sequence[str], also: Trace
     ids: dict[str, set[int]] = {}
     for name in archives:
         ids_with_content = _with_content(conn, tapes[name].number)
-        ids[name] = ids_with_content - staying(conn, tapes[name])
+        ids[name] = ids_with_content - protected_ids(conn, tapes[name])
     for name, some_ids in also:
         if name in tapes:
             ids_with_content = _with_content(conn, tapes[name].number, some_ids)
-            ids[name] = ids.get(name, set()) | (ids_with_content - staying(conn, tapes[name]))
+            ids[name] = ids.get(name, set()) | (ids_with_content - protected_ids(conn, tapes[name]))
     return _ErasureTargets(ids, tuple(archives))
 
 
@@ -184,11 +184,11 @@ def _erase(
     If that fact would become too long, further ones go to the home tape, as do those about blobs. The commit makes
     every search index filled so far stale.
     """
-    next_generation(conn)
+    advance_generation(conn)
     numbers = {
         name: tape_number(conn, name) for name in targets.ids
     }  # a batch may create a tape of the same name again
-    first, *overflow = erasure.chunks(targets.ids)
+    first, *overflow = erasure.split_covers(targets.ids)
     stored = append(conn, erasure.with_covers(batches, tape, first), salt)
     fact = conn.execute(
         "SELECT seq FROM entries INDEXED BY entries_name WHERE tape = ? AND name = 'tape/erased' AND kind = 'event' "
@@ -197,10 +197,10 @@ def _erase(
     ).fetchone()
     if fact is None:
         raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
-    date = erasure.date_of(batches)
+    date = erasure.erasure_date(batches)
     _blank(conn, fact[0], first, numbers)
     for covers in overflow:
-        append(conn, [Batch(erasure.HOME_TAPE, (erasure.further(covers, date),))], salt)
+        append(conn, [Batch(erasure.HOME_TAPE, (erasure.build_further_erasure(covers, date),))], salt)
         _blank(conn, _newest_position(conn), covers, numbers)
     for archive in targets.archives:
         digests = conn.execute(
@@ -231,17 +231,19 @@ def _newest_position(conn: sqlite3.Connection) -> int:
     return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
 
 
-def remove_blobs(conn: sqlite3.Connection, tape: str, digests: Sequence[str], why: tuple[str, str], salt: Salt) -> None:
+def remove_blobs(
+    conn: sqlite3.Connection, tape: str, digests: Sequence[str], reason: tuple[str, str], salt: Salt
+) -> None:
     """Remove blobs of a tape, each after a fact on the home tape that names it.
 
     Args:
         conn: in a transaction.
         tape: its name.
         digests: of the blobs.
-        why: a reason in one word, and the date of the facts.
+        reason: a reason in one word, and the date of the facts.
         salt: for new entries.
     """
-    for fact in erasure.removals(tape, digests, *why):
+    for fact in erasure.build_blob_removals(tape, digests, *reason):
         append(conn, [Batch(erasure.HOME_TAPE, (fact,))], salt)
         conn.executemany(
             "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
@@ -251,7 +253,7 @@ def remove_blobs(conn: sqlite3.Connection, tape: str, digests: Sequence[str], wh
 
 def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
     """Store the bytes unless the tape has them already; return their digest."""
-    digest, number = digest_of(data), ensure_tape(conn, tape)
+    digest, number = blob_digest(data), ensure_tape(conn, tape)
     if not conn.execute("SELECT 1 FROM blobs WHERE tape = ? AND digest = ?", (number, digest)).fetchone():
         conn.execute("INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?)", (number, digest, data))
     return digest
@@ -281,12 +283,12 @@ def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], re
     conn.executemany(
         "INSERT INTO fork_batches (fork, place, tape, keep_first, entries) VALUES (?, ?, ?, ?, ?)",
         [
-            (fork, place, batch.tape, int(batch.keep_first), f"[{','.join(map(_encode_entry, batch.entries))}]")
+            (fork, place, batch.tape, int(batch.if_absent), f"[{','.join(map(_encode_entry, batch.entries))}]")
             for place, batch in enumerate(staged, row[0])
         ],
     )
     if reset_batch is not None:
-        text = json.dumps({"archive": reset_batch.archive, "erase": reset_batch.erase, "also": reset_batch.also})
+        text = json.dumps({"archive": reset_batch.archive, "erase": reset_batch.erase, "also": reset_batch.erase_also})
         conn.execute("UPDATE forks SET reset = ? WHERE fork = ?", (text, fork))
 
 
@@ -325,7 +327,7 @@ def forks(conn: sqlite3.Connection) -> list[ForkRecord]:
     records = []
     for fork, tape, base, reset_text in conn.execute("SELECT fork, tape, base, reset FROM forks ORDER BY rowid"):
         staged = tuple(
-            Batch(name, tuple(_decode_entry(item) for item in json.loads(entries)), keep_first=bool(keep_first))
+            Batch(name, tuple(_decode_entry(item) for item in json.loads(entries)), if_absent=bool(keep_first))
             for name, keep_first, entries in conn.execute(
                 "SELECT tape, keep_first, entries FROM fork_batches WHERE fork = ? ORDER BY place", (fork,)
             )
@@ -339,7 +341,7 @@ def _decode_reset(text: str | None) -> ResetBatch | None:
         return None
     data = json.loads(text)
     return ResetBatch(
-        data["archive"], erase=data["erase"], also=tuple((name, tuple(ids)) for name, ids in data["also"])
+        data["archive"], erase=data["erase"], erase_also=tuple((name, tuple(ids)) for name, ids in data["also"])
     )
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 RUN_JOB = "-- run a function"
 """Passed instead of a statement; compared by identity."""
-GROUP = 500
+MAX_GROUP_JOBS = 500
 """The most jobs in one transaction, so that the first of a long queue does not wait for the last."""
 ROOM_RETRY_SECONDS = 5.0
 """Between two attempts of a writer that waits for room."""
@@ -67,7 +67,7 @@ class DatabaseThread:
                 raise StoreUnavailable("the store is closed") from error
             raise
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
         return results[0]
 
     def post(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -108,7 +108,7 @@ async def connect(connector: Callable[[], sqlite3.Connection]) -> DatabaseThread
         for thread in threads:
             await asyncio.to_thread(thread.join)
         if isinstance(error, sqlite3.Error):
-            raise translated(error) from error
+            raise translate_error(error) from error
         raise
     return DatabaseThread(conn, threads[0])
 
@@ -125,7 +125,7 @@ def _in_daemon_thread(make: Callable[[], T]) -> T:
     return results[0]
 
 
-def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:
+def translate_error(error: sqlite3.Error) -> StoreError | TapeCorrupt:
     """Return our error for an error of the driver."""
     name = getattr(error, "sqlite_errorname", None) or ""
     if name == "SQLITE_FULL":
@@ -139,7 +139,7 @@ def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:
     return StoreUnavailable(f"the database failed: {error}")
 
 
-def read_only_disk(path: Path) -> StoreUnavailable | None:
+def read_only_error(path: Path) -> StoreUnavailable | None:
     """Return the error for a database that cannot be read because its disk is read-only; None if it is not."""
     try:
         read_only = os.statvfs(path.parent).f_flag & os.ST_RDONLY
@@ -174,7 +174,7 @@ class CommitHook(Protocol):
         """Run after a commit; `idle`: no job is queued. Raises nothing."""
 
 
-def no_care(conn: sqlite3.Connection, *, idle: bool) -> None:
+def no_hook(conn: sqlite3.Connection, *, idle: bool) -> None:
     """Do nothing: the hook of writers that need none."""
 
 
@@ -185,12 +185,12 @@ class CommitCounter:
         self.count = 0
         self._news = asyncio.Event()
 
-    def tell(self) -> None:
+    def increment(self) -> None:
         """Count one more commit."""
         self.count += 1
         self._news.set()
 
-    async def beyond(self, count: int) -> None:
+    async def wait_beyond(self, count: int) -> None:
         """Wait until the count is above `count`."""
         while self.count <= count:
             self._news.clear()
@@ -203,17 +203,17 @@ class GroupCommitWriter:
     Each job has its own savepoint. There is no timer: the group forms while the last commit runs.
     """
 
-    def __init__(self, conn: DatabaseThread, after: CommitHook = no_care, room_retry: float | None = None) -> None:
+    def __init__(self, conn: DatabaseThread, on_commit: CommitHook = no_hook, room_retry: float | None = None) -> None:
         """Create a writer on a connection.
 
         Args:
             conn: the writing connection.
-            after: runs after each commit.
+            on_commit: runs after each commit.
             room_retry: seconds between two attempts while the disk is full; meanwhile all jobs wait in order, and none
                 fails. None: a job that finds the disk full fails with `StoreFull` at once.
         """
         self._conn = conn
-        self._after = after
+        self._after = on_commit
         self._room_retry = room_retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._room = asyncio.Event()
@@ -221,7 +221,7 @@ class GroupCommitWriter:
         self._queue: deque[_WriteJob] = deque()
         self.commits = 0
         """How many transactions were committed; the connection's thread counts them."""
-        self.written = CommitCounter()
+        self.commit_counter = CommitCounter()
 
     async def submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job and return its result after the commit.
@@ -234,12 +234,12 @@ class GroupCommitWriter:
             self._conn.post(self._commit_group)
         return await done
 
-    async def submit_along(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    async def submit_deferred(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job as `submit` does, but in the commit of the next submitted job if one comes soon."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._queue.append(_WriteJob(job, done))
-        loop.call_later(ALONG, self.hasten)
+        loop.call_later(ALONG, self.flush)
         return await done
 
     @property
@@ -247,23 +247,23 @@ class GroupCommitWriter:
         """True while all jobs wait for room on the disk."""
         return not self._room.is_set()
 
-    async def has_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there is room on the disk, as far as is known."""
         await self._room.wait()
 
-    def end(self) -> None:
+    def stop_waiting(self) -> None:
         """Try once more to commit all queued jobs, which fail if the disk is still full.
 
         Later jobs that find the disk full fail at once. `has_room` still waits for room.
         """
         self._room_retry = None
-        self.hasten()
+        self.flush()
 
     def _retry(self) -> None:
         with suppress(StoreUnavailable):  # closed; closing has tried everything
             self._conn.post(self._commit_group)
 
-    def hasten(self) -> None:
+    def flush(self) -> None:
         """Commit deferred jobs now instead of waiting for the next one."""
         if self._queue:
             with suppress(StoreUnavailable):  # closed; closing has written everything
@@ -283,7 +283,7 @@ class GroupCommitWriter:
     def _commit_queued(self, conn: sqlite3.Connection) -> None:
         """Commit queued jobs, in the connection's thread; a later call with an empty queue does nothing."""
         jobs: list[_WriteJob] = []
-        while self._queue and len(jobs) < GROUP:
+        while self._queue and len(jobs) < MAX_GROUP_JOBS:
             job = self._queue.popleft()
             if not job.done.cancelled():
                 jobs.append(job)
@@ -310,7 +310,7 @@ class GroupCommitWriter:
         _deliver(outcomes)
         for outcome in outcomes:
             if outcome.error is None:
-                self.written.tell()
+                self.commit_counter.increment()
         if full and self._room_retry is not None:
             if self._room.is_set():
                 log.error(
@@ -321,12 +321,12 @@ class GroupCommitWriter:
             self._loop = asyncio.get_running_loop()
             self._loop.call_later(self._room_retry, self._retry)
         elif full:
-            self.hasten()
+            self.flush()
         elif not self._room.is_set():
             if self._room_retry is not None:
                 log.warning("database disk has room again", extra={"action": "store.room"})
             self._room.set()
-            self.hasten()
+            self.flush()
 
 
 def _deliver(outcomes: list[_JobOutcome]) -> None:
@@ -386,7 +386,7 @@ def _run_job(conn: sqlite3.Connection, job: _WriteJob) -> _JobOutcome:
 
 def _translate(error: BaseException | None) -> BaseException:
     if isinstance(error, sqlite3.Error):
-        ours = translated(error)
+        ours = translate_error(error)
         ours.__cause__ = error
         return ours
     return error if isinstance(error, BubbotError) else StoreUnavailable(f"the database failed: {error!r}")

@@ -6,18 +6,18 @@ import sqlite3
 from dataclasses import dataclass
 
 from bubbot.stores.sqlite.index.tokens import (
-    END,
-    HUGE,
+    ENDING_MARK,
+    HUGE_WORD_MARK,
     LONG_WORD_MARK,
+    MAX_PART_LETTERS,
     MAX_TOKEN_LETTERS,
-    WITHIN,
+    covering_trigrams,
     phrase,
     run_tokens,
-    some_trigrams,
 )
-from bubbot.tape.words import is_run, is_symbol, pieces
+from bubbot.tape.words import is_run, is_symbol, split_pieces
 
-ANY_OF = 400
+MAX_TERMS = 400
 """The most terms in one look-up; each costs FTS5 a cursor."""
 _MAX_CONTAINING_TERMS = 5000  # the same limit for terms that contain a given part
 _ENTRIES_PER_CURSOR = 26  # entries read for a page of hits, times the cost of one, divided by the cost of a cursor
@@ -45,7 +45,7 @@ class _TextPieces:
     goes_on: bool = False
 
 
-def plan(conn: sqlite3.Connection, text: str, entries: int) -> str | None:
+def expression_for(conn: sqlite3.Connection, text: str, entries: int) -> str | None:
     """Build the FTS5 expression for a folded text; None if it is too unspecific, so that a scan is faster.
 
     `entries`: how many are indexed.
@@ -73,15 +73,15 @@ def _within(conn: sqlite3.Connection, part: str, entries: int) -> str | None:
     A cursor for each term costs as much as reading some five entries: if the terms are many and frequent, reading the
     newest entries finds enough hits sooner.
     """
-    terms = containing(conn, part, _MAX_CONTAINING_TERMS)
+    terms = terms_containing(conn, part, _MAX_CONTAINING_TERMS)
     if terms is None:
         return None
-    if len(terms) > ANY_OF:
+    if len(terms) > MAX_TERMS:
         marks = ", ".join("?" * len(terms))
         times = conn.execute(f"SELECT sum(df) FROM term WHERE term IN ({marks})", terms).fetchone()[0]
         if len(terms) * times > _ENTRIES_PER_CURSOR * entries:
             return None
-    return _any([*terms, HUGE if len(part) <= WITHIN else LONG_WORD_MARK])
+    return _any([*terms, HUGE_WORD_MARK if len(part) <= MAX_PART_LETTERS else LONG_WORD_MARK])
 
 
 def _phrases(text_pieces: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
@@ -109,7 +109,7 @@ def _all(parts: list[str]) -> str:
 
 def _cut_text(text: str) -> _TextPieces:
     """Cut the text into its pieces and classify them."""
-    all_pieces = pieces(text)
+    all_pieces = split_pieces(text)
     inner: list[str] = []
     first = last = ""
     goes_on = False
@@ -136,13 +136,13 @@ def _any(terms: list[str]) -> str:
     return " OR ".join(phrase((term,)) for term in terms or [_NOWHERE])
 
 
-def containing(conn: sqlite3.Connection, part: str, most: int = ANY_OF) -> list[str] | None:
+def terms_containing(conn: sqlite3.Connection, part: str, limit: int = MAX_TERMS) -> list[str] | None:
     """Find the terms that contain the part; None if there may be too many."""
     if len(part) < 3:
         return None
     if len(part) > MAX_TOKEN_LETTERS:
         return []
-    return _find_terms(conn, some_trigrams(part), "instr(term, ?1) > 0", part, most)
+    return _find_terms(conn, covering_trigrams(part), "instr(term, ?1) > 0", part, limit)
 
 
 def _terms_ending(conn: sqlite3.Connection, part: str) -> list[str] | None:
@@ -151,17 +151,17 @@ def _terms_ending(conn: sqlite3.Connection, part: str) -> list[str] | None:
         return None
     if len(part) > MAX_TOKEN_LETTERS:
         return []
-    grams = [*some_trigrams(part)[:-1], part[-3:] + END]
-    return _find_terms(conn, grams, "substr(term, -length(?1)) = ?1", part, ANY_OF)
+    grams = [*covering_trigrams(part)[:-1], part[-3:] + ENDING_MARK]
+    return _find_terms(conn, grams, "substr(term, -length(?1)) = ?1", part, MAX_TERMS)
 
 
 def _terms_beginning(conn: sqlite3.Connection, part: str) -> list[str] | None:
     """Find the terms that begin with the part; None if there are too many."""
     start = part[:MAX_TOKEN_LETTERS]
     rows = conn.execute(
-        "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?", (start, start + _NEXT, ANY_OF + 1)
+        "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?", (start, start + _NEXT, MAX_TERMS + 1)
     ).fetchall()
-    return None if len(rows) > ANY_OF else [row[0] for row in rows]
+    return None if len(rows) > MAX_TERMS else [row[0] for row in rows]
 
 
 def _find_terms(conn: sqlite3.Connection, grams: list[str], condition: str, part: str, limit: int) -> list[str] | None:

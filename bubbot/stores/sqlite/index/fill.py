@@ -10,18 +10,18 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.stores.sqlite.index.schema import IndexCoverage, belongs, covered
-from bubbot.stores.sqlite.index.tokens import deletions, document, grams, kind_token, tape_token
+from bubbot.stores.sqlite.index.schema import IndexCoverage, matches_database, read_coverage
+from bubbot.stores.sqlite.index.tokens import deletions, grams, kind_token, tape_token, tokenize
 from bubbot.tape.entry import sender_name
 from bubbot.tape.index import SYSTEM_TAPE_PREFIX
 from bubbot.tape.query import fold_text
 
-BATCH = 400
+BATCH_ENTRIES = 400
 """Entries indexed at a time; a batch takes about 30 ms."""
 UNTIDY = 20_000
 """Entries after which it pays to merge the parts that FTS5 has written: a query looks into each of them."""
 _MERGE_PAGES = 500  # merged at a time
-KNOWN = 50_000
+MAX_CACHED_TERMS = 50_000
 """How many terms are cached with their number."""
 _SELECT_ROWS = (
     "SELECT seq, entries.tape, name_of.name, kind, payload, meta, chain FROM entries "
@@ -44,16 +44,16 @@ class IndexWriter:
     _unmerged: int = 0
     _merging: list[str] = field(default_factory=list)
 
-    def step(self, most: int = BATCH) -> int | None:
+    def step(self, limit: int = BATCH_ENTRIES) -> int | None:
         """Index the next entries and return how many; None if the index does not belong to the database."""
-        coverage = covered(self.index)
+        coverage = read_coverage(self.index)
         if coverage is None:
             return None
         self.database.execute("BEGIN")
         try:
-            if not belongs(coverage, self.database):
+            if not matches_database(coverage, self.database):
                 return None
-            with closing(self.database.execute(_SELECT_ROWS, (coverage.position, most))) as cursor:
+            with closing(self.database.execute(_SELECT_ROWS, (coverage.position, limit))) as cursor:
                 rows = cursor.fetchall()
         finally:
             self.database.execute("COMMIT")
@@ -88,8 +88,8 @@ class IndexWriter:
         for seq, tape, name, kind, payload, meta, _ in rows:
             if payload is None or name.startswith(SYSTEM_TAPE_PREFIX):
                 continue
-            text = text_of(payload, meta)
-            tokens, words = document(fold_text(text))
+            text = entry_text(payload, meta)
+            tokens, words = tokenize(fold_text(text))
             marks = (tape_token(tape), kind_token(kind))
             bodies.append((seq, " ".join((*tokens, *marks))))
             terms.update(words)
@@ -132,11 +132,11 @@ class IndexWriter:
             "INSERT INTO tdel VALUES (?, ?)",
             sorted((deletion, number) for number, term in new_terms for deletion in deletions(term)),
         )
-        if len(numbers) > KNOWN:
+        if len(numbers) > MAX_CACHED_TERMS:
             numbers.clear()
 
 
-def text_of(payload: str, meta: str) -> str:
+def entry_text(payload: str, meta: str) -> str:
     """Return the text of a stored entry, a line for each string, as `TapeEntry.said` does."""
     try:
         sender = sender_name(json.loads(meta)) if '"sender"' in meta else []

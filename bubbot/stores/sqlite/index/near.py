@@ -6,27 +6,27 @@ import sqlite3
 from collections.abc import Iterable
 from math import log10
 
-from bubbot.stores.sqlite.index.exact import containing
+from bubbot.stores.sqlite.index.exact import terms_containing
 from bubbot.stores.sqlite.index.tokens import (
-    END,
+    ENDING_MARK,
     LONG_WORD_MARK,
     MAX_TOKEN_LETTERS,
+    drop_each_letter,
     hashes,
-    one_less,
     phrase,
     run_tokens,
     trigrams,
 )
-from bubbot.tape.words import is_run, is_spelt, plain, tokens
-from bubbot.views.spelling import alike, edits_of
+from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
+from bubbot.views.spelling import find_alike, max_edits
 
-SPELLINGS = 16
+MAX_SPELLINGS = 16
 """The most spellings to search for a word: the closest, and of equally close ones the most frequent."""
 _LONG_RUN_LETTERS = 12
 _HASHES_PER_STATEMENT = 500  # in one statement
 
 
-def plan(conn: sqlite3.Connection, text: str) -> list[str]:
+def expressions_for(conn: sqlite3.Connection, text: str) -> list[str]:
     """Build FTS5 expressions for entries that hold every word of the folded text.
 
     Return one for all words, or one for each spelling of a single word, best first; none if a word has no spelling.
@@ -36,12 +36,12 @@ def plan(conn: sqlite3.Connection, text: str) -> list[str]:
         return (
             _run_expressions(words[0])
             if is_run(words[0])
-            else [phrase((spelling,)) for spelling in spellings(conn, words[0])]
+            else [phrase((spelling,)) for spelling in find_spellings(conn, words[0])]
         )
     parts = []
     for word in words:
         part = " OR ".join(
-            _run_expressions(word) if is_run(word) else [phrase((spelling,)) for spelling in spellings(conn, word)]
+            _run_expressions(word) if is_run(word) else [phrase((spelling,)) for spelling in find_spellings(conn, word)]
         )
         if not part:
             return []
@@ -49,23 +49,26 @@ def plan(conn: sqlite3.Connection, text: str) -> list[str]:
     return [" AND ".join(parts)] if parts else []
 
 
-def spellings(conn: sqlite3.Connection, word: str) -> list[str]:
+def find_spellings(conn: sqlite3.Connection, word: str) -> list[str]:
     """Find the terms that a word may mean, best first."""
     if len(word) > MAX_TOKEN_LETTERS:
         return [LONG_WORD_MARK]
     mistakes = {word: 0.0} if _is_term(conn, word) else {}
-    bare = plain(word)
+    bare = strip_accents(word)
     if not is_spelt(word):
-        return [*mistakes, *(term for term in _find_by_hash(conn, [bare]) if term != word and plain(term) == bare)]
-    mistakes |= dict.fromkeys(containing(conn, word, SPELLINGS) or (), 0.0)
+        return [
+            *mistakes,
+            *(term for term in _find_by_hash(conn, [bare]) if term != word and strip_accents(term) == bare),
+        ]
+    mistakes |= dict.fromkeys(terms_containing(conn, word, MAX_SPELLINGS) or (), 0.0)
     mistakes |= _rate(word, _find_by_deletion(conn, bare))
-    if edits_of(len(bare), len(bare) + 2) > 1 and min(mistakes.values(), default=2.0) > 1:
+    if max_edits(len(bare), len(bare) + 2) > 1 and min(mistakes.values(), default=2.0) > 1:
         mistakes |= _rate(word, _find_by_grams(conn, bare))
-    return sorted(mistakes, key=lambda term: mistakes[term] - _frequency(conn, term))[:SPELLINGS]
+    return sorted(mistakes, key=lambda term: mistakes[term] - _frequency(conn, term))[:MAX_SPELLINGS]
 
 
 def _rate(word: str, terms: Iterable[str]) -> dict[str, float]:
-    return {term: match.mistakes for term, match in alike(word, terms).items()}
+    return {term: match.mistakes for term, match in find_alike(word, terms).items()}
 
 
 def _is_term(conn: sqlite3.Connection, word: str) -> bool:
@@ -83,9 +86,9 @@ def _find_by_deletion(conn: sqlite3.Connection, bare: str) -> list[str]:
 
     If two mistakes are allowed, two letters may be left out of the word.
     """
-    forms = [bare, *one_less(bare)]
-    if edits_of(len(bare), len(bare) + 1) > 1:
-        forms += [shorter for form in forms[1:] for shorter in one_less(form)]
+    forms = [bare, *drop_each_letter(bare)]
+    if max_edits(len(bare), len(bare) + 1) > 1:
+        forms += [shorter for form in forms[1:] for shorter in drop_each_letter(form)]
     return _find_by_hash(conn, forms)
 
 
@@ -104,7 +107,7 @@ def _find_by_hash(conn: sqlite3.Connection, forms: list[str]) -> list[str]:
 
 def _find_by_grams(conn: sqlite3.Connection, bare: str) -> list[str]:
     """Find terms of similar length that share three letters in a row: two mistakes rarely spare none."""
-    grams = dict.fromkeys([*trigrams(bare), bare[-3:] + END])
+    grams = dict.fromkeys([*trigrams(bare), bare[-3:] + ENDING_MARK])
     sql = (
         "SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ? "
         "AND length(term) BETWEEN ? AND ?"

@@ -11,9 +11,16 @@ from itertools import islice
 from pathlib import Path
 
 from bubbot.stores.sqlite.index import exact, near
-from bubbot.stores.sqlite.index.schema import IndexCoverage, belongs, covered, index_path, open_for_asking, size_of
+from bubbot.stores.sqlite.index.schema import (
+    IndexCoverage,
+    index_path,
+    index_size,
+    matches_database,
+    open_for_reading,
+    read_coverage,
+)
 from bubbot.stores.sqlite.index.tokens import kind_token, phrase, tape_token
-from bubbot.stores.sqlite.writer import translated
+from bubbot.stores.sqlite.writer import translate_error
 from bubbot.tape.index import IndexState
 
 log = logging.getLogger(__name__)
@@ -45,28 +52,30 @@ class SqliteIndex:
 
     Attributes:
         conn: the index file.
-        found: the entries that it covers.
+        coverage: the entries that it covers.
     """
 
     conn: sqlite3.Connection
-    found: IndexCoverage
+    coverage: IndexCoverage
 
     @property
     def position(self) -> int:
         """See `TapeIndex.position`."""
-        return self.found.position
+        return self.coverage.position
 
-    def holding(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
+    def find_containing(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         """See `TapeIndex.holding`."""
         with _translate_errors():
-            text_expression = exact.plan(self.conn, text, self.found.position)
+            text_expression = exact.expression_for(self.conn, text, self.coverage.position)
             expression = self._restrict(tape, kinds, text_expression)
         return self._matching(expression, newest=newest) if expression else None
 
-    def alike(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
+    def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
         """See `TapeIndex.alike`. If a word may mean several terms, each proposes its newest entries."""
         with _translate_errors():
-            expressions = [self._restrict(tape, kinds, expression) for expression in near.plan(self.conn, text)]
+            expressions = [
+                self._restrict(tape, kinds, expression) for expression in near.expressions_for(self.conn, text)
+            ]
         seen: set[int] = set()
         for expression in expressions:
             for position in islice(
@@ -90,7 +99,7 @@ class SqliteIndex:
     def _share(self, tokens: list[str]) -> float:
         marks = ", ".join("?" * len(tokens))
         count = self.conn.execute(f"SELECT sum(entries) FROM share WHERE token IN ({marks})", tokens).fetchone()[0] or 0
-        return float(count / max(1, self.found.position))
+        return float(count / max(1, self.coverage.position))
 
     def _matching(self, expression: str, *, newest: bool) -> Iterator[int]:
         order = "DESC" if newest else "ASC"
@@ -113,7 +122,7 @@ class IndexReader:
         self.broken = False
 
     @contextmanager
-    def opened(self) -> Iterator[Callable[[sqlite3.Connection], SqliteIndex | None]]:
+    def transaction(self) -> Iterator[Callable[[sqlite3.Connection], SqliteIndex | None]]:
         """Open a read transaction on the index, before that of the database, which then is at least as new.
 
         Yield a function that returns the index within both; None if it does not belong to the database.
@@ -146,7 +155,7 @@ class IndexReader:
             if self._conn is None or inode != self._inode:
                 self.close()
                 self._inode, self.broken = inode, False
-                self._conn = open_for_asking(self._path)
+                self._conn = open_for_reading(self._path)
             self._conn.execute("BEGIN")
             self._conn.execute("SELECT count(*) FROM state").fetchone()
         except sqlite3.Error:  # a scan answers, then
@@ -155,8 +164,8 @@ class IndexReader:
     def _index(self, database: sqlite3.Connection) -> SqliteIndex | None:
         if self._conn is None:
             return None
-        coverage = covered(self._conn)
-        return SqliteIndex(self._conn, coverage) if coverage and belongs(coverage, database) else None
+        coverage = read_coverage(self._conn)
+        return SqliteIndex(self._conn, coverage) if coverage and matches_database(coverage, database) else None
 
     def close(self) -> None:
         """Close the file."""
@@ -166,28 +175,28 @@ class IndexReader:
             self._conn = None
 
 
-def look_over_index(database: Path) -> IndexState | None:
+def inspect_index(database: Path) -> IndexState | None:
     """Report the state of the index of this database, from outside the store.
 
     Raises `StoreError` if the database cannot be read.
     """
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as conn:
-            return state(index_path(database), conn)
+            return read_index_state(index_path(database), conn)
     except sqlite3.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
 
 
-def state(path: Path, database: sqlite3.Connection) -> IndexState | None:
+def read_index_state(path: Path, database: sqlite3.Connection) -> IndexState | None:
     """Report how far the index at `path` goes; None if there is none, or the file is not ours."""
     reader = IndexReader(path)
     try:
-        with reader.opened() as index_of:
-            coverage = covered(reader.connections()[0]) if reader.connections() else None
+        with reader.transaction() as index_of:
+            coverage = read_coverage(reader.connections()[0]) if reader.connections() else None
             if coverage is None:
                 return None
             newest = database.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
             fresh = index_of(database) is not None
-            return IndexState(coverage.position, newest - coverage.position, size_of(path), coverage.texts, fresh)
+            return IndexState(coverage.position, newest - coverage.position, index_size(path), coverage.texts, fresh)
     finally:
         reader.close()

@@ -14,7 +14,7 @@ INDEX_VERSION = 3
 """A file of another version is deleted and filled again; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
-NAME = "search.db"
+INDEX_FILE = "search.db"
 BUSY_SECONDS = 10.0
 
 _SCHEMA = f"""
@@ -50,7 +50,7 @@ class IndexCoverage:
 
 def index_path(database: Path) -> Path:
     """Return the path of the index of a database."""
-    return database.with_name(NAME)
+    return database.with_name(INDEX_FILE)
 
 
 def open_for_filling(path: Path, generation: str) -> sqlite3.Connection:
@@ -73,7 +73,7 @@ def open_for_filling(path: Path, generation: str) -> sqlite3.Connection:
     return conn
 
 
-def open_for_asking(path: Path) -> sqlite3.Connection:
+def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open an existing index for reading, also while another thread fills it."""
     conn = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0, isolation_level=None)
     try:
@@ -85,7 +85,7 @@ def open_for_asking(path: Path) -> sqlite3.Connection:
     return conn
 
 
-def covered(conn: sqlite3.Connection) -> IndexCoverage | None:
+def read_coverage(conn: sqlite3.Connection) -> IndexCoverage | None:
     """Read how far the index goes; None for a file that is not ours, or has another version."""
     try:
         marks = (conn.execute("PRAGMA application_id").fetchone()[0], conn.execute("PRAGMA user_version").fetchone()[0])
@@ -97,24 +97,24 @@ def covered(conn: sqlite3.Connection) -> IndexCoverage | None:
     return IndexCoverage(row[0], bytes(row[1]), row[2], row[3]) if row else None
 
 
-def belongs(found: IndexCoverage, database: sqlite3.Connection) -> bool:
+def matches_database(coverage: IndexCoverage, database: sqlite3.Connection) -> bool:
     """Return true if the index was filled from this database, and nothing was erased since.
 
     The chain value at its position proves it: after a restore from a backup the same position has another, or none.
     """
-    if found.generation != generation(database):
+    if coverage.generation != read_generation(database):
         return False
-    row = database.execute("SELECT chain FROM entries WHERE seq = ?", (found.position,)).fetchone()
-    return found.position == 0 or (row is not None and bytes(row[0]) == found.chain)
+    row = database.execute("SELECT chain FROM entries WHERE seq = ?", (coverage.position,)).fetchone()
+    return coverage.position == 0 or (row is not None and bytes(row[0]) == coverage.chain)
 
 
-def generation(database: sqlite3.Connection) -> str:
+def read_generation(database: sqlite3.Connection) -> str:
     """Read how often something was erased."""
     row = database.execute("SELECT value FROM deployment WHERE key = ?", (GENERATION,)).fetchone()
     return str(row[0]) if row else "0"
 
 
-def next_generation(database: sqlite3.Connection) -> None:
+def advance_generation(database: sqlite3.Connection) -> None:
     """Advance the generation, within the erasing transaction, so that no existing index is used again."""
     database.execute(
         "INSERT INTO deployment (key, value) VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = value + 1",
@@ -122,7 +122,7 @@ def next_generation(database: sqlite3.Connection) -> None:
     )
 
 
-def throw_away(path: Path) -> bool:
+def delete_index(path: Path) -> bool:
     """Delete the index and the other files SQLite keeps for it; return true if there was one.
 
     No connection may have it open for writing. This does not go through SQLite and opens no descriptor of the files.
@@ -134,7 +134,7 @@ def throw_away(path: Path) -> bool:
     return exists
 
 
-def size_of(path: Path) -> int:
+def index_size(path: Path) -> int:
     """Return the bytes of the index on disk."""
     total = 0
     for suffix in ("", "-wal"):

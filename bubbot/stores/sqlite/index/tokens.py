@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from zlib import crc32
 
-from bubbot.tape.words import is_run, is_spelt, is_symbol, pieces, plain
+from bubbot.tape.words import is_run, is_spelt, is_symbol, split_pieces, strip_accents
 
 MAX_TOKEN_LETTERS = 40
 """Letters of a term. A longer word has its beginning as a term, and windows of this length that overlap by half: a part
-no longer than `WITHIN` lies within one of them."""
-WITHIN = MAX_TOKEN_LETTERS // 2
+no longer than `MAX_PART_LETTERS` lies within one of them."""
+MAX_PART_LETTERS = MAX_TOKEN_LETTERS // 2
 LONG_WORD_MARK = "\ue000l"
 """The token of an entry with a longer word. Private characters: no text has such a token."""
-HUGE = "\ue000h"
+HUGE_WORD_MARK = "\ue000h"
 """The token of an entry with a word that is too long for windows, such as a file in letters."""
 _HUGE_WORD_LETTERS = 1000
-END = "\ue000"
+ENDING_MARK = "\ue000"
 """Marks the last letters of a term among its trigrams."""
 _MAX_SPELT_LETTERS = 20  # longer words are not searched by spelling
 
@@ -31,7 +31,7 @@ def kind_token(kind: str) -> str:
     return f"\ue000k{crc32(kind.encode('utf-8', 'surrogatepass')):x}"
 
 
-def document(text: str) -> tuple[list[str], set[str]]:
+def tokenize(text: str) -> tuple[list[str], set[str]]:
     """Cut a folded text into its tokens, in order, and its distinct terms.
 
     Terms are words, each with a row in the vocabulary.
@@ -39,7 +39,7 @@ def document(text: str) -> tuple[list[str], set[str]]:
     body: list[str] = []
     terms: set[str] = set()
     extra_tokens: dict[str, None] = {}
-    for piece, _ in pieces(text):
+    for piece, _ in split_pieces(text):
         if piece.isascii() or not (is_run(piece) or is_symbol(piece)):
             term = piece[:MAX_TOKEN_LETTERS]
             body.append(term)
@@ -48,7 +48,7 @@ def document(text: str) -> tuple[list[str], set[str]]:
                 parts = _windows(piece)
                 terms.update(parts)
                 extra_tokens |= dict.fromkeys(
-                    [*parts, LONG_WORD_MARK, *([HUGE] if len(piece) > _HUGE_WORD_LETTERS else [])]
+                    [*parts, LONG_WORD_MARK, *([HUGE_WORD_MARK] if len(piece) > _HUGE_WORD_LETTERS else [])]
                 )
         else:
             body += run_tokens(piece)
@@ -57,7 +57,7 @@ def document(text: str) -> tuple[list[str], set[str]]:
 
 def _windows(word: str) -> list[str]:
     """Cut the windows of a long word, except the first; of a huge one only some, and its end."""
-    starts = range(WITHIN, min(len(word), _HUGE_WORD_LETTERS) - MAX_TOKEN_LETTERS, WITHIN)
+    starts = range(MAX_PART_LETTERS, min(len(word), _HUGE_WORD_LETTERS) - MAX_TOKEN_LETTERS, MAX_PART_LETTERS)
     return [*(word[at : at + MAX_TOKEN_LETTERS] for at in starts), word[-MAX_TOKEN_LETTERS:]]
 
 
@@ -70,7 +70,7 @@ def run_tokens(run: str) -> Iterator[str]:
 
 def grams(term: str) -> list[str]:
     """List the trigrams of a term and its ending; none for a term under three letters."""
-    return [*trigrams(term), term[-3:] + END] if len(term) >= 3 else []
+    return [*trigrams(term), term[-3:] + ENDING_MARK] if len(term) >= 3 else []
 
 
 def trigrams(text: str) -> list[str]:
@@ -78,7 +78,7 @@ def trigrams(text: str) -> list[str]:
     return [text[at : at + 3] for at in range(len(text) - 2)]
 
 
-def some_trigrams(text: str) -> list[str]:
+def covering_trigrams(text: str) -> list[str]:
     """Pick enough trigrams of a text to cover it.
 
     Each one is a list to go through, and the texts are compared anyway.
@@ -91,13 +91,13 @@ def deletions(term: str) -> set[int]:
 
     Words one mistake apart share one form. A short word is not misspelt, only typed without its accents.
     """
-    bare = plain(term)
+    bare = strip_accents(term)
     if is_spelt(term) and len(term) <= _MAX_SPELT_LETTERS:
-        return set(hashes([bare, *one_less(bare)]))
+        return set(hashes([bare, *drop_each_letter(bare)]))
     return set() if bare == term else set(hashes([bare]))
 
 
-def one_less(word: str) -> list[str]:
+def drop_each_letter(word: str) -> list[str]:
     """List the word with each of its letters left out."""
     return [word[:at] + word[at + 1 :] for at in range(len(word))]
 
