@@ -141,7 +141,7 @@ class UsageReporter:
                 yield from (
                     f"  {self.format_line(texts, name, usage)}" for name, usage in list(sums.items())[:max_rows]
                 )
-                yield from ("  …",) if len(sums) > most else ()
+                yield from ("  …",) if len(sums) > max_rows else ()
         if total.unpriced:
             yield texts.say("usage_unpriced", calls=total.unpriced)
         if total.estimated:

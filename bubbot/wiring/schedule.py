@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -96,7 +96,7 @@ def schedule_limits(settings: Settings) -> ScheduleLimits:
     return ScheduleLimits(settings.schedule.per_chat, settings.schedule.failures, settings.schedule.endless)
 
 
-def _abandon_jobs_of(book: ScheduleStore, channel: str) -> Any:
+def _abandon_jobs_of(book: ScheduleStore, channel: str) -> Callable[[str, str], Awaitable[None]]:
     async def abandon(chat: str, reason: str) -> None:
         await book.end_jobs_of_chat(channel, chat, reason)
 

@@ -95,7 +95,7 @@ class ChatLanes(Generic[Item]):
                     await self._fill(name)
                 else:
                     await self._take(name, lane.items.popleft())
-        except Exception as error:  # noqa: BLE001 - passed to the channel's run through `failed`
+        except Exception as error:  # noqa: BLE001 - passed to the channel's run through `failure`
             if not self.failure.done():
                 self.failure.set_exception(error)
         else:

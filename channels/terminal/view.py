@@ -63,7 +63,7 @@ def format_tool_call(arguments: str, event: ToolFinished) -> str:
     """Format a finished tool call on one line."""
     outcome = f"{event.size} characters" if event.ok else "failed"
     storage = ", kept aside whole" if event.spilled else ""
-    return " ".join(neutralise(f"· {ended.name} {arguments} → {outcome}{storage}").split())
+    return " ".join(neutralise(f"· {event.name} {arguments} → {outcome}{storage}").split())
 
 
 def fold_rows(text: str, width: int, max_rows: int) -> list[str]:

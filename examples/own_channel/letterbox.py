@@ -74,7 +74,7 @@ class Letterbox:
         name, data = f"{part.reply_to}.md", part.text.encode()
         if part.file is not None:
             name = part.file.name
-            data = await self._options.blob(part.file.digest) if part.file.digest else part.file.text.encode()
+            data = await self._options.read_blob(part.file.digest) if part.file.digest else part.file.text.encode()
         try:
             return Receipt(await asyncio.to_thread(_write, self._path / "out" / part.chat, key, name, data))
         except OSError as error:

@@ -51,7 +51,7 @@ async def _live(
 ) -> None:
     """Runs the channel, and runs it again: it is killed now and then, and sometimes fails by itself."""
     while not stop.is_set():
-        pace = with_pace(room=15, longest_wait=0.05, silent=0.4, margin=0.1)
+        pace = with_pace(max_queued_events=15, max_backoff=0.05, silence_timeout=0.4, silence_margin=0.1)
         async with opened(server, durable.known(people), pace) as channel:
             task = asyncio.create_task(channel.run(durable))
             ending = asyncio.create_task(stop.wait())

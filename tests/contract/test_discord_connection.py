@@ -90,7 +90,7 @@ async def test_a_connection_that_ends_is_resumed_and_nothing_is_lost_or_doubled(
 
 @pytest.mark.parametrize(("silent", "margin"), [(0.3, 60.0), (60.0, -59.7)], ids=["by the library", "by us"])
 async def test_a_deaf_connection_is_noticed_and_made_anew(silent: float, margin: float) -> None:
-    pace = with_pace(silent=silent, margin=margin)
+    pace = with_pace(silence_timeout=silent, silence_margin=margin)
     async with Server(heartbeat=0.1) as server, receiving(server, pace=pace) as (_, heard):
         ada = server.user("Ada")
         server.dm(ada).say(ada, "before")

@@ -96,7 +96,7 @@ async def test_only_so_much_and_nothing_too_old_is_fetched() -> None:
         old.say(ada, "new enough")
         for number in range(7):
             room.say(ada, str(number))
-        async with receiving(server, known, with_pace(most_missed=5, oldest=3600.0)) as (_, heard):
+        async with receiving(server, known, with_pace(max_missed_messages=5, max_message_age=3600.0)) as (_, heard):
             await server.until(lambda: len(heard.texts) >= 6)
             room.say(ada, "live")
             await server.until(lambda: "live" in heard.texts)
@@ -113,7 +113,7 @@ async def test_a_chat_whose_messages_cannot_be_had_waits_and_the_others_go_on() 
         server.fail(HISTORY, Refuse(503, "Service Unavailable"), times=3)
         server.fail(HISTORY, Drop(), times=2)
         known = BackfillCursor({(str(room.id), ""): str(first.id)}, first.timestamp)
-        async with receiving(server, known, with_pace(first_wait=0.1)) as (channel, heard):
+        async with receiving(server, known, with_pace(initial_backoff=0.1)) as (channel, heard):
             bob = server.user("Bob")
             await server.until(lambda: server.calls(HISTORY))
             room.say(ada, "live")
@@ -149,7 +149,7 @@ async def test_what_is_said_first_in_a_chat_waits_for_what_was_missed_there() ->
         known = BackfillCursor({}, server.world.clock.stamp())
         room.say(ada, "missed")
         server.world.clock.advance(1)
-        async with receiving(server, known, with_pace(guilds=60.0, overlap=0.5)) as (_, heard):
+        async with receiving(server, known, with_pace(guild_list_wait=60.0, backfill_overlap=0.5)) as (_, heard):
             room.say(ada, "live")
             await heard.until("missed", "live")
 
@@ -165,7 +165,7 @@ async def test_a_lane_that_overflows_is_read_again_and_loses_no_message() -> Non
                 await go.wait()
 
         heard.hold = hold
-        async with receiving(server, pace=with_pace(room=10), heard=heard):
+        async with receiving(server, pace=with_pace(max_queued_events=10), heard=heard):
             for number in range(35):
                 server.dm(ada).say(ada, str(number))
             server.dm(bob).say(bob, "not held up")

@@ -128,7 +128,7 @@ def killing(channel: Channel, killer: Killer, broken: str) -> Channel:
     finder = KillingFinder(channel, killer, early=broken == "early-ack")
     finder.blind = broken == "no-find"
     if broken == "no-fill":
-        Backfill.fill = nothing_missed  # type: ignore[method-assign]
+        Backfill.fill = nothing_missed  # type: ignore[method-assign, assignment]
     return finder
 
 

@@ -172,7 +172,7 @@ class TestInAChat:
         options = Options(role=Role.MEMBER, texts=CHINESE)
         async with running(memory_store, Played({"error": "refused", "message": "no"}), options) as bench:
             result = await bench.say("hello")
-            assert result.text == f"抱歉，这次未能回答：模型服务拒绝了这次请求（no）。（追踪号 {result.turn[:8]}）"
+            assert result.text == f"抱歉，这次未能回答：模型服务拒绝了这次请求（no）。（追踪号 {result.turn_id[:8]}）"
             assert (await bench.say(",reset")).text == ",session.reset 仅限所有者使用；您在这里的身份是成员"
             assert (await bench.say(",modle")).text == "没有 ,modle 这个命令；您是否想用 model？"
             assert (await bench.say(",model")).text.startswith("当前由 scripted 回答。可选模型：scripted, other。")
