@@ -28,8 +28,8 @@ from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.wiring.app import PortWrappers, open_bot
 from bubbot.wiring.channel_factory import ChannelFactory
-from tests.botapi.server import Server
 from tests.e2e.daemon import configured, started
+from tests.fakes.botapi.server import Server
 
 TICK = 0.005
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Protocol
 
-from tests.botapi.gatherings import Gathering
-from tests.botapi.server import Server as TelegramServer
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server as DiscordServer
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server as TelegramServer
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server as DiscordServer
 
 
 class Platform(Protocol):

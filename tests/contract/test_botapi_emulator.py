@@ -25,7 +25,7 @@ import os
 
 import httpx
 
-from tests.botapi.server import Server
+from tests.fakes.botapi.server import Server
 
 EMULATOR = os.environ.get("BOTAPI_EMULATOR")
 DOCUMENTED = {

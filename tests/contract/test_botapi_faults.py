@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from telegram.error import NetworkError, TimedOut
 
-from tests.botapi.client import library, raw
-from tests.botapi.faults import Cut, Drop, Html, Refuse, Slow, Wedge
-from tests.botapi.server import Server
+from tests.fakes.botapi.client import library, raw
+from tests.fakes.botapi.faults import Cut, Drop, Html, Refuse, Slow, Wedge
+from tests.fakes.botapi.server import Server
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import re
 from telegram import InlineKeyboardButton, InlineKeyboardMarkup, Message, ReactionTypeEmoji, Update
 from telegram.constants import MessageAttachmentType
 
-from tests.botapi.client import library
-from tests.botapi.server import Server
-from tests.botapi.world import Bot
+from tests.fakes.botapi.client import library
+from tests.fakes.botapi.server import Server
+from tests.fakes.botapi.world import Bot
 
 
 def _texts(bot: Bot) -> list[str]:

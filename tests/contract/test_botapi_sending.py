@@ -9,10 +9,10 @@ import pytest
 from telegram import BotCommand, InputMediaPhoto, MessageEntity, ReactionTypeEmoji, ReplyParameters
 from telegram.error import BadRequest, ChatMigrated, Forbidden, RetryAfter
 
-from tests.botapi.changing import NOT_MODIFIED
-from tests.botapi.client import library, raw
-from tests.botapi.limits import Limits
-from tests.botapi.server import Server
+from tests.fakes.botapi.changing import NOT_MODIFIED
+from tests.fakes.botapi.client import library, raw
+from tests.fakes.botapi.limits import Limits
+from tests.fakes.botapi.server import Server
 
 
 async def test_a_text_of_4096_units_passes_and_one_more_is_refused() -> None:

@@ -11,12 +11,12 @@ from aiohttp import web
 from telegram import Update
 from telegram.error import Conflict, InvalidToken
 
-from tests.botapi import odd
-from tests.botapi.client import library, raw
-from tests.botapi.faults import Wedge
-from tests.botapi.server import Server
-from tests.botapi.updates import LONGEST_POLL, TERMINATED, WHILE_WEBHOOK
-from tests.botapi.webhooks import SECRET_HEADER
+from tests.fakes.botapi import odd
+from tests.fakes.botapi.client import library, raw
+from tests.fakes.botapi.faults import Wedge
+from tests.fakes.botapi.server import Server
+from tests.fakes.botapi.updates import LONGEST_POLL, TERMINATED, WHILE_WEBHOOK
+from tests.fakes.botapi.webhooks import SECRET_HEADER
 
 UNAUTHORIZED = {"ok": False, "error_code": 401, "description": "Unauthorized"}
 

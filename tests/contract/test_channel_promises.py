@@ -13,9 +13,9 @@ from bubbot.ports.channel import Channel, ChannelOptions
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.settings import read_settings
 from examples.own_channel.letterbox import create
-from tests.botapi.server import Server
 from tests.contract.channel_promises import ChannelPromises, blob_of
-from tests.telegram_channel import FAST
+from tests.fakes.botapi.server import Server
+from tests.fakes.telegram_channel import FAST
 
 
 class LetterboxBench:

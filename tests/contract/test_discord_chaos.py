@@ -9,11 +9,11 @@ from collections import defaultdict
 import pytest
 
 from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
-from tests.discord_channel import opened, with_pace
-from tests.discordapi.faults import Drop, Html, Refuse, Slow, TooMany
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
+from tests.fakes.discord_channel import opened, with_pace
+from tests.fakes.discordapi.faults import Drop, Html, Refuse, Slow, TooMany
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 HISTORY = "GET /channels/{}/messages"
 FAULTS = (Drop(), Html(503), Refuse(503), TooMany(0.05), Slow(0.02))

@@ -12,9 +12,9 @@ import pytest
 
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import CommandInfo
-from tests.discord_channel import Heard, opened, receiving, with_pace
-from tests.discordapi.faults import Drop, Html, Refuse
-from tests.discordapi.server import Server
+from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
+from tests.fakes.discordapi.faults import Drop, Html, Refuse
+from tests.fakes.discordapi.server import Server
 
 HISTORY = "GET /channels/{}/messages"
 

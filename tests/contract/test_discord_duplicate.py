@@ -8,8 +8,8 @@ import pytest
 
 from bubbot.ports.channel import MessagePart
 from channels.discord.duplicates import REQUIRED_CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
-from tests.discord_channel import receiving
-from tests.discordapi.server import Server
+from tests.fakes.discord_channel import receiving
+from tests.fakes.discordapi.server import Server
 
 
 async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,12 +12,12 @@ import pytest
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import CommandInfo, MessagePart, OutboundFile
 from channels.discord.slash_commands import build_commands, read_interaction
-from tests.discord_sending import FAST, Outgoing, outgoing
-from tests.discordapi.desk import FAILED, Interaction
-from tests.discordapi.faults import Cut, Drop, Html, Refuse
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
+from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discordapi.desk import FAILED, Interaction
+from tests.fakes.discordapi.faults import Cut, Drop, Html, Refuse
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 CALLBACK = "POST /interactions/{}/{}/callback"
 ORIGINAL = "PATCH /webhooks/{}/{}/messages/{}"

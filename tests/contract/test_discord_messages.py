@@ -17,12 +17,12 @@ from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.slash_commands import sync_commands
-from tests.discord_sending import FAST, Outgoing, outgoing
-from tests.discordapi import shapes
-from tests.discordapi.asked import Sizes
-from tests.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
+from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discordapi import shapes
+from tests.fakes.discordapi.asked import Sizes
+from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
 
 CREATE = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
-from tests.discord_channel import Heard, opened, receiving, with_pace
-from tests.discordapi.faults import Drop, Refuse
-from tests.discordapi.server import Server
+from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
+from tests.fakes.discordapi.faults import Drop, Refuse
+from tests.fakes.discordapi.server import Server
 
 HISTORY = "GET /channels/{}/messages"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bubbot.ports.channel import Reaction
-from tests.discord_channel import receiving
-from tests.discordapi.server import Server
+from tests.fakes.discord_channel import receiving
+from tests.fakes.discordapi.server import Server
 
 
 async def test_a_direct_message_is_received_with_who_wrote_it() -> None:

@@ -15,9 +15,9 @@ from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundF
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.slash_commands import build_commands, sync_commands
-from tests.discord_sending import FAST, Outgoing, outgoing
-from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
-from tests.discordapi.server import Server
+from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
+from tests.fakes.discordapi.server import Server
 
 INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
 SHORT = replace(

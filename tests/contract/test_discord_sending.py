@@ -13,12 +13,12 @@ import pytest
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from channels.discord import text as discord_text
-from tests.discord_sending import FAST, Outgoing, outgoing
-from tests.discordapi.asked import Sizes
-from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
-from tests.discordapi.limits import Limits
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
+from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discordapi.asked import Sizes
+from tests.fakes.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
+from tests.fakes.discordapi.limits import Limits
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
 
 CREATE = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"

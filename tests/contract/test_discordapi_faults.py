@@ -8,11 +8,11 @@ import aiohttp
 import discord
 import pytest
 
-from tests.discordapi.client import Library, raw, running
-from tests.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
-from tests.discordapi.limits import Limits
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
+from tests.fakes.discordapi.client import Library, raw, running
+from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
+from tests.fakes.discordapi.limits import Limits
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
 
 SEND = "POST /channels/{}/messages"
 

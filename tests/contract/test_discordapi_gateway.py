@@ -13,12 +13,12 @@ import aiohttp
 import discord
 import pytest
 
-from tests.discordapi.client import Library, running
-from tests.discordapi.errors import Json
-from tests.discordapi.events import CONTENT, KNOWN, MEMBERS, PRESENCES
-from tests.discordapi.faults import Drop, Fault, Html, Slow
-from tests.discordapi.frames import zstd
-from tests.discordapi.server import Server
+from tests.fakes.discordapi.client import Library, running
+from tests.fakes.discordapi.errors import Json
+from tests.fakes.discordapi.events import CONTENT, KNOWN, MEMBERS, PRESENCES
+from tests.fakes.discordapi.faults import Drop, Fault, Html, Slow
+from tests.fakes.discordapi.frames import zstd
+from tests.fakes.discordapi.server import Server
 
 MESSAGES = 1 << 0 | 1 << 9 | 1 << 12
 

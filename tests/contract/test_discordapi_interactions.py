@@ -11,11 +11,11 @@ import discord
 import pytest
 from discord import app_commands
 
-from tests.discordapi.client import Library, raw, running
-from tests.discordapi.desk import FAILED
-from tests.discordapi.errors import Json
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
+from tests.fakes.discordapi.client import Library, raw, running
+from tests.fakes.discordapi.desk import FAILED
+from tests.fakes.discordapi.errors import Json
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
 
 Body = Callable[[discord.Interaction[Library]], Coroutine[Any, Any, None]]
 

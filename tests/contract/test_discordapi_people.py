@@ -5,8 +5,8 @@ from __future__ import annotations
 import discord
 import pytest
 
-from tests.discordapi.client import Library, raw, running
-from tests.discordapi.server import Server
+from tests.fakes.discordapi.client import Library, raw, running
+from tests.fakes.discordapi.server import Server
 
 TALK = """\
 == #general (Home) ==

@@ -9,12 +9,12 @@ from typing import Any
 import discord
 import pytest
 
-from tests.discordapi.asked import Sizes
-from tests.discordapi.client import Raw, raw, running
-from tests.discordapi.errors import Json
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
-from tests.discordapi.world import EPOCH
+from tests.fakes.discordapi.asked import Sizes
+from tests.fakes.discordapi.client import Raw, raw, running
+from tests.fakes.discordapi.errors import Json
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import EPOCH
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (7).to_bytes(4, "big") + (5).to_bytes(4, "big") + b"\x08\x02\0\0\0"
 

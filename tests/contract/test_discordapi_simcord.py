@@ -14,8 +14,8 @@ from typing import Any
 import discord
 from discord.http import Route
 
-from tests.discord_sides import HEARD, Seen, Shapes, Side, ours, theirs
-from tests.discordapi.errors import Json
+from tests.fakes.discord_sides import HEARD, Seen, Shapes, Side, ours, theirs
+from tests.fakes.discordapi.errors import Json
 
 PEOPLE = {"MESSAGE_DELETE", "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE", "TYPING_START"}
 

@@ -25,11 +25,11 @@ from channels.telegram import channel as telegram
 from channels.telegram.api import TelegramApiTiming as TelegramTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
 from channels.telegram.settings import read_settings as read_telegram
-from tests.botapi import faults as bot_faults
-from tests.botapi.server import Server as Telegram
-from tests.discordapi import faults as discord_faults
-from tests.discordapi.server import Server as Discord
-from tests.telegram_server import ME, TOKEN, scripted_server
+from tests.fakes.botapi import faults as bot_faults
+from tests.fakes.botapi.server import Server as Telegram
+from tests.fakes.discordapi import faults as discord_faults
+from tests.fakes.discordapi.server import Server as Discord
+from tests.fakes.telegram_server import ME, TOKEN, scripted_server
 
 HOOKED: dict[str, Any] = {
     "mode": "webhook",

@@ -31,10 +31,10 @@ from bubbot.ports.channel import (
 from channels.telegram.api import TelegramApiTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
 from channels.telegram.settings import read_settings
-from tests.botapi import odd
-from tests.botapi.faults import Cut, Drop, Html, Wedge
-from tests.botapi.server import Server
-from tests.telegram_channel import SHORT
+from tests.fakes.botapi import odd
+from tests.fakes.botapi.faults import Cut, Drop, Html, Wedge
+from tests.fakes.botapi.server import Server
+from tests.fakes.telegram_channel import SHORT
 
 FAST = TelegramApiTiming(
     call_timeout=5.0, poll_margin=1.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=1.0, first_wait=0.02, max_wait=0.1,

@@ -27,7 +27,7 @@ from channels.telegram.api import UPDATE_KINDS, TelegramApi
 from channels.telegram.channel import TelegramChannel, create
 from channels.telegram.errors import TelegramUnavailable
 from channels.telegram.settings import read_settings
-from tests.telegram_channel import (
+from tests.fakes.telegram_channel import (
     CONFLICT,
     FAST,
     FULL,
@@ -40,7 +40,7 @@ from tests.telegram_channel import (
     running,
     update,
 )
-from tests.telegram_server import DROP, HANG, ME, TOKEN, No, Page, ScriptedServer, scripted_server
+from tests.fakes.telegram_server import DROP, HANG, ME, TOKEN, No, Page, ScriptedServer, scripted_server
 
 
 @pytest.fixture

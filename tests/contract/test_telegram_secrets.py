@@ -16,16 +16,8 @@ from bubbot.errors import BubbotError
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.settings import read_settings
-from tests.telegram_channel import (
-    BOLD,
-    CONFLICT,
-    FAST,
-    HOOKED,
-    Heard,
-    opened,
-    options,
-)
-from tests.telegram_server import DROP, HANG, TOKEN, No, Page, ScriptedServer, scripted_server
+from tests.fakes.telegram_channel import BOLD, CONFLICT, FAST, HOOKED, Heard, opened, options
+from tests.fakes.telegram_server import DROP, HANG, TOKEN, No, Page, ScriptedServer, scripted_server
 
 
 @pytest.fixture

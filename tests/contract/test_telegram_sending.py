@@ -15,14 +15,8 @@ from bubbot.errors import DeliveryFailed, FetchFailed
 from bubbot.ports.channel import Attachment, MessagePart, OutboundFile
 from channels.telegram.channel import create
 from channels.telegram.files import fetch_attachment
-from tests.telegram_channel import (
-    BOLD,
-    FAST,
-    UNPARSED,
-    opened,
-    options,
-)
-from tests.telegram_server import DROP, HANG, No, Page, ScriptedServer, scripted_server
+from tests.fakes.telegram_channel import BOLD, FAST, UNPARSED, opened, options
+from tests.fakes.telegram_server import DROP, HANG, No, Page, ScriptedServer, scripted_server
 
 
 @pytest.fixture

@@ -13,15 +13,8 @@ from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import ChannelEvent, CommandInfo, UnparsedUpdate
 from channels.telegram.api import UPDATE_KINDS
 from channels.telegram.channel import TelegramWebhookChannel
-from tests.telegram_channel import (
-    FULL,
-    SECRET,
-    Heard,
-    actions,
-    opened,
-    running,
-)
-from tests.telegram_server import DROP, No, ScriptedServer, scripted_server
+from tests.fakes.telegram_channel import FULL, SECRET, Heard, actions, opened, running
+from tests.fakes.telegram_server import DROP, No, ScriptedServer, scripted_server
 
 
 @pytest.fixture

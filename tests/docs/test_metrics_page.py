@@ -6,7 +6,7 @@ import re
 
 from bubbot.gateway.metrics import Metrics
 from tests.docs.pages import ROOT
-from tests.unit.test_health import FULL
+from tests.unit.gateway.health.test_formatter import FULL
 
 PAGE = (ROOT / "docs" / "howto" / "watch-it.md").read_text(encoding="utf-8")
 

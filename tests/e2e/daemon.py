@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.botapi.server import Server
 from tests.e2e import forked
 from tests.e2e.bot import environment
 from tests.e2e.platforms import OnTelegram
+from tests.fakes.botapi.server import Server
 
 WAIT = 30.0
 """Seconds any wait may take."""

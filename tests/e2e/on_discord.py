@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server
-from tests.discordapi.world import Message
 from tests.e2e.bot import entries
 from tests.e2e.daemon import Daemon, configure, running
 from tests.e2e.platforms import OnDiscord
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import Message
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(30))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.botapi.faults import Drop as BotApiDrop
-from tests.botapi.faults import Slow as BotApiSlow
-from tests.botapi.gatherings import Gathering
-from tests.botapi.server import Server as BotApi
-from tests.discordapi.faults import Drop as DiscordDrop
-from tests.discordapi.faults import Slow as DiscordSlow
-from tests.discordapi.rooms import Room
-from tests.discordapi.server import Server as DiscordApi
+from tests.fakes.botapi.faults import Drop as BotApiDrop
+from tests.fakes.botapi.faults import Slow as BotApiSlow
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server as BotApi
+from tests.fakes.discordapi.faults import Drop as DiscordDrop
+from tests.fakes.discordapi.faults import Slow as DiscordSlow
+from tests.fakes.discordapi.rooms import Room
+from tests.fakes.discordapi.server import Server as DiscordApi
 
 POST = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"

@@ -16,9 +16,9 @@ from bubbot.home import Home
 from bubbot.tape.query import TapeQuery
 from bubbot.views.budget import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.wiring.app import open_tapes
-from tests.botapi.server import Server
 from tests.e2e import bot, inside
 from tests.e2e.daemon import WAIT, configured, running
+from tests.fakes.botapi.server import Server
 
 PRICES = "\n[budget.models.scripted]\ninput_price = 1000.0\noutput_price = 1000.0\n"
 

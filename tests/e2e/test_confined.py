@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from bubbot.ops.service.render import read_unit
-from tests.botapi.server import Server
 from tests.e2e import forked
 from tests.e2e.bot import environment
 from tests.e2e.confined import NO_WRITE_AND_EXECUTE, allowed
 from tests.e2e.daemon import configured, running
 from tests.e2e.forked import ROOT
+from tests.fakes.botapi.server import Server
 
 TARGET = "tests.e2e.confined:main"
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
 from tests.e2e.bot import entries, run
 from tests.e2e.on_discord import CODE, COUNTED, answered, configured, connected, named, said, texts
 from tests.e2e.platforms import EDIT, OnDiscord
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.faults import Html as PollFails
-from tests.botapi.server import Server as BotApi
-from tests.discordapi.faults import Cut, Drop, Fault, Html, TooMany
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
 from tests.e2e.daemon import configure, running, started
 from tests.e2e.hurried import BOT
 from tests.e2e.on_discord import COUNTED, SCRIPT, answered, configured, connected, texts
 from tests.e2e.platforms import EDIT, POST, OnDiscord, OnTelegram
+from tests.fakes.botapi.faults import Html as PollFails
+from tests.fakes.botapi.server import Server as BotApi
+from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, TooMany
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
 from tests.e2e.bot import run
 from tests.e2e.on_discord import answered, configured, connected, named, said, texts
 from tests.e2e.platforms import OnDiscord
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 FENCES = "````markdown\n```python\nprint('a')\n```\n````\n\n~~~\n```\nunclosed"
 SCRIPT = {

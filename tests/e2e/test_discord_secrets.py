@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.discordapi.faults import Cut, Drop, Fault, Html, Refuse, TooMany
-from tests.discordapi.server import Server
 from tests.e2e.bot import run
 from tests.e2e.hurried import BOT
 from tests.e2e.on_discord import configured, connected, texts
 from tests.e2e.platforms import POST, OnDiscord
 from tests.e2e.test_litellm_secrets import forms
+from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, Refuse, TooMany
+from tests.fakes.discordapi.server import Server
 
 KEY = "sk-planted/in+config==5e2b"
 ROUTES = (

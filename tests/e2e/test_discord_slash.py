@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.discordapi.desk import FAILED
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
 from tests.e2e.on_discord import COUNTED, answered, configured, connected, texts
+from tests.fakes.discordapi.desk import FAILED
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 COMMANDS = "PUT /applications/{}/commands"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.discordapi.rooms import Forum, Room
-from tests.discordapi.server import Server
-from tests.discordapi.world import User
 from tests.e2e.bot import run
 from tests.e2e.hurried import BOT
 from tests.e2e.on_discord import CODE, COUNTED, configured, connected, said, texts
 from tests.e2e.platforms import OnDiscord
+from tests.fakes.discordapi.rooms import Forum, Room
+from tests.fakes.discordapi.server import Server
+from tests.fakes.discordapi.world import User
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "concepts" / "a-day-on-discord.md"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from bubbot.ops.doctor.finding import Finding
-from tests.botapi.server import Server
 from tests.e2e import bot
 from tests.e2e.bot import said, sentence
 from tests.e2e.daemon import WAIT, Daemon, configured, running
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.small_disk import ROOT_ONLY, SmallDisk, small_disk
 from tests.e2e.test_status import WATCHED, Door, status
+from tests.fakes.botapi.server import Server
 from tests.planting import found, plants
 
 pytestmark = ROOT_ONLY

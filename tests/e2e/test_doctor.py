@@ -18,15 +18,15 @@ import pytest
 from bubbot.cli.main import main
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.finding import Finding
-from tests.botapi.faults import Refuse
-from tests.botapi.gatherings import Gathering
-from tests.botapi.server import Server
 from tests.e2e import bot
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.inside import logging_as_it_was, run, said
 from tests.e2e.test_status import WATCHED as HEALTH_PORT
 from tests.e2e.test_status import Door, status
 from tests.e2e.test_telegram import answered
+from tests.fakes.botapi.faults import Refuse
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server
 from tests.planting import found, mend_by_doctor, mends, plants
 
 CANARY = "sk-canary-7f3a91"

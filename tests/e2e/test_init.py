@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server as Telegram
-from tests.discordapi.server import Server as Discord
 from tests.e2e import bot
 from tests.e2e.bot import sentence
+from tests.fakes.botapi.server import Server as Telegram
+from tests.fakes.discordapi.server import Server as Discord
 
 NOWHERE = {"BUBBOT_CHANNELS__TELEGRAM__BASE_URL": "http://127.0.0.1:9"}
 SMALL = ("sh", "-c", 'ulimit -f 4; exec "$0" "$@"')

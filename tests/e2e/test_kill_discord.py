@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server as BotApi
-from tests.discordapi.server import Server
 from tests.e2e.kill_harness import KILLED
 from tests.e2e.kill_talk import killed_at, killed_at_all, kills
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform
 from tests.e2e.test_kill_telegram import POINTS
+from tests.fakes.botapi.server import Server as BotApi
+from tests.fakes.discordapi.server import Server
 
 
 @asynccontextmanager

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.discordapi.faults import Drop, Fault, Html
-from tests.discordapi.server import Server
 from tests.e2e.hurried import BOT
 from tests.e2e.kill_harness import KILLED
 from tests.e2e.kill_talk import AT_ONCE, Figures, killed_while_showing, kills_of_live_answers
@@ -18,6 +16,8 @@ from tests.e2e.on_discord import COUNTED, configured, connected, texts
 from tests.e2e.platforms import POST, Platform
 from tests.e2e.test_kill_discord import both, discord
 from tests.e2e.test_kill_telegram import POINTS, telegram
+from tests.fakes.discordapi.faults import Drop, Fault, Html
+from tests.fakes.discordapi.server import Server
 
 Platforms = Callable[[], AbstractAsyncContextManager[Sequence[Platform]]]
 

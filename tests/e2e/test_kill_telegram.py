@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server
 from tests.e2e.kill_harness import KILLED
 from tests.e2e.kill_talk import killed_at, killed_at_all, kills
 from tests.e2e.platforms import OnTelegram, Platform
+from tests.fakes.botapi.server import Server
 
 POINTS = (
     "append-inbox:before#1",  # nothing is received yet

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bubbot.models.local import model as local
-from tests.botapi.gatherings import Gathering
-from tests.botapi.server import Server
 from tests.docs.pages import ROOT
 from tests.e2e.terminal import CTRL_C, ENTER, Terminal
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server
 
 PER_KEY = 0.3
 """Seconds a newcomer takes for a key."""

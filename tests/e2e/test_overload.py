@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server
 from tests.e2e.daemon import configured, running
+from tests.fakes.botapi.server import Server
 
 CHATS = 60
 DELAY = 1.0

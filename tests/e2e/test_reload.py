@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.botapi.server import Server
 from tests.e2e import bot, inside
 from tests.e2e.daemon import Daemon, configure, configured, running
 from tests.e2e.platforms import OnTelegram
+from tests.fakes.botapi.server import Server
 
 ECHO = {"default": [{"text": "You said: {text}"}]}
 SLOW = {"default": [{"text": "Slowly: {text}", "delay": 1.5}]}

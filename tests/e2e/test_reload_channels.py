@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.botapi.server import Server
-from tests.discordapi.server import Server as DiscordApi
 from tests.e2e.daemon import configure, running
 from tests.e2e.platforms import OnDiscord, OnTelegram
 from tests.e2e.test_reload import ECHO, command, facts, reloaded, serving
+from tests.fakes.botapi.server import Server
+from tests.fakes.discordapi.server import Server as DiscordApi
 
 SLOW = {"default": [{"text": "Slowly: {text}", "delay": 0.6}]}
 REFUSED = "4243:AAcanary-canary-canary-canary-canar"

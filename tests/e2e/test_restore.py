@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server as BotApi
-from tests.discordapi.server import Server as DiscordApi
 from tests.e2e.bot import entries, run, sentence
 from tests.e2e.daemon import Daemon, configure, running
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
+from tests.fakes.botapi.server import Server as BotApi
+from tests.fakes.discordapi.server import Server as DiscordApi
 
 SCRIPT = {"rules": [{"when": "slow", "steps": [{"pace": 1.2, "text": "Slowly: {text}"}]}]}
 LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server
 from tests.e2e.bot import run, sentence
 from tests.e2e.daemon import configured, running
+from tests.fakes.botapi.server import Server
 
 TOKEN = 'token = "4242:planted-token"\nbase_url = "http://127.0.0.1:9"\n'
 

@@ -19,12 +19,12 @@ from bubbot.outbox import outbox_tape
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings.loader import load
 from bubbot.wiring.app import open_tapes
-from tests.botapi.gatherings import Gathering
-from tests.botapi.server import Server
 from tests.e2e.bot import run
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.e2e.kill_harness import KILLED, SCRIPT, damage, entries_of
 from tests.e2e.test_telegram import texts
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "schedule.md"
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from bubbot.ops.service.render import render_unit
-from tests.botapi.faults import Refuse, Wedge
-from tests.botapi.server import Server
 from tests.e2e.daemon import configure, configured, running, started
 from tests.e2e.forked import ROOT
 from tests.e2e.manager import Manager, listening
 from tests.e2e.platforms import OnTelegram
+from tests.fakes.botapi.faults import Refuse, Wedge
+from tests.fakes.botapi.server import Server
 
 READY = "READY=1"
 

@@ -19,7 +19,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bubbot.home import Home, WriterLock
-from tests.botapi.server import Server
 from tests.docs.pages import ROOT
 from tests.e2e import bot, inside, openai_server
 from tests.e2e.bot import sentence
@@ -27,6 +26,7 @@ from tests.e2e.daemon import WAIT, Daemon, configure, configured, running
 from tests.e2e.openai_server import fails, says
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.test_control import until
+from tests.fakes.botapi.server import Server
 from tests.unit.test_log import spellings, traces
 
 SCRIPT = {

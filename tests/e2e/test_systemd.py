@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.gatherings import Gathering
-from tests.botapi.server import Server
 from tests.e2e import nspawn
 from tests.e2e.nspawn import Container, booted
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server
 from tests.planting import mends, note_mended
 
 HOME = "/var/lib/bubbot"

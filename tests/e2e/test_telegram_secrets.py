@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.botapi import odd
-from tests.botapi.faults import Cut, Drop, Html, Refuse
-from tests.botapi.server import Server
 from tests.e2e.bot import run
 from tests.e2e.daemon import configured, running
 from tests.e2e.test_litellm_secrets import forms
+from tests.fakes.botapi import odd
+from tests.fakes.botapi.faults import Cut, Drop, Html, Refuse
+from tests.fakes.botapi.server import Server
 
 KEY = "sk-planted/in+config==5e2b"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.botapi.server import Server
-from tests.botapi.world import User
 from tests.e2e.bot import run
 from tests.e2e.daemon import configured, running, started
 from tests.e2e.test_telegram import SCRIPT, said, texts
+from tests.fakes.botapi.server import Server
+from tests.fakes.botapi.world import User
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "a-day-on-telegram.md"
 SHOWN = 110

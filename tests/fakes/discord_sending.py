@@ -1,0 +1,57 @@
+"""What tests of sending to Discord share: an API that is quick to give up, and the parts it sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from channels.discord.api import DiscordApi, DiscordApiTiming
+from channels.discord.duplicates import DuplicateMonitor
+from channels.discord.interactions import OpenInteractions
+from channels.discord.sender import DiscordSender
+from channels.discord.settings import read_settings
+from tests.fakes.discordapi.server import Server
+
+FAST = DiscordApiTiming(
+    call_timeout=2.0,
+    upload_timeout=2.0,
+    download_timeout=2.0,
+    max_rate_limit_wait=0.3,
+    token_refused_pause=0.2,
+    defer_after=0.1,
+    callback_timeout=1.0,
+)
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """The sending half of a channel, with the files it can send by their digests."""
+
+    server: Server
+    api: DiscordApi
+    sending: DiscordSender
+    interactions: OpenInteractions
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
+    """All of it, closed at the end."""
+    table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
+    checked = read_settings("discord", table)
+    api = DiscordApi(checked, timing)
+    interactions = OpenInteractions(api, timing)
+    blobs: dict[str, bytes] = {}
+
+    async def blob(digest: str) -> bytes:
+        return blobs[digest]
+
+    try:
+        duplicates = DuplicateMonitor("dc", monotonic=time.monotonic, grace_seconds=0.0)
+        sending = DiscordSender(api, checked, blob, interactions, duplicates)
+        yield Outgoing(server, api, sending, interactions, blobs)
+    finally:
+        await api.aclose()

@@ -1,0 +1,131 @@
+"""Slash commands: what Discord is offered, and what their use says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bubbot.ports.channel import CommandInfo, Sender
+from bubbot.ports.tool import ToolArgs, Toolbox, tool
+from bubbot.ports.turn import Turn
+from bubbot.runtime.commands import parse_command
+from bubbot.texts import Texts
+from channels.discord.slash_commands import build_commands, read_interaction
+from tests.fakes.discordapi.commands import check
+
+ID = "1308437837414629376"
+USER = {"id": "42", "username": "ann", "global_name": "Ann"}
+
+
+class NoteArgs(ToolArgs):
+    """Texts in two places."""
+
+    title: str
+    text: str = ""
+    positional: ClassVar[tuple[str, ...]] = ("title", "text")
+
+
+@tool("note")
+async def note(turn: Turn, args: NoteArgs) -> str:
+    """Adds a note."""
+    return args.title
+
+
+BOX = Toolbox([note])
+
+
+def used(name: str = "note", options: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    given = [{"type": 3, "name": key, "value": value} for key, value in (options or {}).items()]
+    return {
+        "id": ID, "type": 2, "token": "SECRET", "application_id": "7", "channel_id": "11",
+        "channel": {"id": "11", "type": 0, "parent_id": "10"}, "guild_id": "9", "data": {"type": 1, "name": name, "options": given},
+        "member": {"user": USER, "nick": "Annie", "roles": ["5"]}, **more,
+    }  # fmt: skip
+
+
+def test_commands_that_people_type_in_one_word_are_offered_the_known_ones_first() -> None:
+    infos = [
+        CommandInfo("zebra", "Looks\nfor a zebra.", ("where", "_odd", "Loud")),
+        CommandInfo("tape.search", "Has a full stop."),
+        CommandInfo("status", "x" * 200),
+        CommandInfo("help", "", ()),
+    ]
+    made = build_commands(infos)
+    check(made)
+    assert [one["name"] for one in made] == ["help", "status", "zebra"]
+    assert [one["description"] for one in made] == ["help", "x" * 99 + "…", "Looks for a zebra."]
+    assert made[2]["options"] == [
+        {"type": 3, "name": "where", "description": "where", "required": False},
+        {"type": 3, "name": "_odd", "description": "_odd", "required": False},
+    ]
+    assert all(one["contexts"] == [0, 1] and one["integration_types"] == [0] for one in made)
+
+
+def test_no_more_are_offered_than_discord_takes() -> None:
+    infos = [CommandInfo(f"c{number}", "x", tuple(f"a{one}" for one in range(40))) for number in range(120)]
+    made = build_commands([*infos, CommandInfo("new", "Begins anew.")])
+    check(made)
+    assert len(made) == 100
+    assert made[0]["name"] == "new"
+
+
+@given(st.lists(st.builds(CommandInfo, st.text(max_size=40), st.text(max_size=150), st.tuples(st.text(max_size=40)))))
+def test_whatever_the_tools_are_called_discord_takes_the_list(infos: list[CommandInfo]) -> None:
+    check(build_commands(infos))
+
+
+def test_the_use_of_a_command_says_what_one_would_type() -> None:
+    found = read_interaction("discord", "1", used(options={"title": "hello", "text": "two words"}))
+    assert found is not None
+    assert found.text == ',note title="hello" text="two words"'
+    assert (found.external_id, found.message, found.time) == (f"i{ID}", ID, "2024-11-19T14:24:50.039000+00:00")
+    assert (found.session, found.space, found.direct, found.addressed) == ("discord:11", "9", False, True)
+    assert found.sender == Sender("42", "Annie", roles=("5",))
+    assert "SECRET" not in repr(found)
+
+
+def test_a_thread_is_a_part_of_its_channel_and_a_direct_chat_has_no_space() -> None:
+    thread = read_interaction("discord", "1", used(channel={"id": "11", "type": 11, "parent_id": "10"}))
+    assert thread is not None
+    assert thread.session == "discord:10:11"
+    raw = used(channel={"id": "11", "type": 1}, user=USER)
+    del raw["guild_id"], raw["member"]
+    direct = read_interaction("discord", "1", raw)
+    assert direct is not None
+    assert (direct.session, direct.direct, direct.space, direct.sender) == ("discord:11", True, "", Sender("42", "Ann"))
+    assert direct.text == ",note"
+
+
+@given(st.text(), st.text())
+@example('"', 'text="a" title="b"')
+@example('say "hi"\nthere ""', '"whole"')
+@example("", " ")
+@example("C:\\new", ",stop")
+def test_any_value_arrives_as_it_was_given(title: str, text: str) -> None:
+    found = read_interaction("discord", "1", used(options={"title": title, "text": text}))
+    assert found is not None
+    _, args = parse_command(found.text, BOX, Texts())
+    assert isinstance(args, NoteArgs)
+    assert (args.title, args.text) == (title, text)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        used(type=1), used(type=3), used(data={"type": 2, "name": "menu"}), used(id="x"), used(id=5), used(data=[]),
+        used(member={"user": None}), used(channel_id=None, channel=None), used(data={"type": 1, "name": "a", "options": [1]}),
+        used(id="9" * 300), {}, [], None, "x", used(member={"user": USER | {"id": "1"}}),
+    ],
+)  # fmt: skip
+def test_what_is_no_use_of_a_command_says_nothing(raw: Any) -> None:
+    assert read_interaction("discord", "1", raw) is None
+
+
+def test_a_name_is_one_that_people_can_type() -> None:
+    found = read_interaction("discord", "1", used("help"))
+    assert found is not None
+    assert re.fullmatch(r",[a-z]+", found.text)

@@ -1,0 +1,138 @@
+"""The door for programs: what each path says, where it listens, and what a wrong address is told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from bubbot.errors import ConfigError, StoreUnavailable
+from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot, ModelOutage
+from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
+from bubbot.gateway.metrics import Metrics
+from tests.unit.gateway.health.test_formatter import FULL
+
+FINE = replace(FULL, channels=FULL.channels[:1])
+
+
+@asynccontextmanager
+async def door(
+    snapshot: HealthSnapshot, error: Exception | None = None
+) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A door before a bot that is like this."""
+
+    async def told() -> HealthSnapshot:
+        if error is not None:
+            raise error
+        return snapshot
+
+    asked = HealthProbe(
+        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing
+    )
+    async with (
+        serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
+        aiohttp.ClientSession() as session,
+    ):
+        yield session, f"http://127.0.0.1:{port}"
+
+
+async def test_a_bot_that_hears_all_its_channels_is_alive_and_ready() -> None:
+    async with door(FINE) as (session, address):
+        async with session.get(f"{address}/live") as live:
+            assert (live.status, await live.text()) == (200, "ok\n")
+        async with session.get(f"{address}/ready") as ready:
+            assert (ready.status, await ready.json()) == (200, {"ready": True, "channels": {}})
+        async with session.get(f"{address}/metrics") as metrics:
+            assert metrics.headers["Content-Type"].startswith("text/plain; version=")
+            assert "bubbot_store_commits_total 5.0" in await metrics.text()
+
+
+async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
+    async with door(FULL) as (session, address):
+        async with session.get(f"{address}/live") as live:
+            assert live.status == 200
+        async with session.get(f"{address}/ready") as ready:
+            assert ready.status == 503
+            told = await ready.json()
+    assert told["ready"] is False
+    assert told["channels"]["work"] == {"state": "running", "note": "no answer for 60 s"}
+    assert told["channels"]["old"] == {"state": "refused", "note": "its token is not taken"}
+    assert set(told["channels"]) == {"work", "old", "gone", "new"}
+
+
+async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -> None:
+    trouble = ModelOutage("openai/x", "2026-11-22T11:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
+    async with (
+        door(replace(FINE, failing=(trouble,))) as (session, address),
+        session.get(f"{address}/ready") as ready,
+    ):
+        assert ready.status == 200
+        told = await ready.json()
+    assert told["ready"] is True
+    assert told["models"] == {
+        "openai/x": {"since": trouble.since, "asked": trouble.newest, "why": "it refuses the key ([model] api_key)"}
+    }
+
+
+async def test_a_bot_in_quarantine_is_not_ready_and_a_number_says_so() -> None:
+    async with door(replace(FINE, channels=(), quarantine=BackupStatus("copy", "2026-11-22T11:00:00+00:00"))) as (
+        session,
+        at,
+    ):
+        async with session.get(f"{at}/ready") as ready:
+            assert ready.status == 503
+            told = {
+                "ready": False,
+                "channels": {},
+                "quarantine": "copy",
+            }
+            assert await ready.json() == told
+        async with session.get(f"{at}/metrics") as metrics:
+            assert "\nbubbot_quarantine 1.0\n" in await metrics.text()
+    async with door(FINE) as (session, at), session.get(f"{at}/metrics") as metrics:
+        assert "\nbubbot_quarantine 0.0\n" in await metrics.text()
+
+
+async def test_without_a_database_there_are_no_metrics_and_the_bot_is_alive() -> None:
+    async with door(FINE, StoreUnavailable("gone")) as (session, address):
+        async with session.get(f"{address}/metrics") as metrics:
+            assert metrics.status == 503
+        async with session.get(f"{address}/live") as live:
+            assert live.status == 200
+
+
+async def test_nothing_else_is_answered() -> None:
+    async with door(FINE) as (session, address):
+        async with session.get(f"{address}/") as other:
+            assert other.status == 404
+        async with session.post(f"{address}/metrics") as post:
+            assert post.status == 405
+
+
+async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
+        with pytest.raises(ConfigError, match=rf"^\[health\] host and port: 127\.0\.0\.1:{port} cannot be listened on"):
+            async with serve_health(HealthAddress("127.0.0.1", port), asked, Metrics()):
+                pass
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
+async def test_a_host_that_others_can_reach_is_warned_of(
+    host: str, *, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
+    async with serve_health(HealthAddress(host, 0), asked, Metrics()):
+        pass
+    assert any(record.levelname == "WARNING" and host in record.getMessage() for record in caplog.records) is warned
+
+
+async def _never() -> HealthSnapshot:
+    raise AssertionError

@@ -1,0 +1,374 @@
+"""The bot's own sentences: every language has each of them, in the same form, and they are written nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import string
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot import errors
+from bubbot.errors import (
+    BubbotError,
+    ModelEmptyAnswer,
+    ModelError,
+    ModelOverflow,
+    ModelRateLimited,
+    ModelRefused,
+    ModelRepeatsCall,
+    ModelStepLimit,
+    ModelUnavailable,
+    TapeCorrupt,
+)
+from bubbot.models.scripted import ScriptedModel
+from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.channel import Role, UnparsedUpdate
+from bubbot.ports.turn import AcceptedInbound
+from bubbot.runtime.opening import too_old_text
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.texts import LANGUAGES, Texts
+from bubbot.texts.language import Language, Sentence
+from bubbot.tools.schedule import schedule_tools
+from bubbot.tools.usage import usage_tool
+from tests.docs.pages import ROOT
+from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
+from tests.unit.runtime.test_recovery import Gate
+
+ENGLISH = LANGUAGES["en"]
+OTHERS = {tag: language for tag, language in LANGUAGES.items() if tag != "en"}
+CHINESE = Texts("zh")
+
+
+def placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def wanted(sentence: Sentence) -> set[str]:
+    """The placeholders of all forms of a sentence, and the number that chooses among them."""
+    forms = [sentence] if isinstance(sentence, str) else list(sentence.values())
+    return {name for form in forms for name in placeholders(form)} | (set() if isinstance(sentence, str) else {"count"})
+
+
+class TestLanguages:
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_a_language_has_every_sentence_and_no_other(self, tag: str) -> None:
+        assert sorted(LANGUAGES[tag].sentences) == sorted(ENGLISH.sentences)
+
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_a_sentence_has_the_same_placeholders(self, tag: str) -> None:
+        theirs = LANGUAGES[tag].sentences
+        differ = {name for name, one in ENGLISH.sentences.items() if wanted(one) != wanted(theirs.get(name, ""))}
+        assert differ == set()
+
+    @pytest.mark.parametrize("tag", LANGUAGES)
+    def test_every_form_that_a_number_can_ask_for_is_there_and_every_form_is_asked_for(self, tag: str) -> None:
+        language = LANGUAGES[tag]
+        asked = {language.form(count) for count in range(200)}
+        for name, sentence in language.sentences.items():
+            if isinstance(sentence, Mapping):
+                assert set(sentence) == asked, name
+                assert "other" in sentence
+
+    @pytest.mark.parametrize("tag", LANGUAGES)
+    def test_each_form_of_a_sentence_says_the_same_things(self, tag: str) -> None:
+        for name, sentence in LANGUAGES[tag].sentences.items():
+            if isinstance(sentence, Mapping):
+                left_out = [wanted(sentence) - placeholders(form) - {"count"} for form in sentence.values()]
+                assert left_out == [set()] * len(sentence), name
+
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_the_commands_of_the_bot_have_a_summary_and_roles_a_name(self, tag: str) -> None:
+        language = LANGUAGES[tag]
+        unused: Any = None
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused)]
+        assert set(language.summaries) == {one.name for one in tools}
+        assert set(language.roles) == set(Role)
+
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_the_errors_of_models_are_told_by_kind(self, tag: str) -> None:
+        kinds = {one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ModelError)}
+        assert set(LANGUAGES[tag].reasons) == kinds
+
+    def test_chinese_has_full_width_punctuation(self) -> None:
+        texts = [*_all_texts(LANGUAGES["zh"])]
+        assert [
+            text for text in texts for place, char in enumerate(text) if char in ",;:?!()" and _beside(text, place)
+        ] == []
+        assert [text for text in texts if text.endswith((".", "?", "!"))] == []
+
+
+def _all_texts(language: Language) -> Iterator[str]:
+    for sentence in language.sentences.values():
+        yield from [sentence] if isinstance(sentence, str) else sentence.values()
+    yield from language.reasons.values()
+    yield from language.summaries.values()
+
+
+def _beside(text: str, place: int) -> bool:
+    """Whether the character before it is Chinese: a comma there is one of a sentence and not of a command."""
+    return place > 0 and "\u4e00" <= text[place - 1] <= "\u9fff"
+
+
+class TestTexts:
+    @pytest.mark.parametrize(("count", "words"), [(0, "0 messages"), (1, "1 message"), (2, "2 messages"), (21, "21 m")])
+    def test_english_counts(self, count: int, words: str) -> None:
+        assert Texts().say("taking_up", count=count).startswith(f"Answering what was left open: {words}")
+        assert Texts().say("taking_up", count=1) == "Answering what was left open: 1 message."
+
+    def test_chinese_has_one_form(self) -> None:
+        assert CHINESE.say("taking_up", count=1) == "正在回答之前未处理的 1 条消息。"
+        assert CHINESE.say("taking_up", count=2) == "正在回答之前未处理的 2 条消息。"
+
+    @pytest.mark.parametrize(
+        ("tag", "spoken"), [("en", "Stopped."), ("en-GB", "Stopped."), ("zh-Hans-CN", "已停止。"), ("ZH", "已停止。")]
+    )
+    def test_a_tag_with_a_region_is_its_language(self, tag: str, spoken: str) -> None:
+        assert (Texts(tag).say("stopped"), Texts(tag).is_translated) == (spoken, True)
+
+    def test_what_nobody_translated_is_english(self) -> None:
+        assert (Texts("de").say("stopped"), Texts("de").is_translated) == ("Stopped.", False)
+
+    def test_values_with_braces_are_values(self) -> None:
+        assert (
+            Texts().say("unparsed", reason="{count} {0}")
+            == "I could not read that: {count} {0}. It was kept as it came."
+        )
+
+    @pytest.mark.parametrize(
+        ("error", "english", "chinese"),
+        [
+            (ModelUnavailable("it is down."), "it is down", "模型暂时不可用，请稍后再试（it is down）"),
+            (ModelRateLimited("slow", retry_after=3), "slow", "请求过于频繁，请稍后再试（slow）"),
+            (ModelRefused("bad key"), "bad key", "模型服务拒绝了这次请求（bad key）"),
+            (ModelOverflow("long"), "long", "内容超出了模型的长度限制，请用 ,new 开启新窗口后再试（long）"),
+            (
+                ModelStepLimit(7),
+                "I stopped after 7 steps without an answer. ,retry lets me go on; [model] max_steps raises the limit",
+                "已执行 7 步仍未得出答案。发送 ,retry 可让我继续；[model] max_steps 可提高上限",
+            ),
+            (
+                ModelRepeatsCall("tape_info"),
+                "I stopped because the model kept calling tape_info with the same arguments",
+                "模型反复用相同的参数调用 tape_info，我已停止",
+            ),
+            (ModelEmptyAnswer(), "The model returned an empty answer", "模型返回了空的回答"),
+            (TapeCorrupt("entry 3 of x"), "entry 3 of x", "entry 3 of x"),
+        ],
+    )
+    def test_a_failure_is_told_with_its_reason_and_trace(self, error: BubbotError, english: str, chinese: str) -> None:
+        turn = "1a2b3c4d5e6f"
+        assert Texts().format_failure(error, turn) == f"I could not answer this: {english}. (trace 1a2b3c4d)"
+        assert CHINESE.format_failure(error, turn) == f"抱歉，这次未能回答：{chinese}。（追踪号 1a2b3c4d）"
+
+
+class TestInAChat:
+    async def test_failures_and_commands_are_told_in_chinese(self, memory_store: InMemoryStore) -> None:
+        options = Options(role=Role.MEMBER, texts=CHINESE)
+        async with running(memory_store, Played({"error": "refused", "message": "no"}), options) as bench:
+            result = await bench.say("hello")
+            assert result.text == f"抱歉，这次未能回答：模型服务拒绝了这次请求（no）。（追踪号 {result.turn_id[:8]}）"
+            assert (await bench.say(",reset")).text == ",session.reset 仅限所有者使用；您在这里的身份是成员"
+            assert (await bench.say(",modle")).text == "没有 ,modle 这个命令；您是否想用 model？"
+            assert (await bench.say(",model")).text.startswith("当前由 scripted 回答。可选模型：scripted, other。")
+            assert (await bench.say(",model other")).text == "只有所有者可以切换模型；您在这里的身份是成员"
+
+    async def test_what_the_model_is_told_of_itself_stays_english(self, memory_store: InMemoryStore) -> None:
+        async with (
+            running(memory_store, Played(says("ok"))) as english,
+            running(InMemoryStore(), Played(says("ok")), Options(texts=CHINESE)) as chinese,
+        ):
+            await english.say("hello")
+            await chinese.say("hello")
+            assert english.requests[0].system == chinese.requests[0].system
+            assert english.requests[0].tools == chinese.requests[0].tools
+
+    async def test_without_a_model(self, memory_store: InMemoryStore) -> None:
+        options = Options(texts=CHINESE)
+        async with running(memory_store, UnconfiguredModel(CHINESE), options) as bench:
+            assert (await bench.say("hello")).text.startswith("尚未配置模型，")
+
+
+class TestWithoutATurn:
+    async def test_status_and_stop(self, memory_store: InMemoryStore) -> None:
+        gate = Gate()
+        options = Options(tools=[gate.tool()], texts=CHINESE)
+        async with (
+            running(memory_store, Played(calls("wait_here"), says("ok")), options) as bench,
+            asyncio.timeout(WAIT),
+        ):
+            result = await bench.post("go")
+            await gate.entered.wait()
+            await bench.gate.receive(bench.inbound(",status"))
+            (told,) = bench.channel.texts
+            assert re.fullmatch(
+                r"正在回答（正在运行 wait_here，已用 \d+ 秒）；没有其他消息在等待。发送 ,stop 可停止当前回答。", told
+            )
+            await bench.gate.receive(bench.inbound(",stop"))
+            assert ((await result).status, (await result).text) == ("stopped", "已停止。")
+
+    async def test_what_could_not_be_read(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(), Options(texts=CHINESE)) as bench:
+            await bench.gate.receive(UnparsedUpdate("test", "u1", "home", b"\xff", "no text"))
+            assert bench.channel.texts == ["无法读取这条消息：no text。原始内容已保留。"]
+
+    @pytest.mark.parametrize(
+        ("times", "told"),
+        [
+            (["2026-11-19T08:00:30+00:00"], "A message (2026-11-19 08:00 UTC) came too long ago to be answered now"),
+            (
+                ["2026-11-19T08:00:30+00:00", "2026-11-20T09:30:00+00:00"],
+                "2 messages (2026-11-19 08:00 to 2026-11-20 09:30 UTC) came too long ago to be answered now",
+            ),
+        ],
+    )
+    async def test_what_came_too_long_ago(self, memory_store: InMemoryStore, times: list[str], told: str) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            batch = [
+                AcceptedInbound(place, replace(bench.inbound("hi"), time=time)) for place, time in enumerate(times)
+            ]
+            assert too_old_text(Texts(), batch) == f"I was away. {told}; send it again if it still matters."
+
+
+PLACES = ("runtime", "gateway", "inbox.py", "outbox.py")
+NOT_FOR_PEOPLE = {
+    "runtime/prompt.py": "the system prompt: the model reads it",
+    "runtime/calls.py: this is the same call": "a tool result: the model reads it",
+    "runtime/calls.py: [cut:": "the pointer in a result that was cut: the model follows it",
+    "runtime/compose.py: its bytes are gone": "in the place of an image: the model reads it",
+    "runtime/intake.py": "why a file was not taken in: for the model, and as the detail of a notice",
+    "gateway/admission.py: no numeric id": "a word for the log",
+    "gateway/admission.py: not addressed": "a word for the log",
+    "gateway/limits.py: not taken": "in the place of a file: the model reads it",
+    "gateway/manager.py: the channel": "a name for the log",
+    "gateway/control.py": "what is wrong between a command of the shell and the bot: for its operator",
+    "gateway/metrics.py": "what numbers are, for whoever collects them",
+    "gateway/health_door.py: the database cannot be read": "for a program",
+    "gateway/http_server.py: request incomplete or not HTTP: %s": "for the log",
+    "gateway/remote.py: nobody has this chat open": "why a delivery waits: for the log",
+    "gateway/remote.py: the chat did not take the answer": "why a delivery waits: for the log",
+    "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
+}
+"""Sentences that stay where they are, by file, or file and a part of the text, with the reason."""
+
+
+def _files() -> list[Path]:
+    package = ROOT / "bubbot"
+    found = [
+        path
+        for place in PLACES
+        for path in ((package / place).rglob("*.py") if "." not in place else [package / place])
+    ]
+    return sorted(found)
+
+
+def sentences(tree: ast.Module) -> Iterator[str]:
+    """Texts of two words or more that are no docstrings, log messages or errors. Errors are told by their kind; but
+    one of a command is its answer."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                skipped |= {id(inner) for inner in ast.walk(node)}
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="log"))):
+                skipped |= {id(inner) for inner in ast.walk(node)}
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=name))) if name != "CommandError":
+                skipped |= {id(inner) for inner in ast.walk(node)}
+            case ast.JoinedStr():
+                skipped |= {id(inner) for inner in node.values}
+    for node in ast.walk(tree):
+        if id(node) not in skipped and isinstance(node, ast.Constant | ast.JoinedStr):
+            text = _text(node)
+            if sum(word.strip(".,;:()[]`").isalpha() for word in text.split()) >= 2 or any(c >= "\u4e00" for c in text):
+                yield text
+
+
+def _text(node: ast.Constant | ast.JoinedStr) -> str:
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(
+        str(part.value) if isinstance(part, ast.Constant) and isinstance(part.value, str) else " {} " for part in parts
+    )
+
+
+BUILT = ("cron_", "w_", "weekday_", "month_", "state_", "do_", "h_")
+"""Beginnings of names that are put together where they are said; tests/unit/schedule/test_formatter.py says them all."""
+
+
+def _spelt() -> set[str]:
+    """Every literal text of one word in the source."""
+    return {
+        node.value
+        for path in (ROOT / "bubbot").rglob("*.py")
+        if path.parent.name != "texts"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def _used() -> Iterator[tuple[str, str, set[str]]]:
+    """Place, name and values of every sentence that is said in the source."""
+    for path in sorted((ROOT / "bubbot").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            said = isinstance(called, ast.Attribute) and called.attr == "say"
+            if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "refused")):
+                if not node.args:
+                    continue
+                place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+                name = node.args[0]
+                if isinstance(name, ast.Constant):
+                    yield place, str(name.value), {str(one.arg) for one in node.keywords}
+
+
+class TestTheSource:
+    def test_every_sentence_is_said_with_the_values_it_needs_and_no_other(self) -> None:
+        wrong = [
+            f"{place}: {name}"
+            for place, name, values in _used()
+            if name not in ENGLISH.sentences or wanted(ENGLISH.sentences[name]) != values
+        ]
+        assert wrong == []
+
+    def test_no_sentence_is_unused(self) -> None:
+        used = {name for _, name, _ in _used()} | _spelt()
+        assert sorted(name for name in set(ENGLISH.sentences) - used if not name.startswith(BUILT)) == []
+
+    def test_sentences_for_people_are_written_nowhere_else(self) -> None:
+        found = [
+            f"{path.relative_to(ROOT / 'bubbot').as_posix()}: {text}"
+            for path in _files()
+            for text in sentences(ast.parse(path.read_text(encoding="utf-8")))
+        ]
+        assert [one for one in found if not _excused(one)] == []
+        unneeded = [key for key in NOT_FOR_PEOPLE if not any(_excuses(key, one) for one in found)]
+        assert unneeded == []
+
+    @pytest.mark.parametrize(
+        ("code", "seen"),
+        [
+            ("x = 'you are not allowed here'", True),
+            ("x = f'{name} is not allowed here'", True),
+            ("raise CommandError('there is no command')", True),
+            ("x = '不可以'", True),
+            ("log.info('a turn has failed')", False),
+            ("raise ModelError('there is no model')", False),
+            ("'''The docstring of it.'''", False),
+            ("x = 'turn/start'", False),
+        ],
+    )
+    def test_the_check_sees_what_it_should(self, code: str, seen: bool) -> None:
+        assert bool(list(sentences(ast.parse(code)))) is seen
+
+
+def _excuses(key: str, found: str) -> bool:
+    file, colon, part = key.partition(": ")
+    return found.startswith(f"{file}: ") and (not colon or part in found)
+
+
+def _excused(found: str) -> bool:
+    return any(_excuses(key, found) for key in NOT_FOR_PEOPLE)
