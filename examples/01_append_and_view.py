@@ -38,7 +38,7 @@ async def talk(tape: TapeService) -> None:
     await tape.handoff("phase/paint", {"summary": "The colour is green.", "source_ids": [3]})
     await tape.append([message("user", "Paint the door.")])
 
-    for shown in (await tape.read(ContextView())).shown:
+    for shown in (await tape.read(ContextView())).context_messages:
         print(shown.ids, shown.message["role"], shown.message["content"])
     for line in await tape.read(AnchorsView()):
         print("anchor", line.id, line.name)

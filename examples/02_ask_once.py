@@ -21,7 +21,7 @@ async def main(home: Home) -> None:
         sender = Sender("0", "owner")
         inbound = Inbound("stdin", new_id(), "example", sender, "Hello", timestamp(now()))
         result = await app.ask(inbound)
-        for entry in result.merged:
+        for entry in result.merged_entries:
             print(entry.id, entry.kind, entry.name or "")
         print(f"{result.status}: {result.text}")
 

@@ -37,7 +37,7 @@ async def dice(turn: Turn, args: DiceArgs) -> str:
 
 async def main(home: Home) -> None:
     """Types the command twice: wrong, then right."""
-    async with open_app(SETTINGS, home, hold=True, wrap=PortWrappers(tools=[dice])) as app:
+    async with open_app(SETTINGS, home, hold=True, wrappers=PortWrappers(tools=[dice])) as app:
         for text in (",dice one", ",dice 6"):
             inbound = Inbound("stdin", new_id(), "example", Sender("0", "owner"), text, timestamp(now()))
             print((await app.ask(inbound)).text)

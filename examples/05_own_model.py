@@ -35,11 +35,11 @@ class Shouting:
 
 async def main(home: Home) -> None:
     """Asks the model, then asks the tape which model it was."""
-    async with open_app(SETTINGS, home, hold=True, wrap=PortWrappers(model=lambda _: Shouting())) as app:
+    async with open_app(SETTINGS, home, hold=True, wrappers=PortWrappers(model=lambda _: Shouting())) as app:
         sender = Sender("0", "owner")
         inbound = Inbound("stdin", new_id(), "example", sender, "is anybody there?", timestamp(now()))
         result = await app.ask(inbound)
-        step = next(entry for entry in result.merged if entry.name == "loop.step")
+        step = next(entry for entry in result.merged_entries if entry.name == "loop.step")
         print(f"{step.payload['data']['model']}: {result.text}")
 
 

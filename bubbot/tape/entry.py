@@ -211,7 +211,7 @@ def _assemble(values: tuple[Any, ...]) -> TapeEntry:
     entry = object.__new__(TapeEntry)
     for name, value in zip(_FIELDS, values, strict=True):
         object.__setattr__(entry, name, value)
-    object.__setattr__(entry, "made", {})
+    object.__setattr__(entry, "cache", {})
     return entry
 
 

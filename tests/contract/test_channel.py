@@ -25,7 +25,7 @@ CHILD = """
 import asyncio, json, sys
 from dataclasses import asdict
 from pathlib import Path
-from bubbot.ports.channel import ChannelOptions, Inbound, Part
+from bubbot.ports.channel import ChannelOptions, Inbound, MessagePart
 from bubbot.errors import DeliveryFailed
 from channels.terminal.stdin import create
 
@@ -40,7 +40,7 @@ async def main():
         print(json.dumps(seen), file=sys.stderr, flush=True)
         if isinstance(event, Inbound) and event.text.startswith("say "):
             try:
-                await channel.send(Part(event.chat, event.text.removeprefix("say ")))
+                await channel.send(MessagePart(event.chat, event.text.removeprefix("say ")))
             except DeliveryFailed as error:
                 print(json.dumps({"failed": str(error)}), file=sys.stderr, flush=True)
     await channel.run(receive)

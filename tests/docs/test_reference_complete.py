@@ -149,14 +149,14 @@ def test_the_exit_codes_are_in_the_reference() -> None:
     assert [kind.__name__ for kind in EXIT_CODES if f"`{kind.__name__}`" not in page] == []
     main: Any = import_module("bubbot.cli.main")
     codes = (
-        main.FINE,
-        main.FAILED,
-        main.USAGE,
-        main.LOCKED,
-        main.DATABASE,
-        main.DAMAGED,
-        main.REFUSED,
-        main.INTERRUPTED,
+        main.EXIT_OK,
+        main.EXIT_FAILED,
+        main.EXIT_USAGE,
+        main.EXIT_LOCKED,
+        main.EXIT_DATABASE,
+        main.EXIT_DAMAGED,
+        main.EXIT_REFUSED,
+        main.EXIT_INTERRUPTED,
     )
     assert [code for code in codes if f"\n| {code} |" not in page] == []
 

@@ -154,7 +154,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.settings.loader import Settings, ModelSettings
-from bubbot.wiring.app import Wrap, new_id, open_app
+from bubbot.wiring.app import PortWrappers, new_id, open_app
 from tests.turns import KeptChannel, Played, calls, says
 
 at, home = sys.argv[1], Path(sys.argv[2])
@@ -192,7 +192,7 @@ def channel(real):
 model = Dying(calls("file_send", name="back.txt", text="sent back"), says("here"))
 async def main():
     settings = Settings(model=ModelSettings(name="scripted"))
-    async with open_app(settings, Home(home), wrap=Wrap(channel=channel, model=lambda _: model)) as app:
+    async with open_app(settings, Home(home), wrappers=PortWrappers(channel=channel, model=lambda _: model)) as app:
         async with asyncio.timeout(30):
             for earlier in await app.recover("stdin:default"):
                 await earlier

@@ -32,7 +32,7 @@ async def main():
         await app.store._writing.run(limit)
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)
-        await app.runtime.idle()
+        await app.runtime.wait_idle()
 
 from bubbot.errors import BubbotError
 try:

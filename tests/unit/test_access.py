@@ -243,7 +243,7 @@ class TestCodes:
         code = await code_of(access)
         two = [access.approve(code, Role.MEMBER, TERMINAL) for _ in range(2)]
         both = await asyncio.gather(*two, return_exceptions=True)
-        assert [type(one).__name__ for one in both] == ["Grant", "AccessError"]
+        assert [type(one).__name__ for one in both] == ["RoleGrant", "AccessError"]
         assert (await names(store)).count("access/granted") == 1
 
     async def test_the_tape_holds_a_salted_digest_and_never_the_code(

@@ -248,7 +248,7 @@ NOT_FOR_PEOPLE = {
     "gateway/manager.py: the channel": "a name for the log",
     "gateway/control.py": "what is wrong between a command of the shell and the bot: for its operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
-    "gateway/health_door.py: the database cannot be read": "for a program",
+    "gateway/health_server.py: the database cannot be read": "for a program",
     "gateway/http_server.py: request incomplete or not HTTP: %s": "for the log",
     "gateway/remote.py: nobody has this chat open": "why a delivery waits: for the log",
     "gateway/remote.py: the chat did not take the answer": "why a delivery waits: for the log",

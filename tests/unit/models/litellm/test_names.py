@@ -31,7 +31,7 @@ def test_a_price_group_that_litellm_refuses_is_no_provider() -> None:
 
 def test_they_are_read_without_importing_litellm() -> None:
     code = (
-        "import sys; from bubbot.models import litellm_names as n; print(len(n.providers()), 'litellm' in sys.modules)"
+        "import sys; from bubbot.models.litellm import names as n; print(len(n.providers()), 'litellm' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     count, imported = done.stdout.split()
@@ -73,7 +73,7 @@ def test_a_fallback_has_to_be_a_model_of_a_provider(name: str) -> None:
 def test_a_litellm_of_another_form_refuses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enumeration: str | None
 ) -> None:
-    monkeypatch.setattr(names, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(names, "_litellm_folder", lambda: tmp_path)
     if enumeration:
         (tmp_path / "types").mkdir()
         (tmp_path / "types" / "utils.py").write_text(enumeration)

@@ -43,10 +43,10 @@ def unresolved(*asked, **rest):
 
 socket.socket.connect = socket.socket.connect_ex = refuse
 socket.getaddrinfo = unresolved
-from bubbot.models.litellm.tokens import Tokenizers
+from bubbot.models.litellm.tokens import TokenizerCache
 for name in ("openai/gpt-4o", "openai/gpt-4"):
-    print(Tokenizers().count_text(name, "hello world"))
-print(Tokenizers(Path(sys.argv[1])).count_text("openai/gpt-4o", "hello"))
+    print(TokenizerCache().count_text(name, "hello world"))
+print(TokenizerCache(Path(sys.argv[1])).count_text("openai/gpt-4o", "hello"))
 """
 
 

@@ -14,9 +14,10 @@ from bubbot.ops.doctor.finding import Finding
 from tests.docs.pages import ROOT
 from tests.planting import found, plants
 
-SOURCES = sorted((ROOT / "bubbot" / "doctor").glob("*.py"))
+SOURCES = sorted((ROOT / "bubbot" / "ops" / "doctor").glob("*.py"))
 TESTS = [
-    *sorted((ROOT / "tests").rglob("test_doctor*.py")),
+    *sorted((ROOT / "tests" / "unit" / "ops" / "doctor").glob("test_*.py")),
+    *sorted((ROOT / "tests" / "e2e").glob("test_doctor*.py")),
     ROOT / "tests" / "e2e" / "test_disks.py",
     ROOT / "tests" / "e2e" / "test_systemd.py",
 ]

@@ -241,7 +241,9 @@ class TestOtherUsers:
         unit = render_unit("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
         store = tmp_path / "credstore"
         with monkeypatch.context() as inside:
-            inside.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
+            inside.setattr(
+                "bubbot.ops.doctor.credentials.read_output", lambda words: unit if "--system" in words else None
+            )
             inside.setattr("bubbot.ops.doctor.credentials.CREDSTORE", store)  # as if closed
             finding = found(checkup(home)())["channel.hidden_token"]
         mend_by_doctor(finding, tmp_path)
@@ -344,7 +346,9 @@ class TestCredentials:
         config(home, "[channels.telegram]\n")
         runtime, store = tmp_path / "run", tmp_path / "credstore"
         unit = render_unit("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
-        monkeypatch.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
+        monkeypatch.setattr(
+            "bubbot.ops.doctor.credentials.read_output", lambda words: unit if "--system" in words else None
+        )
         monkeypatch.setattr("bubbot.ops.doctor.credentials.RUNTIME", runtime)
         monkeypatch.setattr("bubbot.ops.doctor.credentials.CREDSTORE", store)
         assert "channel.hidden_token" in found(checkup(home)())  # nobody can look there
@@ -471,7 +475,7 @@ class TestPackages:
     CHECK = (
         "import dataclasses, json\n"
         "from bubbot.ops.doctor import plugins, versions\n"
-        "plugins.GROUPS = ('bubbot.channels',)\n"
+        "plugins.ENTRY_POINT_GROUPS = ('bubbot.channels',)\n"
         "found = [*versions.check_litellm(), *versions.check_libraries(), *plugins.check_plugins(None)]\n"
         "print(json.dumps([dataclasses.astuple(one) for one in found]))\n"
     )

@@ -19,7 +19,7 @@ from bubbot.ops.service.report import ServiceTiming
 from bubbot.settings.loader import Settings, load
 from tests.docs.pages import ROOT
 
-FOLDER = ROOT / "bubbot" / "service" / "units"
+FOLDER = ROOT / "bubbot" / "ops" / "service" / "units"
 NAMES = sorted(path.name for path in FOLDER.iterdir())
 SERVICES = [name for name in NAMES if name.endswith(".service")]
 MOST = {
