@@ -96,7 +96,9 @@ class RateLimiter:
         for key, _ in self._rates(payer):
             self._starts.setdefault(key, deque()).append(at)
         if len(self._starts) > 1000:  # people who have not written for an hour
-            self._starts = {key: starts for key, starts in self._starts.items() if starts[-1] > at - ONE_HOUR}
+            self._starts = {
+                key: starts for key, starts in self._starts.items() if starts and starts[-1] > at - ONE_HOUR
+            }
 
     def _build_refusal(
         self, payer: BudgetSubject, key: tuple[str, str], limit: tuple[int, str], free: datetime

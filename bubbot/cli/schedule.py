@@ -15,8 +15,9 @@ from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
 from bubbot.log import printable
 from bubbot.outbox import outbox_tape
-from bubbot.schedule.changes import SCHEDULE_TAPE
+from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges
 from bubbot.schedule.formatter import JobFormatter
+from bubbot.schedule.store import ScheduleStore
 from bubbot.schedule.when import find_zone, next_instants, parse_duration, parse_when
 from bubbot.schedule.words import describe_schedule, format_moment
 from bubbot.stores.sqlite.store import SqliteStore
@@ -129,7 +130,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(setup: CommandSetup, render: Callable[[Any, Any, SqliteStore, Any], Awaitable[str]]) -> str:
+async def _read(
+    setup: CommandSetup, render: Callable[[JobChanges, JobFormatter, SqliteStore, ScheduleStore], Awaitable[str]]
+) -> str:
     """Read the jobs and render them with `render`; a home without tapes has no jobs."""
     from bubbot.cli.schedule_change import make_changes, make_store
 
@@ -146,23 +149,23 @@ async def _read(setup: CommandSetup, render: Callable[[Any, Any, SqliteStore, An
 
 
 async def _list(setup: CommandSetup, args: argparse.Namespace) -> str:
-    async def render(changes: Any, formatter: JobFormatter, _store: SqliteStore, _book: Any) -> str:
-        return formatter.format_list(changes.listed(every=True, over=args.over), "")
+    async def render(changes: JobChanges, formatter: JobFormatter, _store: SqliteStore, _jobs: ScheduleStore) -> str:
+        return formatter.format_list(changes.list_jobs(in_all_chats=True, include_ended=args.over), "")
 
     return await _read(setup, render)
 
 
 async def _show(setup: CommandSetup, args: argparse.Namespace) -> str:
-    async def render(changes: Any, formatter: JobFormatter, _store: SqliteStore, _book: Any) -> str:
+    async def render(changes: JobChanges, formatter: JobFormatter, _store: SqliteStore, _jobs: ScheduleStore) -> str:
         return formatter.format_details(changes.find(args.job))
 
     return await _read(setup, render)
 
 
 async def _history(setup: CommandSetup, args: argparse.Namespace) -> str:
-    async def render(changes: Any, formatter: JobFormatter, store: SqliteStore, book: Any) -> str:
+    async def render(changes: JobChanges, formatter: JobFormatter, store: SqliteStore, jobs: ScheduleStore) -> str:
         job = changes.find(args.job).job
-        facts = await book.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
+        facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
         sent = await tape_service(store, outbox_tape(job.target.channel)).read(DeliveriesView(turns))
         return formatter.format_history(job, facts, sent)

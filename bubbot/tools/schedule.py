@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from bubbot.schedule.formatter import JobFormatter
 from bubbot.schedule.refusal import refusal_text
 from bubbot.schedule.store import ScheduleStore
 from bubbot.schedule.when import parse_duration
-from bubbot.views.schedule import Actor, ChatRef, DeliveriesView, JobHistoryView, JobState
+from bubbot.views.schedule import Actor, ChatRef, DeliveriesView, JobHistoryView
 
 WHEN = (
     "five cron fields (0 9 * * 1-5), @daily, every 90m, every 2d from 2026-12-01 09:00, at 2026-12-24 18:00, at 18:00, "
@@ -186,29 +186,27 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
     return [
         schedule_add,
         schedule_remind,
-        *_view_tools(store, changes, formatter),
+        *_view_tools(changes, formatter),
         schedule_edit,
         *_control_tools(changes, formatter),
     ]
 
 
-def _view_tools(book: ScheduleStore, changes: Any, formatter: Any) -> list[Tool]:
+def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
     """Build the tools that show jobs."""
 
     @tool("schedule.list", commands=("schedules",))
     async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
         """List the jobs of this chat with their next times."""
         with _retry_if_refused(turn):
-            jobs: list[JobState] = changes(turn).listed(every=args.every, over=args.over)
-        text: str = formatter(turn).listed(jobs, turn.session)
-        return text
+            jobs = changes(turn).list_jobs(in_all_chats=args.every, include_ended=args.over)
+        return formatter(turn).format_list(jobs, turn.session)
 
     @tool("schedule.show")
     async def schedule_show(turn: Turn, args: JobArgs) -> str:
         """Show everything about one job."""
         with _retry_if_refused(turn):
-            text: str = formatter(turn).shown(changes(turn).find(args.job))
-            return text
+            return formatter(turn).format_details(changes(turn).find(args.job))
 
     @tool("schedule.history")
     async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
@@ -220,30 +218,28 @@ def _view_tools(book: ScheduleStore, changes: Any, formatter: Any) -> list[Tool]
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
         deliveries = DeliveriesView(turns)
         sent = deliveries.fold(await turn.tape.fetch(deliveries.queries(outbox_tape(job.target.channel))))
-        text: str = formatter(turn).history(job, facts, sent)
-        return text
+        return formatter(turn).format_history(job, facts, sent)
 
     @tool("schedule.chat", role=Role.MEMBER)
     async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
         """Tell or set this chat's time zone and quiet hours."""
         with _retry_if_refused(turn):
             if args.zone or args.quiet:
-                facts = changes(turn).chat(turn.session, args.zone, args.quiet)
+                facts = changes(turn).set_chat_rules(turn.session, args.zone, args.quiet)
                 turn.tape.stage(SCHEDULE_TAPE, facts)
-            text: str = formatter(turn).chat(changes(turn).state, turn.session)
-            return text
+            return formatter(turn).format_chat_rules(changes(turn).state, turn.session)
 
     return [schedule_list, schedule_show, schedule_history, schedule_chat]
 
 
-def _control_tools(changes: Any, formatter: Any) -> list[Tool]:
+def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
     """Build the tools that pause, resume, run or remove jobs."""
 
     @tool("schedule.pause")
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
         """Pause a job."""
         with _retry_if_refused(turn):
-            pending: JobChanges = changes(turn)
+            pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.pause(state))
             return turn.texts.say("job_paused", job=state.job.id)
@@ -252,17 +248,16 @@ def _control_tools(changes: Any, formatter: Any) -> list[Tool]:
     async def schedule_resume(turn: Turn, args: JobArgs) -> str:
         """Let a paused job go on."""
         with _retry_if_refused(turn):
-            pending: JobChanges = changes(turn)
+            pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.resume(state))
-            text: str = formatter(turn).made("job_resumed", state.job, changes(turn))
-            return text
+            return formatter(turn).format_change("job_resumed", state.job, changes(turn))
 
     @tool("schedule.run")
     async def schedule_run(turn: Turn, args: JobArgs) -> str:
         """Run a job now, besides its schedule."""
         with _retry_if_refused(turn):
-            pending: JobChanges = changes(turn)
+            pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.run(state))
             return turn.texts.say("job_run", job=job_label(state.job))
@@ -271,7 +266,7 @@ def _control_tools(changes: Any, formatter: Any) -> list[Tool]:
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
         """Remove a job; what it did stays on the tapes."""
         with _retry_if_refused(turn):
-            pending: JobChanges = changes(turn)
+            pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
             return turn.texts.say("job_removed", job=job_label(state.job), what=describe_action(state.job, turn.texts))

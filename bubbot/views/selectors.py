@@ -62,7 +62,7 @@ class ContextMessage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", canonical(self.message).encode())
-        object.__setattr__(self, "nested", any(type(value) is not str for value in self.message.values()))
+        object.__setattr__(self, "is_nested", any(type(value) is not str for value in self.message.values()))
 
 
 def format_anchor_line(entry: TapeEntry) -> str:

@@ -40,7 +40,7 @@ class Platform(KeptChannel):
 
     def __init__(self, real: Any) -> None:
         super().__init__("stdin")
-        self.blob = real._options.blob
+        self.blob = real._options.read_blob
 
 
 def settings(address: str, *, name: str = "openai/gpt-4o", **attachments: Any) -> Settings:
@@ -186,7 +186,7 @@ class Dying(Played):
 
 def channel(real):
     made = Platform("stdin")
-    made.blob = real._options.blob
+    made.blob = real._options.read_blob
     return made
 
 model = Dying(calls("file_send", name="back.txt", text="sent back"), says("here"))

@@ -213,7 +213,7 @@ async def through(sequence: Sequence[Act], used: set[str]) -> None:
     store, clock = InMemoryStore(), WallClock()
     budget = await opened(store, plan(), clock=cast("SteppingClock", clock))
     ledger = UsageReporter(budget_tape(store, cast("SteppingClock", clock)), clock, UTC, plan())
-    rules = admitting(store, owners={OWNER}, members={MEMBER}, groups={GROUP}, always={GROUP})
+    rules = admitting(store, owners={OWNER}, members={MEMBER}, groups={GROUP}, respond_to_all={GROUP})
     options = Options(rules=rules, tools=[usage_tool(ledger)], meter=BudgetMeter(budget))
     async with timed(store, repeating(), options, clock=clock, keep=False) as bot:
         world = World(bot, clock, bot.time.make_timer())

@@ -56,6 +56,19 @@ def test_what_would_wait_for_too_long_is_refused_and_takes_no_place() -> None:
     assert mine.book(BEN) == 0
 
 
+def test_of_a_thousand_people_one_who_was_refused_by_the_chat_is_forgotten_without_harm() -> None:
+    """Their own starts have expired, and the chat's rate booked no new one."""
+    clock = still()
+    mine = rates(clock, user=MessageRate(minute=10), chat=MessageRate(hour=1))
+    assert mine.book(BudgetSubject("", "test:1")) == 0
+    clock.advance(timedelta(hours=1, minutes=1))
+    assert mine.book(BudgetSubject("test:home", "test:2")) == 0
+    with pytest.raises(RateLimitExceeded):
+        mine.book(BudgetSubject("test:home", "test:1"))
+    for number in range(1001):
+        assert mine.book(BudgetSubject("", f"test:{number + 10}")) == 0
+
+
 def test_a_flood_within_a_minute_is_refused_behind_those_that_wait() -> None:
     mine = rates(still(), user=MessageRate(minute=1))
     assert [mine.book(ANN), mine.book(ANN)] == [0, 60]

@@ -94,7 +94,7 @@ class TestDecisions:
         store = InMemoryStore()
         async with admitted(store) as bench:
             await bench.gate.receive(bench.inbound("early", sender="9", chat="9", external_id="s1"))
-            await bench.line.rules.access.grant("test", "9", Role.MEMBER, "terminal")
+            await bench.line.policy.access.grant("test", "9", Role.MEMBER, "terminal")
             await bench.gate.receive(bench.inbound("early", sender="9", chat="9", external_id="s1"))
             await bench.gate.receive(bench.inbound("late", sender="9", chat="9", external_id="s2"))
             await bench.quiet()
@@ -126,7 +126,7 @@ class TestDecisions:
 
     @virtual
     async def test_what_is_heard_is_shown_with_its_speaker_and_never_answered(self) -> None:
-        async with admitted(InMemoryStore(), owners={"1"}, groups={"-5"}, listen={"-5"}) as bench:
+        async with admitted(InMemoryStore(), owners={"1"}, groups={"-5"}, record_only={"-5"}) as bench:
             heard = bench.inbound("it rains", sender="2", chat="-5", direct=False, addressed=False)
             await bench.gate.receive(replace(heard, sender=Sender("2", "Bob")))
             await bench.quiet()
@@ -136,14 +136,14 @@ class TestDecisions:
             shown = [content for role, content in asked(bench.requests[-1]) if role == "user"]
             assert [one.partition("] ")[2] for one in shown] == ["Bob (#2): it rains", "Ann (#1): what?"]
             assert len(bench.channel.texts) == 1
-            assert (await bench.recover()).open == ()
-            assert await bench.inbox.changes() == ()
+            assert (await bench.recover()).open_inbounds == ()
+            assert await bench.inbox.open_changes() == ()
 
     @virtual
     async def test_who_lost_the_right_to_speak_while_waiting_is_not_answered(self) -> None:
         store = InMemoryStore()
         async with admitted(store, Played(SLOW, says("never"))) as bench:
-            access = bench.line.rules.access
+            access = bench.line.policy.access
             await access.grant("test", "9", Role.MEMBER, "terminal")
             await slow(bench)
             waiting = await bench.post("let me in", sender="9")
@@ -151,7 +151,7 @@ class TestDecisions:
             await bench.quiet()
             assert (await waiting).status == "silent"
             assert (len(bench.requests), bench.channel.texts) == (1, ["slow"])
-            assert (await bench.recover()).open == ()
+            assert (await bench.recover()).open_inbounds == ()
 
 
 class TestOvertaking:
@@ -172,7 +172,7 @@ class TestOvertaking:
             await slow(bench)
             await bench.post("behind it")
             await bench.gate.receive(bench.inbound(",status"))
-            await bench.deliverer.idle()
+            await bench.deliverer.wait_until_idle()
             doing = SAY("doing_since", doing=SAY("doing_asking"), length="1 second")
             assert bench.channel.texts == [SAY("answering", doing=doing, count=1)]
             await bench.quiet()
@@ -274,7 +274,7 @@ class TestChanges:
 
     @virtual
     async def test_what_is_heard_can_be_changed_while_it_waits(self) -> None:
-        async with admitted(InMemoryStore(), Played(SLOW), owners={"1"}, listen={"home"}) as bench:
+        async with admitted(InMemoryStore(), Played(SLOW), owners={"1"}, record_only={"home"}) as bench:
             await slow(bench)
             await bench.gate.receive(bench.inbound("it rians", external_id="7", direct=False, addressed=False))
             await bench.gate.receive(edit_of("7", "it rains"))
@@ -283,7 +283,7 @@ class TestChanges:
 
     @virtual
     async def test_what_is_just_being_written_can_be_changed(self) -> None:
-        async with admitted(InMemoryStore(), owners={"1"}, listen={"home"}) as bench:
+        async with admitted(InMemoryStore(), owners={"1"}, record_only={"home"}) as bench:
             async with bench.app.exclusive(HOME):
                 await bench.gate.receive(bench.inbound("it rians", external_id="7", direct=False, addressed=False))
                 await asyncio.sleep(1)  # the session has taken it up and waits for the tape
@@ -313,7 +313,7 @@ class TestChanges:
     @virtual
     @pytest.mark.parametrize("listed", ["-1", "-2"])
     async def test_a_chat_that_moved_is_listed_by_either_id(self, listed: str) -> None:
-        async with admitted(InMemoryStore(), groups=[listed], always=[listed]) as bench:
+        async with admitted(InMemoryStore(), groups=[listed], respond_to_all=[listed]) as bench:
             await bench.gate.receive(ChatMigration("test", "mv", "-1", "-2", TIME))
             said = bench.inbound("hi", chat="-2", sender="5", direct=False, addressed=False)
             await bench.gate.receive(said)
@@ -342,7 +342,7 @@ def test_a_receiver_that_is_cancelled_half_way_leaves_nothing_undone(what: str) 
     @virtual
     async def test() -> None:
         store = Late()
-        listed = {"owners": {"1"}, "listen": {"home"}}
+        listed = {"owners": {"1"}, "record_only": {"home"}}
         line = admitting(store, **listed)
         line = replace(line, queue_policy=replace(line.queue_policy, busy="drop"))
         async with running(store, Played(SLOW), Options(rules=line), channel=Stage()) as bench:
@@ -376,4 +376,4 @@ async def test_a_notice_that_fails_in_any_way_does_not_fail_the_receiver() -> No
         await bench.gate.receive(bench.inbound("hello", sender="9", chat="9"))
         assert [entry.name for entry in await bench.entries(INBOX)] == ["inbox/refused"]
         stage.fail, stage.hang = (lambda _: None), {"send"}
-        await bench.deliverer.tell(Outbound("test", "9", "hello"))
+        await bench.deliverer.notify(Outbound("test", "9", "hello"))

@@ -125,7 +125,7 @@ class TestWhatReceiveSays:
     @virtual
     async def test_whether_something_will_be_said(self) -> None:
         store = InMemoryStore()
-        options = Options(rules=admitting(store, owners={"1"}, listen={"-5"}))
+        options = Options(rules=admitting(store, owners={"1"}, record_only={"-5"}))
         async with running(store, ScriptedModel(), options, channel=Stage()) as bench:
             message = bench.inbound("hello")
             assert await bench.gate.receive(message) is True

@@ -190,7 +190,7 @@ async def test_silence_after_a_message_was_begun_leaves_no_half_of_a_text() -> N
         await answered(bench)
         assert len(stage.acts("send")) == 1
         assert list(stage.seen.values()) == ["let me look"]
-        assert await bench.outbox.open() == ()
+        assert await bench.outbox.pending() == ()
 
 
 async def begun(store: TapeStore, stage: Stage) -> None:
@@ -230,10 +230,10 @@ async def test_no_message_is_begun_before_an_earlier_answer_is_out() -> None:
     stage = Stage()
     stage.fail = failing("send", DeliveryFailed("offline", retry_after=30.0))
     async with live(writing("one ", "two ", "three ", "four ", every=2.0), stage) as bench:
-        bench.deliverer.queue(await bench.outbox.say(HOME, "earlier", (MessagePart("home", "earlier"),), {}))
+        bench.deliverer.enqueue(await bench.outbox.enqueue(HOME, "earlier", (MessagePart("home", "earlier"),), {}))
         for _ in range(2):
             await bench.gate.receive(bench.inbound("hello"))
-        await bench.app.idle()
+        await bench.app.wait_idle()
         await bench.quiet(1000)
         assert stage.acts("send")[0] == "earlier"
         assert stage.times("send")[0] >= 30
@@ -595,7 +595,7 @@ class TestPoison:
             await asyncio.sleep(3)
             assert stage.seen
             stage.hang = {"edit"}
-            await bench.app.idle()
+            await bench.app.wait_idle()
             loop = asyncio.get_running_loop()
             ended = loop.time()
             await shown(bench).wait_until_settled(HOME)
@@ -621,7 +621,7 @@ class TestPoison:
         asked: list[str] = []
         async with live(writing(*(f"{number} " for number in range(8))), stage) as bench:
             await bench.gate.receive(bench.inbound("hello"))
-            await bench.app.idle()
+            await bench.app.wait_idle()
             await asyncio.sleep(2 * LIVE_CALL_TIMEOUT_SECONDS + 1.1)
             let_go.set()
             assert asked[-1].split() == list("01234567")  # the answer itself was on its way by then
@@ -636,7 +636,7 @@ class TestPoison:
             stage.fail = lambda act: error if act != "send" else None
             async with live(writing(*(f"{number} " for number in range(8))), stage) as bench:
                 await bench.gate.receive(bench.inbound("hello"))
-                await bench.app.idle()
+                await bench.app.wait_idle()
                 stage.fail = lambda _: None
                 await bench.quiet(1000)
                 assert list(stage.seen.values()) == ["0 1 2 3 4 5 6 7"]

@@ -70,8 +70,8 @@ async def test_a_chat_that_cannot_be_reached_keeps_no_other_waiting() -> None:
         await said(bench, "at once", chat="b")
         await asyncio.sleep(1)
         assert in_chat(stage, "b") == ["at once"]
-        assert bench.deliverer.owes("a")
-        assert not bench.deliverer.owes("b")
+        assert bench.deliverer.has_pending("a")
+        assert not bench.deliverer.has_pending("b")
 
 
 @virtual
@@ -95,7 +95,7 @@ async def test_after_its_age_an_intent_is_given_up_with_a_fact_and_the_next_goes
         await bench.quiet(1000)
         assert [data["reason"] for data in await bench.events("outbox/ended", OUTBOX)] == ["offline"]
         assert in_chat(stage, "home") == ["two"]
-        assert await bench.outbox.open() == ()
+        assert await bench.outbox.pending() == ()
 
 
 @virtual
@@ -131,7 +131,7 @@ async def test_a_message_that_showed_the_answer_takes_it_after_a_restart_too() -
     stage.fail = lambda _: OFFLINE
     async with delivering(stage, store) as bench:
         await said(bench, "one")
-        await bench.outbox.live(1, "test:home", "p9")
+        await bench.outbox.record_live(1, "test:home", "p9")
     stage.fail = lambda _: None
     async with delivering(stage, store, "second") as bench:
         await bench.resume()
@@ -146,7 +146,7 @@ async def test_a_message_that_cannot_be_changed_now_is_waited_for_and_one_that_i
         stage.seen["p9"] = "half …"
         stage.fail = failing("edit", error)
         async with delivering(stage) as bench:
-            await bench.outbox.live(1, "test:home", "p9")
+            await bench.outbox.record_live(1, "test:home", "p9")
             await said(bench, "one")
             await bench.quiet(100)
             assert stage.texts == sent
@@ -203,7 +203,7 @@ class TestPoison:
             await said(bench, "one", "two")
             await bench.quiet()
             assert in_chat(stage, "home") == ["one", "two"]
-            assert await bench.outbox.open() == ()
+            assert await bench.outbox.pending() == ()
 
     @pytest.mark.parametrize("fails", [True, False])
     def test_an_answer_that_cannot_be_cut_is_sent_whole(self, fails: bool) -> None:
@@ -223,7 +223,7 @@ class TestPoison:
                 await said(bench, "one", ",stop")
                 await bench.quiet()
                 assert stage.texts == ["You said: one", "Nothing is running here."]
-                await bench.deliverer.tell(Outbound("test", "home", "a notice"))
+                await bench.deliverer.notify(Outbound("test", "home", "a notice"))
                 assert stage.texts[2:] == ["a notice"]
 
         test()

@@ -86,7 +86,7 @@ class TestWhatIsForTheBot:
     def test_its_name_there_takes_the_place_of_the_other(self) -> None:
         space = SpaceRules(open=True, trigger_names=("robo",))
         for text, heard in (("robo, hi", True), ("bubbot, hi", False)):
-            found = decide(space, replace(self.quiet, text=text), called=("bubbot",))
+            found = decide(space, replace(self.quiet, text=text), trigger_names=("bubbot",))
             assert found == (Respond(Role.MEMBER) if heard else Ignore("not addressed"))
 
 

@@ -50,7 +50,7 @@ async def test_one_notice_stands_for_all_of_them_and_the_young_ones_are_answered
         assert len(bench.requests) == 1
         assert texts_of(await bench.entries(), "user") == [*(f"old {number}" for number in range(50)), "young"]
         assert await bench.events("command") == []
-        assert (await bench.recover()).open == ()
+        assert (await bench.recover()).open_inbounds == ()
         outcomes = [done["outcome"] for done in await bench.events("inbox/done", bench.inbox.name)]
         assert outcomes == ["too_old", "answered"]
 
@@ -60,7 +60,7 @@ async def test_what_was_heard_among_them_makes_no_second_notice() -> None:
     async with back() as bench:
         for number in range(6):
             await bench.gate.receive(bench.inbound(f"old {number}", time=at(number)))
-            heard = await bench.inbox.note(bench.inbound(f"heard {number}", time=at(number), direct=False))
+            heard = await bench.inbox.record_change(bench.inbound(f"heard {number}", time=at(number), direct=False))
             assert heard is not None
             bench.gate.resume_change(heard)
         await bench.quiet()

@@ -169,9 +169,9 @@ async def test_a_handoff_waits_for_the_results_of_the_step(chat: TapeService, be
     answer = await use(turn, "handoff", name=" phase/b ", summary="so far", next_steps=["go"], source_ids=[1, 2])
     assert answer == "A new window opens at phase/b."
     state = {"summary": "so far", "next_steps": ["go"], "source_ids": [1, 2], "owner": "agent"}
-    assert turn.after_results == [("phase/b", state)]
+    assert turn.pending_handoffs == [("phase/b", state)]
     assert turn.tape.delta == ()
-    for name, given in turn.after_results:
+    for name, given in turn.pending_handoffs:
         await turn.tape.handoff(name, given)
     assert [entry.name for entry in turn.tape.delta] == ["phase/b", "handoff"]
 
@@ -182,7 +182,7 @@ async def test_a_handoff_waits_for_the_results_of_the_step(chat: TapeService, be
 async def test_a_handoff_says_who_owns_the_next_phase(begin: Callable[..., Any], origin: str, owner: str) -> None:
     turn = await begin(origin=origin)
     await use(turn, "tape.handoff", name="phase/b")
-    assert turn.after_results == [("phase/b", {"owner": owner})]
+    assert turn.pending_handoffs == [("phase/b", {"owner": owner})]
 
 
 async def test_a_handoff_typed_as_text(chat: TapeService, begin: Callable[..., Any]) -> None:
@@ -190,7 +190,7 @@ async def test_a_handoff_typed_as_text(chat: TapeService, begin: Callable[..., A
     turn = await begin(runs_command=True)
     await use(turn, "handoff", name="phase/b", source_ids="1, 2", next_steps="go\nrest", phase="b")
     state = {"phase": "b", "next_steps": ["go", "rest"], "source_ids": [1, 2], "owner": "human"}
-    assert turn.after_results == [("phase/b", state)]
+    assert turn.pending_handoffs == [("phase/b", state)]
 
 
 @pytest.mark.parametrize(
@@ -211,4 +211,4 @@ async def test_a_handoff_says_what_to_mend(
     turn = await begin()
     with pytest.raises(ToolRetry, match=says):
         await use(turn, "tape.handoff", **arguments)
-    assert turn.after_results == []
+    assert turn.pending_handoffs == []
