@@ -419,7 +419,7 @@ class TestProcess:
 
     def test_a_wrong_setting_from_end_to_end(self, tmp_path: Path) -> None:
         (tmp_path / "config.toml").write_text(f'[model]\napi_kye = "{CANARY}"\n')
-        do = "from bubbot import settings; settings.load(home=args.home)"
+        do = "from bubbot.settings.loader import load; load(home=args.home)"
         done = process("--home", str(tmp_path), "stub", "--do", do, stub=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         told = "[model] api_kye is no setting; did you mean 'api_key'."

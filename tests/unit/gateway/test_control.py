@@ -96,7 +96,7 @@ async def serving(path: Path, uid: Callable[[socket.socket], int | None] | None 
         "crash": served.crash,
         "ask": served.ask_back,
     }
-    server = ControlServer(handlers, served.leave, **({"uid": uid} if uid else {}))
+    server = ControlServer(handlers, served.leave, **({"uid_of": uid} if uid else {}))
     async with asyncio.timeout(WAIT), server.listen(path):
         yield served
         if uid is None:

@@ -101,4 +101,4 @@ def test_secrets_are_not_shown() -> None:
 
 def test_the_list_of_keys_is_that_of_the_settings() -> None:
     fields = set(asdict(read_settings("telegram", HOOK)))
-    assert {key.name for key in TELEGRAM_KEYS} == (fields - {"channel", "webhook"}) | {"mode"}
+    assert {key.name for key in TELEGRAM_KEYS} == (fields - {"channel", "uses_webhook"}) | {"mode"}

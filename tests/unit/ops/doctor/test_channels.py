@@ -29,7 +29,7 @@ class Odd:
     def __init__(self, options):
         self.options = options
 
-    async def introduce(self):
+    async def verify_token(self):
         raise ZeroDivisionError("a fault of the adapter")
 
     async def aclose(self):
