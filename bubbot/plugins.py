@@ -12,6 +12,8 @@ from typing import Any
 
 from bubbot.errors import ConfigError
 
+UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade.md lists the new names."
+
 
 def list_names(group: str) -> list[str]:
     """Return the names offered in a group, sorted, each once; import none of them."""
@@ -32,10 +34,17 @@ def load(group: str, name: str) -> Callable[..., Any]:
         factory = point.load()
     # A plugin is someone else's code and may raise anything while it is imported, sys.exit() included.
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{label} could not be loaded: {type(error).__name__}: {error}") from error
+        hint = UPGRADE_HINT if _misses_our_name(error, point) else ""
+        raise ConfigError(f"{label} could not be loaded: {type(error).__name__}: {error}{hint}") from error
     if not callable(factory):
         raise ConfigError(f"{label} is {type(factory).__name__}, which cannot be called to make one.")
     return factory  # type: ignore[no-any-return]  # entry points are untyped
+
+
+def _misses_our_name(error: BaseException, point: EntryPoint) -> bool:
+    """Return true if a plugin imports a module or a name that this version of bubbot lacks."""
+    name = error.name or "" if isinstance(error, ImportError) else ""
+    return name.partition(".")[0] in ("bubbot", "channels") and name != point.module
 
 
 def _find(group: str, name: str) -> EntryPoint:

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
-_ROW = re.compile(r"^\| (?P<term>[^|]+) \| (?P<means>[^|]+) \| (?P<code>[^|]+) \| (?P<never>[^|]*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<term>[^|]+) \| (?P<means>[^|]+) \| (?P<code>[^|]+) \|$", re.MULTILINE)
 
 
 def _rows() -> Iterator[tuple[str, str]]:

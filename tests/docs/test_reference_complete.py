@@ -38,14 +38,14 @@ REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
 WRITTEN = written(ROOT, ("bubbot", "channels"))
 PASSED_ON = {
-    "bubbot/runtime/metering.py:not_asked",  # the kind of the error that refused the turn
-    "bubbot/runtime/boundary.py:failure",  # the kind of the error that ended the turn
+    "bubbot/runtime/metering.py:record_denial",  # the kind of the error that refused the turn
+    "bubbot/runtime/boundary.py:record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
     "bubbot/tools/tape.py:tape_handoff",  # a name that people and models choose
     "bubbot/ports/turn.py:write_handoffs",
-    "bubbot/views/checkpoint.py:mark_anchor",
+    "bubbot/views/checkpoint.py:checkpoint_anchor",
 }
 """Places that write under a name they were given. A new one has to be looked at: is what it is given documented?"""
 

@@ -129,7 +129,7 @@ def queries(tape: str) -> st.SearchStrategy[TapeQuery]:
         since=rarely(None, st.sampled_from(INSTANTS)),
         until=rarely(None, st.sampled_from(INSTANTS)),
         text=rarely("", texts, st.sampled_from("a1")),
-        said=rarely("", texts, st.sampled_from("a1")),
+        searchable_text=rarely("", texts, st.sampled_from("a1")),
         newest=st.booleans(),
         limit=st.none() | st.integers(-1, 5),
         missing=st.sampled_from(["error", "empty"]),

@@ -44,7 +44,7 @@ small = st.builds(
 given_entries = st.lists(small | entries(st.none() | st.sampled_from(KEYS)), max_size=3).map(tuple)
 # The head a batch expects, counted from the one it will find: mostly none, sometimes right, sometimes stale.
 offsets = st.sampled_from([None, None, None, 0, 0, -1, 1])
-staged = st.lists(st.builds(Batch, tapes, given_entries, keep_first=st.booleans()), max_size=3).map(tuple)
+staged = st.lists(st.builds(Batch, tapes, given_entries, if_absent=st.booleans()), max_size=3).map(tuple)
 # Named by a reset: entries of other tapes, existing or not, some of them twice.
 also = st.lists(st.tuples(tapes, st.lists(st.integers(1, 6), max_size=3).map(tuple)), max_size=2).map(tuple)
 
@@ -114,7 +114,7 @@ class StoreMachine(RuleBasedStateMachine):
     def fetch(self, asked: list[TapeQuery]) -> None:
         self.both(lambda store: store.fetch(asked))
 
-    @rule(tape=tapes, data=st.data(), keep_first=st.booleans())
+    @rule(tape=tapes, data=st.data(), if_absent=st.booleans())
     def redeliver(self, tape: str, data: st.DataObject, keep_first: bool) -> None:
         """A key that is on the tape comes again, with the same content or another."""
         stored = self.runner.run(whole(self.memory, tape))

@@ -59,6 +59,13 @@ def test_a_group_nobody_fills() -> None:
         plugins.load("bubbot.nobody", "x")
 
 
+@pytest.mark.parametrize("source", ["from bubbot.channel import Part\n", "from bubbot.ports.channel import Part\n"])
+def test_an_import_of_an_old_name_points_to_the_page_with_the_new_ones(install: Install, source: str) -> None:
+    install("first", {"plugin_old": source}, old="plugin_old:create")
+    with pytest.raises(ConfigError, match=r"'old'.*first.*docs/howto/upgrade\.md lists the new names\.$"):
+        plugins.load(GROUP, "old")
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [

@@ -83,7 +83,10 @@ async def test_a_holder_that_is_beginning_or_ending_is_waited_for(home: Home) ->
     assert await told(home, here, nobody) == "here"
 
 
-@pytest.mark.parametrize(("held", "patience"), [({}, "LOCK_HOLDER_TIMEOUT_SECONDS"), ({"pid": 7, "address": "/a"}, "TRANSITION_TIMEOUT_SECONDS")])
+@pytest.mark.parametrize(
+    ("held", "patience"),
+    [({}, "LOCK_HOLDER_TIMEOUT_SECONDS"), ({"pid": 7, "address": "/a"}, "TRANSITION_TIMEOUT_SECONDS")],
+)
 async def test_but_not_for_ever(
     home: Home, monkeypatch: pytest.MonkeyPatch, held: dict[str, object], patience: str
 ) -> None:

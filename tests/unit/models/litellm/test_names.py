@@ -30,9 +30,7 @@ def test_a_price_group_that_litellm_refuses_is_no_provider() -> None:
 
 
 def test_they_are_read_without_importing_litellm() -> None:
-    code = (
-        "import sys; from bubbot.models.litellm import names as n; print(len(n.read_providers()), 'litellm' in sys.modules)"
-    )
+    code = "import sys; from bubbot.models.litellm import names as n; print(len(n.read_providers()), 'litellm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     count, imported = done.stdout.split()
     assert int(count) > 100
