@@ -18,8 +18,8 @@ from bubbot.tape.index import IndexState
 
 log = logging.getLogger(__name__)
 
-_EACH, _PROPOSED = 12, 300
-"""Entries proposed of each spelling at least, and of all together about."""
+_PROPOSED = 300
+"""Entries that are proposed of all spellings together; there are at most 16."""
 _MOST = 0.5
 """A token that more than this part of the entries has is not asked for: looking at the entries is cheaper."""
 
@@ -65,7 +65,7 @@ class SqliteIndex:
             within = [self._on(tape, kinds, one) for one in asked]
         seen: set[int] = set()
         for one in within:
-            for position in islice(self._matching(one, newest=True), max(_EACH, _PROPOSED // len(within))):
+            for position in islice(self._matching(one, newest=True), _PROPOSED // len(within)):
                 if position not in seen:
                     seen.add(position)
                     yield position
