@@ -90,9 +90,12 @@ class Sandbox:
     def lines(self) -> dict[str, dict[int, set[str]]]:
         """Return which tests ran which line of which file, as far as `record` has seen."""
         whole = coverage.CoverageData(no_disk=True)
-        for path in self._out.glob("data.*"):
+        for path in sorted(self._out.glob("data.*")):
             part = coverage.CoverageData(str(path))
-            part.read()
+            try:
+                part.read()
+            except coverage.CoverageException:  # of a child that a test killed while it was writing the file
+                continue
             whole.update(part)
         found: dict[str, dict[int, set[str]]] = {}
         for measured in whole.measured_files():

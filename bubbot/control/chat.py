@@ -38,7 +38,7 @@ class SentFiles:
         self._bytes: dict[str, bytes] = {}
 
     async def blob(self, digest: str) -> bytes:
-        """See `ChannelOptions.blob`."""
+        """See `ChannelOptions.read_blob`."""
         data = self._bytes.get(digest)
         return await refuse_blob(digest) if data is None else data
 

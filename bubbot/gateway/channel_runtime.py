@@ -201,7 +201,7 @@ async def make_channel_runtime(
         policy: the policy.
         now: the clock.
         create_task: runs work in the background.
-        hold: keep answers in `ChannelRuntime.held` instead of delivering them.
+        hold: keep answers in `ChannelRuntime.held_messages` instead of delivering them.
         wait_for_room: see `Deliverer`.
     """
     moves = ChatMigrations(await inbox.read_migrations())

@@ -13,7 +13,7 @@ from bubbot.tape.store import TapeStore
 def outgoing_blob_reader(
     store: TapeStore, outbox: Outbox, tape_of: Callable[[str], str]
 ) -> Callable[[str], Awaitable[bytes]]:
-    """Return a channel's `ChannelOptions.blob`: it reads a blob that an open message of the outbox cites, and no other.
+    """Return a channel's `ChannelOptions.read_blob`: it reads a blob that an open message of the outbox cites, and no other.
 
     Args:
         store: holds the blobs.

@@ -26,7 +26,7 @@ class ShutdownTimeouts:
     deliveries: float = 10.0
 
     def max_seconds(self, channels: int) -> float:
-        """Return the seconds that `ChannelManager.end` takes at most with so many channels."""
+        """Return the seconds that `ChannelManager.stop` takes at most with so many channels."""
         return self.turns + self.deliveries * (3 + channels)
 
 

@@ -39,7 +39,7 @@ class InMemoryStore:
         return stored
 
     async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.append_along`."""
+        """See `TapeStore.append_deferred`."""
         return await self.append(batches)
 
     def _draft(self, batches: Sequence[Batch]) -> tuple[dict[str, list[TapeEntry]], list[tuple[TapeEntry, ...]]]:

@@ -105,7 +105,7 @@ class TapeQuery:
         since: an aware datetime, included; undated entries do not match.
         until: an aware datetime, included; undated entries do not match.
         text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
-        searchable_text: the same for what people search: the payload and the sender's shown name (`TapeEntry.said`); a search
+        searchable_text: the same for what people search: the payload and the sender's shown name (`TapeEntry.searchable_text`); a search
             index knows it.
         newest: newest first.
         limit: entries at most; None for all.

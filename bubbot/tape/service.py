@@ -64,7 +64,7 @@ class TapeService(TapeHandle):
         return (await self._store.append([batch, *others]))[0]
 
     async def append_deferred(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Append a batch that nobody waits for (see `TapeStore.append_along`)."""
+        """Append a batch that nobody waits for (see `TapeStore.append_deferred`)."""
         self._window = None
         return (await self._store.append_deferred([Batch(self.name, tuple(map(self._stamped, entries)))]))[0]
 

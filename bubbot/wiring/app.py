@@ -208,7 +208,7 @@ async def open_app(
         settings: the settings of the bot.
         home: its home.
         channel_settings: override the adapter's settings.
-        hold: keep answers in `Bot.held` instead of delivering them.
+        hold: keep answers in `Bot.held_messages` instead of delivering them.
         wrappers: wrappers of its ports.
 
     Raises:

@@ -110,7 +110,7 @@ def test_a_user_who_may_not_look_into_the_home_is_told_so(home: Path) -> None:
         # Everything is imported first: the other user may not be able to read the checkout.
         code = (
             "import os, sys, bubbot.cli.doctor; from bubbot.cli.main import main; from bubbot import plugins;"
-            "[plugins.load('bubbot.channels', name) for name in plugins.names('bubbot.channels')];"
+            "[plugins.load('bubbot.channels', name) for name in plugins.list_names('bubbot.channels')];"
             "os.setgid(65534); os.setuid(65534);"
             "sys.exit(sum(main(['doctor', '--json', '--home', place]) for place in sys.argv[1:]))"
         )

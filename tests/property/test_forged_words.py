@@ -16,6 +16,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import TapeEntry
 from bubbot.views.attachments import describe_file, describe_image
 from bubbot.views.memory import DailyNote, MemorySnapshot, build_memory_block
+from bubbot.views.quoting import clean_label
 from bubbot.views.selectors import MessageStyle, select_messages
 
 STAMP = "2026-11-21T20:21:00.000000+00:00"
@@ -160,3 +161,7 @@ def test_ordinary_words_stay_as_they_are(indent: bool) -> None:
     text = "a[0] < b, List<int> (see: x) # not a heading"
     entry = group_message(text, "Ann (work)") if indent else make.message("user", text).with_id(1)
     assert shown(entry, stamps=False).endswith(text)
+
+
+def test_a_label_shows_brackets_of_every_kind_as_an_underline() -> None:
+    assert clean_label("a[b［c【d⟦e‹f＜g<h", 40) == "a_b_c_d_e_f_g_h"

@@ -53,7 +53,7 @@ class CommandInfo:
 
 
 async def refuse_blob(digest: str) -> bytes:
-    """Raise `DeliveryFailed`; the default of `ChannelOptions.blob`, for channels that never send a stored file."""
+    """Raise `DeliveryFailed`; the default of `ChannelOptions.read_blob`, for channels that never send a stored file."""
     raise DeliveryFailed(f"the file {digest[:12]} is not kept here", permanent=True)
 
 
@@ -78,12 +78,12 @@ class BackfillCursor:
 
 
 async def empty_cursor() -> BackfillCursor:
-    """Return an empty cursor; the default of `ChannelOptions.known`, for a channel without a past."""
+    """Return an empty cursor; the default of `ChannelOptions.load_cursor`, for a channel without a past."""
     return BackfillCursor()
 
 
 def no_commands() -> Sequence[CommandInfo]:
-    """Return nothing; the default of `ChannelOptions.commands`, for channels that offer no menu."""
+    """Return nothing; the default of `ChannelOptions.list_commands`, for channels that offer no menu."""
     return ()
 
 

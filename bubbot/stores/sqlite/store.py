@@ -98,7 +98,7 @@ class SqliteStore:
         return await self._require_writer().submit(partial(write.append, batches=batches, salt=self._salt))
 
     async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.append_along`."""
+        """See `TapeStore.append_deferred`."""
         return await self._require_writer().submit_deferred(partial(write.append, batches=batches, salt=self._salt))
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:

@@ -174,6 +174,10 @@ class TestCron:
     def test_days_of_the_week(self, text: str, weekdays: tuple[int, ...]) -> None:
         assert parse_cron(text).weekdays == weekdays
 
+    def test_a_step_may_be_as_wide_as_its_field(self) -> None:
+        assert parse_cron("*/60 * * * *").minutes == (0,)
+        assert parse_cron("0 */24 * * *").hours == (0,)
+
     def test_sunday_is_sunday(self) -> None:
         for text in ("0 9 * * 0", "0 9 * * 7", "0 9 * * sun"):
             assert local(text, BERLIN, NOW - timedelta(days=3), 1) == ["11-22 09:00 CET"]

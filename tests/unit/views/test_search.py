@@ -13,7 +13,7 @@ import pytest
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
-from bubbot.tape.query import TapeQuery, fold_text
+from bubbot.tape.query import IdRanges, TapeQuery, fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.views.search import SearchHit, SearchResult, SearchView, cut_snippet
@@ -229,6 +229,18 @@ async def test_a_call_id_that_is_used_again_does_not_confuse(chat: TapeService) 
     ])  # fmt: skip
     result = await chat.read(SearchView("tea"))
     assert (ids_of(result), result.own_output) == ([5, 4], 1)
+
+
+def test_the_call_of_a_result_is_looked_for_among_the_24_entries_before_it() -> None:
+    """None before the first entry of a tape; nothing at all without a result."""
+    hit = replace(message("user", "volcano"), id=90)
+    results = [replace(answer("c", "volcano"), id=place) for place in (60, 3, 2, 1)]
+    view = SearchView("volcano", limit=1)
+    groups = len(view.queries("chat")) - 2
+    found = [[hit, *results], *[[] for _ in range(groups - 1)], [], []]
+    (query,) = view.next_queries("chat", found)
+    assert query == TapeQuery("chat", IdRanges(((36, 59), (1, 2), (1, 1))), kinds=("tool_call",))
+    assert view.next_queries("chat", [[hit, results[-1]], *found[1:]]) == ()
 
 
 async def test_of_several_results_in_one_entry_only_the_search_is_left_out(chat: TapeService) -> None:

@@ -137,7 +137,7 @@ class IndexWriter:
 
 
 def entry_text(payload: str, meta: str) -> str:
-    """Return the text of a stored entry, a line for each string, as `TapeEntry.said` does."""
+    """Return the text of a stored entry, a line for each string, as `TapeEntry.searchable_text` does."""
     try:
         sender = sender_name(json.loads(meta)) if '"sender"' in meta else []
         return "\n".join([*_strings(json.loads(payload)), *sender])

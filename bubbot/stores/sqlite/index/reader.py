@@ -25,8 +25,8 @@ from bubbot.tape.index import IndexState
 
 log = logging.getLogger(__name__)
 
-_MIN_PROPOSALS_PER_SPELLING, _PROPOSALS = 12, 300
-"""The fewest entries proposed for each spelling, and about how many for all together."""
+_PROPOSALS = 300
+"""Entries that are proposed for all spellings together; there are at most 16."""
 _MAX_TOKEN_SHARE = 0.5
 """A token with a greater share of the entries is not queried: reading the entries is cheaper."""
 
@@ -64,24 +64,21 @@ class SqliteIndex:
         return self.coverage.position
 
     def find_containing(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
-        """See `TapeIndex.holding`."""
+        """See `TapeIndex.find_containing`."""
         with _translate_errors():
             text_expression = exact.expression_for(self.conn, text, self.coverage.position)
             expression = self._restrict(tape, kinds, text_expression)
         return self._matching(expression, newest=newest) if expression else None
 
     def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        """See `TapeIndex.alike`. If a word may mean several terms, each proposes its newest entries."""
+        """See `TapeIndex.find_similar`. If a word may mean several terms, each proposes its newest entries."""
         with _translate_errors():
             expressions = [
                 self._restrict(tape, kinds, expression) for expression in near.expressions_for(self.conn, text)
             ]
         seen: set[int] = set()
         for expression in expressions:
-            for position in islice(
-                self._matching(expression, newest=True),
-                max(_MIN_PROPOSALS_PER_SPELLING, _PROPOSALS // len(expressions)),
-            ):
+            for position in islice(self._matching(expression, newest=True), _PROPOSALS // len(expressions)):
                 if position not in seen:
                     seen.add(position)
                     yield position

@@ -160,6 +160,28 @@ async def test_only_what_looks_for_a_text_asks_the_index(
     assert set(asked) == {"volcano"}
 
 
+async def test_spellings_share_what_the_index_proposes(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 entries in all, the newest of each spelling, and none twice."""
+    proposed: list[list[int]] = []
+    find_similar = SqliteIndex.find_similar
+
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
+        proposed.append(list(find_similar(self, tape, text, kinds)))
+        return iter(proposed[-1])
+
+    monkeypatch.setattr(SqliteIndex, "find_similar", noted)
+    texts = ("volcano", "volcanos", "volcano volcanos")
+    await chat.append([message("user", text) for _ in range(310) for text in texts])
+    await filler.fill()
+    await chat.read(SearchView("volcanoz"))
+    (positions,) = proposed
+    singular = sorted([n for n in range(1, 931) if n % 3 != 2], reverse=True)[:150]
+    plural = sorted([n for n in range(1, 931) if n % 3 != 1], reverse=True)[:150]
+    assert sorted(positions) == sorted({*singular, *plural})
+
+
 @pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
 async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer, typed: str) -> None:
     await chat.append([message("user", "the Database Migration 数据库迁移 café olé")])
