@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import platform
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -63,6 +64,11 @@ def pytest_collection() -> Generator[None, object, object]:
     return result
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Run two workers a core, at most eight: half the time of a test that starts a bot is waiting."""
+    return min(8, 2 * (os.cpu_count() or 1))
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     length = "proof" if config.getoption("--proof") else "default"
     return f"bubbot: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {length} length"
@@ -78,6 +84,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("proof")]
+
+
+@pytest.fixture(autouse=True)
+def _untouched_loggers() -> Iterator[None]:
+    """Undo `log.setup`, whose levels would hide what the next test looks for."""
+    loggers = [logging.getLogger(name) for name in ("", "bubbot", "channels")]
+    before = [(logger, logger.level) for logger in loggers]
+    yield
+    for logger, level in before:
+        logger.setLevel(level)
 
 
 @pytest.fixture

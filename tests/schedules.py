@@ -119,7 +119,9 @@ class Timed:
 
 def _settings(limits: ScheduleLimits, zone: str) -> Settings:
     schedule = ScheduleSettings(
-        per_chat=limits.max_jobs_per_chat, failures=limits.max_failures, endless=limits.min_unbounded_interval
+        max_jobs_per_chat=limits.max_jobs_per_chat,
+        max_failures=limits.max_failures,
+        min_unbounded_interval=limits.min_unbounded_interval,
     )
     return Settings(schedule=schedule, bot=BotSettings(timezone=zone))
 

@@ -10,6 +10,8 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 Given = ParamSpec("Given")
+THREAD_SECONDS = 10.0
+"""Seconds after which a thread counts as one that waits for the loop."""
 
 
 class _Selector(selectors.DefaultSelector):
@@ -18,17 +20,21 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.slept = 0.0
+        self.threads = 0
+        """Functions that run in threads of the loop; time stands still meanwhile."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """See `BaseSelector.select`."""
         found = super().select(None if timeout is None else 0)
+        if not found and timeout is not None and timeout > 0 and self.threads:
+            found = super().select(THREAD_SECONDS)
         if not found and timeout is not None and timeout > 0:
             self.slept += timeout
         return found
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module. Not for work in threads while a time is waited for."""
+    """See the module. Threads that the loop does not start, such as those of SQLite, do not hold its time."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()
@@ -37,6 +43,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds since the loop was made, as its tasks see them."""
         return self._virtual.slept
+
+    def run_in_executor(  # type: ignore[override]  # the types of the function are of no interest here
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run a function in a thread; no time passes until it has ended."""
+        future = super().run_in_executor(executor, func, *args)
+        self._virtual.threads += 1
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _future: asyncio.Future[Any]) -> None:
+        self._virtual.threads -= 1
 
     async def shutdown_default_executor(self, _seconds: float | None = None) -> None:
         """Waits for threads as long as they take: from Python 3.12 on there is a limit, which would be over at once."""

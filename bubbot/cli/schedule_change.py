@@ -93,7 +93,7 @@ async def change(context: CommandContext, arguments: ChangeSchedule) -> CommandR
 def make_store(tape: TapeService, settings: Settings) -> ScheduleStore:
     """Make the schedule store of a home in which no bot runs."""
     rules = settings.schedule
-    limits = ScheduleLimits(rules.per_chat, rules.failures, rules.endless)
+    limits = ScheduleLimits(rules.max_jobs_per_chat, rules.max_failures, rules.min_unbounded_interval)
     return ScheduleStore(tape, now=now, new_id=new_id, zone=settings.bot.timezone, limits=limits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())
     log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)
+    for renamed in setup.settings.renamed_settings:
+        logging.getLogger(__name__).warning("setting renamed: %s", renamed, extra={"action": "config.renamed"})
     return setup
 
 

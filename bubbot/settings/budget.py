@@ -100,20 +100,20 @@ class BudgetSettings(LimitSettings):
     """`[budget]`: limits of the whole bot, and tables for single channels, chats, people, jobs and models."""
 
     currency: Label = Field(default="USD", description="The currency of all amounts here.")
-    dollar: OptionalNumber = Field(
+    usd_rate: OptionalNumber = Field(
         default=None, gt=0, description="What one US dollar is in that currency; providers' price lists are in dollars."
     )
     warn_at: Number = Field(
         default=0.8, gt=0, le=1, description="The share of a budget at which the owner is told, once."
     )
-    answer_tokens: OptionalWhole = Field(
+    reserved_output_tokens: OptionalWhole = Field(
         default=None,
         ge=1,
         le=10_000_000,
         description="What an answer is reckoned at before it is there; where not set, `[model] max_tokens`, else what the "
         "model can write, at most 4096.",
     )
-    cheaper: Names = Field(
+    fallback_models: Names = Field(
         default=[], description="Models to ask, in this order, where the budget of the model that answers is used up."
     )
     channels: _Limits = Field(default={}, description="Limits of channels by name; `each` for all others.")

@@ -69,10 +69,14 @@ class GuildSettings(SettingsSection):
     members: IdList = Field(default=[], description="People who may speak there, by numeric id.")
     roles: IdList = Field(default=[], description="Roles of the server whose people may speak there, by numeric id.")
     admin_roles: IdList = Field(default=[], description="Roles of the server whose people are admins there.")
-    always: IdList = Field(default=[], description="Its chats in which every message is for the bot.")
-    listen: IdList = Field(default=[], description="Its chats of which other messages are recorded, without a turn.")
+    respond_to_all: IdList = Field(default=[], description="Its chats in which every message is for the bot.")
+    record_only: IdList = Field(
+        default=[], description="Its chats of which other messages are recorded, without a turn."
+    )
     ignored: IdList = Field(default=[], description="Its chats in which the bot hears nothing.")
-    called: NameList = Field(default=[], description="Names by which the bot is addressed there, in place of others.")
+    trigger_names: NameList = Field(
+        default=[], description="Names by which the bot is addressed there, in place of others."
+    )
 
 
 def _parse_guilds(value: object) -> object:
@@ -109,11 +113,11 @@ class ChannelSettings(SettingsSection):
     admins: IdList = Field(default=[], description="People who may also let others in, by numeric id.")
     members: IdList = Field(default=[], description="People who may speak with the bot, by numeric id.")
     groups: IdList = Field(default=[], description="Chats whose people may all speak, as members, by numeric id.")
-    always: IdList = Field(default=[], description="Chats in which every message is for the bot.")
-    listen: IdList = Field(
+    respond_to_all: IdList = Field(default=[], description="Chats in which every message is for the bot.")
+    record_only: IdList = Field(
         default=[], description="Chats of which messages that are not for the bot are recorded, without a turn."
     )
-    called: NameList = Field(default=[], description="Names by which the bot is addressed in a group.")
+    trigger_names: NameList = Field(default=[], description="Names by which the bot is addressed in a group.")
     pairing: bool = Field(
         default=True, description="Whether strangers in a direct chat get a code to show to the owner."
     )
@@ -151,7 +155,9 @@ class ChannelSettings(SettingsSection):
     @property
     def overhears(self) -> bool:
         """True if messages that are not for the bot matter in some chat."""
-        return bool(self.always or self.listen) or any(guild.always or guild.listen for guild in self.guilds.values())
+        return bool(self.respond_to_all or self.record_only) or any(
+            guild.respond_to_all or guild.record_only for guild in self.guilds.values()
+        )
 
 
 def split_channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:

@@ -5,8 +5,7 @@ Later sources win: the file, then credentials, then the environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from bubbot.errors import ConfigError
 from bubbot.settings.budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings.channels import ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
+from bubbot.settings.renamed import RenamedSetting, rename_keys
 from bubbot.settings.sections import (
     AttachmentSettings,
     ContextSettings,
@@ -108,6 +108,7 @@ class Settings(BaseSettings):
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
     _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
+    _renamed_settings: tuple[RenamedSetting, ...] = PrivateAttr(default=())
 
     @classmethod
     def settings_customise_sources(
@@ -130,6 +131,11 @@ class Settings(BaseSettings):
     def missing_secrets(self) -> tuple[MissingSecret, ...]:
         """The secrets whose file cannot be used; only `load_with_missing_secrets` leaves any."""
         return self._missing_secrets
+
+    @property
+    def renamed_settings(self) -> tuple[RenamedSetting, ...]:
+        """The settings that are written under an old name."""
+        return self._renamed_settings
 
     def missing_secret(self, *setting: str) -> MissingSecret | None:
         """Find a missing secret by its section and key."""
@@ -203,7 +209,13 @@ def _load(
     path = config or home / "config.toml"
     problems: list[str] = []
     missing: list[MissingSecret] = []
-    read = partial(flatten, sections=_TABLES, problems=problems)
+    renamed: list[RenamedSetting] = []
+
+    def read(tables: Mapping[str, Any], origin: Callable[[Keys], str]) -> dict[Keys, SourcedValue]:
+        leaves, found = rename_keys(flatten(tables, origin, sections=_TABLES, problems=problems), problems)
+        renamed.extend(found)
+        return leaves
+
     written = read(read_toml(path, is_required=config is not None), lambda _: str(path))
     environment = _restore_channel_names(read(_read_environment(problems), _variable), written)
     # The strongest first: a secret file that a stronger source overrides is not even opened.
@@ -220,11 +232,13 @@ def _load(
             node = node.setdefault(part, {})
         node[parts[-1]] = leaf.value
     try:
-        return Settings(**data), problems, missing
+        settings = Settings(**data)
     except ValidationError as error:
         # The cause is dropped: it holds the values, and among them the secrets.
         problems += [_sentence(item, leaves) for item in error.errors(include_url=False)]
-    return None, problems, missing
+        return None, problems, missing
+    settings._renamed_settings = tuple(renamed)  # noqa: SLF001 - its own
+    return settings, problems, missing
 
 
 _SECTIONS: Mapping[str, type[SettingsSection]] = {

@@ -44,9 +44,9 @@ class SettingsSection(BaseModel):
 class ScheduleSettings(SettingsSection):
     """`[schedule]`: limits of jobs."""
 
-    per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
-    failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
-    endless: Whole = Field(
+    max_jobs_per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
+    max_failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
+    min_unbounded_interval: Whole = Field(
         default=10,
         ge=1,
         le=10_000,

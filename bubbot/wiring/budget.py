@@ -91,20 +91,22 @@ async def _load_rates(settings: Settings, tape: TapeHandle, deps: Deps) -> RateL
 def make_usage_reporter(settings: Settings, tape: TapeHandle, deps: Deps, limits: BudgetLimits) -> UsageReporter:
     """Return the reporter that reads the budget tape for people."""
     budget = settings.budget
-    return UsageReporter(tape, deps.now, ZoneInfo(settings.bot.timezone), limits, budget.currency, budget.dollar or 1.0)
+    return UsageReporter(
+        tape, deps.now, ZoneInfo(settings.bot.timezone), limits, budget.currency, budget.usd_rate or 1.0
+    )
 
 
 def budget_limits(settings: Settings) -> BudgetLimits:
     """Return the budget limits, with amounts in US dollars. Raise `ConfigError` for bad settings."""
     budget = settings.budget
-    if budget.currency != "USD" and budget.dollar is None:
+    if budget.currency != "USD" and budget.usd_rate is None:
         raise ConfigError(
-            f"[budget] currency is {budget.currency!r}, and dollar is not set: providers' prices are in US dollars; "
-            f"set dollar to what one US dollar is in {budget.currency}, such as 0.9."
+            f"[budget] currency is {budget.currency!r}, and usd_rate is not set: providers' prices are in US dollars; "
+            f"set usd_rate to what one US dollar is in {budget.currency}, such as 0.9."
         )
     for name in budget.models:
         _check_prices(name, budget.models[name])
-    usd_rate = budget.dollar or 1.0
+    usd_rate = budget.usd_rate or 1.0
     limits = {("bot", ""): _limit(budget, usd_rate)}
     tables: dict[str, Mapping[str, LimitSettings]] = {
         "channel": budget.channels,
@@ -179,7 +181,7 @@ def _reserved_tokens(settings: Settings) -> Callable[[str], int]:
     cache: dict[str, int] = {}
 
     def answer_tokens(name: str) -> int:
-        configured = settings.budget.answer_tokens or settings.model.max_tokens
+        configured = settings.budget.reserved_output_tokens or settings.model.max_tokens
         if configured:
             return configured
         if name not in cache:

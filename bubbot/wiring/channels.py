@@ -69,9 +69,9 @@ def admission_settings(common: ChannelSettings, settings: Settings) -> Admission
         admins=frozenset(common.admins),
         members=frozenset(common.members),
         groups=frozenset(common.groups),
-        respond_to_all=frozenset(common.always),
-        record_only=frozenset(common.listen),
-        trigger_names=tuple(common.called) or (settings.bot.name,),
+        respond_to_all=frozenset(common.respond_to_all),
+        record_only=frozenset(common.record_only),
+        trigger_names=tuple(common.trigger_names) or (settings.bot.name,),
         pairing=common.pairing,
         bots=frozenset(common.bots),
         spaces={space: _space(guild) for space, guild in common.guilds.items()},
@@ -85,10 +85,10 @@ def _space(guild: GuildSettings) -> SpaceRules:
         members=frozenset(guild.members),
         roles=frozenset(guild.roles),
         admin_roles=frozenset(guild.admin_roles),
-        respond_to_all=frozenset(guild.always),
-        record_only=frozenset(guild.listen),
+        respond_to_all=frozenset(guild.respond_to_all),
+        record_only=frozenset(guild.record_only),
         ignored=frozenset(guild.ignored),
-        trigger_names=tuple(guild.called),
+        trigger_names=tuple(guild.trigger_names),
     )
 
 

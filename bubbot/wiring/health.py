@@ -266,9 +266,9 @@ async def _budget_state(tape: TapeHandle) -> BudgetState:
 
 def configured_models(settings: Settings) -> frozenset[str]:
     """Return the names of the models that the settings name for answers."""
-    return frozenset((settings.model.name, *settings.model.fallback, *settings.budget.cheaper))
+    return frozenset((settings.model.name, *settings.model.fallback, *settings.budget.fallback_models))
 
 
 def usd_rate(settings: Settings) -> float:
     """Return the price of a US dollar in the currency of `[budget]`."""
-    return settings.budget.dollar or 1.0
+    return settings.budget.usd_rate or 1.0

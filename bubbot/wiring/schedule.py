@@ -93,7 +93,8 @@ def make_scheduler(
 
 def schedule_limits(settings: Settings) -> ScheduleLimits:
     """Return the limits of jobs."""
-    return ScheduleLimits(settings.schedule.per_chat, settings.schedule.failures, settings.schedule.endless)
+    rules = settings.schedule
+    return ScheduleLimits(rules.max_jobs_per_chat, rules.max_failures, rules.min_unbounded_interval)
 
 
 def _abandon_jobs_of(book: ScheduleStore, channel: str) -> Callable[[str, str], Awaitable[None]]:

@@ -125,7 +125,9 @@ def _loop(
     ] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = RequestComposer(
-        BudgetFallbackModel(models.model_for_turn, models.get_model, purse.budget, settings.budget.cheaper).find_model,
+        BudgetFallbackModel(
+            models.model_for_turn, models.get_model, purse.budget, settings.budget.fallback_models
+        ).find_model,
         ContextPolicy(
             settings.context.selector,
             prompt,

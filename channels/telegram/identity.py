@@ -49,7 +49,7 @@ async def verify_token(
 def _privacy_remarks(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:
     if overhears and me.get("can_read_all_group_messages") is False:
         yield (
-            "Privacy mode is on, so that in groups Telegram shows it only what is said to it, while always or listen "
+            "Privacy mode is on, so that in groups Telegram shows it only what is said to it, while respond_to_all or record_only "
             "want more: send /setprivacy to @BotFather, choose Disable, and put the bot into its groups anew (or make "
             "it their administrator)."
         )

@@ -28,7 +28,7 @@ TURNS = 30
 ANSWER = 500
 """Tokens of an answer; at 15 dollars a million three quarters of a cent."""
 LIMIT = 0.01
-BUDGET = f"[budget]\nday = {LIMIT}\nanswer_tokens = {ANSWER}\n"
+BUDGET = f"[budget]\nday = {LIMIT}\nreserved_output_tokens = {ANSWER}\n"
 
 
 async def budget_for(store: SqliteStore, home: Path, address: str) -> Budget:

@@ -151,7 +151,7 @@ class TestWhoMaySpeak:
         bob = server.user("Bob")
         family = server.guild("Family", ada, [bob])
         room = family.text("general")
-        configured(home, server, owners=[ada.id], called=["小助手"])
+        configured(home, server, owners=[ada.id], trigger_names=["小助手"])
         async with connected(home, server):
             room.say(ada, "lovely weather")
             room.say(bob, f"{server.bot.mention} who are you?")
@@ -174,8 +174,13 @@ class TestWhoMaySpeak:
         hall, friends, heads = club.text("hall"), club.role("friend"), club.role("head")
         club.give(friends, bob)
         guilds = {
-            str(public.id): {"open": True, "always": [help_.id], "ignored": [cave.id], "listen": [chat.id]},
-            str(club.id): {"roles": [friends.id], "admin_roles": [heads.id], "called": ["robo"]},
+            str(public.id): {
+                "open": True,
+                "respond_to_all": [help_.id],
+                "ignored": [cave.id],
+                "record_only": [chat.id],
+            },
+            str(club.id): {"roles": [friends.id], "admin_roles": [heads.id], "trigger_names": ["robo"]},
         }
         configured(home, server, owners=[ada.id], guilds=guilds)
         async with connected(home, server):
@@ -205,7 +210,7 @@ class TestWhoMaySpeak:
     async def test_threads_and_posts_are_sessions_of_their_own(self, server: Server, ada: User, home: Path) -> None:
         club = server.guild("Club", ada)
         general, forum = club.text("general"), club.forum("questions")
-        configured(home, server, owners=[ada.id], always=[forum.id])
+        configured(home, server, owners=[ada.id], respond_to_all=[forum.id])
         async with connected(home, server):
             start = general.say(ada, f"{server.bot.mention} hello")
             await answered(server, general, "You said: hello")

@@ -232,7 +232,7 @@ class TestWhoMaySpeak:
     async def test_in_a_group_only_who_is_known_and_means_the_bot_is_answered(
         self, server: Server, ada: User, home: Path
     ) -> None:
-        configured(home, server, owners=[ada.id], called=["小助手"])
+        configured(home, server, owners=[ada.id], trigger_names=["小助手"])
         server.bot.privacy = False
         bob = server.user("Bob")
         group = server.supergroup("Family", [ada, bob])
@@ -269,7 +269,7 @@ class TestWhoMaySpeak:
         assert f"work:{ada.id}" in listed
 
     async def test_topics_are_sessions_of_their_own(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, owners=[ada.id], always=[])
+        configured(home, server, owners=[ada.id], respond_to_all=[])
         forum = server.supergroup("Club", [ada], forum=True)
         garden, kitchen = forum.topic("Garden", ada), forum.topic("Kitchen", ada)
         async with running(home):

@@ -115,12 +115,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.both(lambda store: store.fetch(asked))
 
     @rule(tape=tapes, data=st.data(), if_absent=st.booleans())
-    def redeliver(self, tape: str, data: st.DataObject, keep_first: bool) -> None:
+    def redeliver(self, tape: str, data: st.DataObject, if_absent: bool) -> None:
         """A key that is on the tape comes again, with the same content or another."""
         stored = self.runner.run(whole(self.memory, tape))
         if keyed := [entry for entry in stored if entry.key]:
             again = TapeEntry("message", {"content": data.draw(CONTENTS)}, key=data.draw(st.sampled_from(keyed)).key)
-            self.both(lambda store: store.append([Batch(tape, (again,), if_absent=keep_first)]))
+            self.both(lambda store: store.append([Batch(tape, (again,), if_absent=if_absent)]))
 
     @rule(tape=tapes, data=st.data())
     def forget(self, tape: str, data: st.DataObject) -> None:

@@ -11,6 +11,7 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
 from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.settings.renamed import RenamedSetting
 from bubbot.wiring.budget import budget_limits
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
@@ -29,13 +30,23 @@ def read_config(
     except ConfigError as error:
         return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
     missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]
-    return settings, [*missing, *_check_loaded(settings, file, _root_command(home, config))]
+    renamed = [_renamed_setting(setting, file) for setting in settings.renamed_settings]
+    return settings, [*missing, *renamed, *_check_loaded(settings, file, _root_command(home, config))]
 
 
 def _invalid_setting(sentence: str, file: Path) -> Finding:
     variable = _VARIABLE.match(sentence)
     fix = f"unset {variable[1]}" if variable else edit_command(file)
     return Finding("config.invalid", "problem", sentence, fix)
+
+
+def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
+    variable = _VARIABLE.match(setting.origin)
+    if variable is None:
+        return Finding("config.renamed", "warning", f"{setting} Write: {setting.edited_line}", edit_command(file))
+    head = variable[1][: len(variable[1]) - len(setting.old[-1])]
+    new = f"{head}{setting.new[-1].upper()}"
+    return Finding("config.renamed", "warning", f"{setting} Call the variable {new}.", f"unset {variable[1]}")
 
 
 def _root_command(home: Home, config: Path | None) -> str:

@@ -21,7 +21,9 @@ def make_channel(
 ) -> Channel:
     """Make the adapter of `[channels.NAME]` with these keys; send no request. Raises `ConfigError` for a wrong key."""
     common, channel_options = split_channel_settings(name, table)
-    options = ChannelOptions(name, home, now, new_id, channel_options, overhears=bool(common.always or common.listen))
+    options = ChannelOptions(
+        name, home, now, new_id, channel_options, overhears=bool(common.respond_to_all or common.record_only)
+    )
     channel: Channel = plugins.load("bubbot.channels", common.kind)(options)
     return channel
 

@@ -100,17 +100,20 @@ class TestSettings:
         assert self.guilds(value) == {"1": {"open": True}, "2": {"open": True}}
 
     @pytest.mark.parametrize(
-        "value", [{"5": {"always": [1], "roles": "7,8"}}, '{"5": {"always": [1], "roles": "7,8"}}']
+        "value", [{"5": {"respond_to_all": [1], "roles": "7,8"}}, '{"5": {"respond_to_all": [1], "roles": "7,8"}}']
     )
     def test_a_table_for_each_server(self, value: object) -> None:
-        assert self.guilds(value) == {"5": {"always": ["1"], "roles": ["7", "8"]}}
+        assert self.guilds(value) == {"5": {"respond_to_all": ["1"], "roles": ["7", "8"]}}
 
     @pytest.mark.parametrize(
         ("value", "words"),
         [
             ({"my server": {}}, ("[channels.discord] guilds", "my server", "numeric ids")),
-            ({"5": {"alwys": [1]}}, ("[channels.discord.guilds.5] alwys", "'always'")),
-            ({"5": {"always": ["general"]}}, ("[channels.discord.guilds.5] always", "general", "numeric ids")),
+            ({"5": {"respond_to_al": [1]}}, ("[channels.discord.guilds.5] respond_to_al", "'respond_to_all'")),
+            (
+                {"5": {"respond_to_all": ["general"]}},
+                ("[channels.discord.guilds.5] respond_to_all", "general", "numeric ids"),
+            ),
             ({"5": {"open": "maybe"}}, ("[channels.discord.guilds.5] open", "maybe", "true or false")),
             ({"5": 3}, ("[channels.discord] guilds", "3", "a table for each id")),
             (True, ("[channels.discord] guilds", "true", "a list of ids")),

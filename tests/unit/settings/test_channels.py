@@ -52,7 +52,7 @@ def test_one_id_and_none(given: object, made: list[str]) -> None:
 
 @pytest.mark.parametrize("given", [["bubbot", " 小助手 "], "bubbot, 小助手", '["bubbot", "小助手"]'])
 def test_names_come_in_the_same_forms(given: object) -> None:
-    assert split_channel_settings("chat", {"called": given})[0].called == ["bubbot", "小助手"]
+    assert split_channel_settings("chat", {"trigger_names": given})[0].trigger_names == ["bubbot", "小助手"]
 
 
 def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,12 +79,12 @@ def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.M
         ("bots", ["007"], "no 0 in front"),
         ("groups", [10**30], "no numeric id"),
         ("groups", [1.5], "1.5 is no numeric id"),
-        ("always", True, "must be a list of numeric ids"),
-        ("listen", {"a": 1}, "must be a list of numeric ids"),
-        ("listen", "[1", "a list such as 1,2 or [1, 2]"),
-        ("called", [""], "1 to 64 characters each"),
-        ("called", ["a\nb"], "1 to 64 characters each"),
-        ("called", [1], "must be a list of texts"),
+        ("respond_to_all", True, "must be a list of numeric ids"),
+        ("record_only", {"a": 1}, "must be a list of numeric ids"),
+        ("record_only", "[1", "a list such as 1,2 or [1, 2]"),
+        ("trigger_names", [""], "1 to 64 characters each"),
+        ("trigger_names", ["a\nb"], "1 to 64 characters each"),
+        ("trigger_names", [1], "must be a list of texts"),
         ("pairing", "perhaps", "must be true or false"),
         ("live", 7, "must be true or false"),
         ("debounce", -1, "must be a number from 0 to 60"),

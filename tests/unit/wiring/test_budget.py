@@ -42,14 +42,14 @@ def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
 
 
 def test_another_currency_is_reckoned_in_dollars(tmp_path: Path) -> None:
-    text = '[budget]\ncurrency = "EUR"\ndollar = 0.5\nday = 5\n[budget.models.m]\ninput_price = 1\noutput_price = 2\n'
+    text = '[budget]\ncurrency = "EUR"\nusd_rate = 0.5\nday = 5\n[budget.models.m]\ninput_price = 1\noutput_price = 2\n'
     made = planned(tmp_path, text)
     assert made.find_limit("bot", "") == SpendingLimit(day=10)
     assert made.configured_price("m") == ModelPrice(2, 4)
 
 
 def test_another_currency_without_its_dollar_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="currency is 'EUR', and dollar is not set"):
+    with pytest.raises(ConfigError, match="currency is 'EUR', and usd_rate is not set"):
         planned(tmp_path, '[budget]\ncurrency = "EUR"\n')
 
 
@@ -94,7 +94,10 @@ def test_what_an_answer_is_reckoned_at(tmp_path: Path) -> None:
     assert planned(tmp_path, "").reserved_output_tokens("nobody/knows") == DEFAULT_ANSWER_TOKENS
     assert planned(tmp_path, "[model]\nmax_tokens = 100\n").reserved_output_tokens("openai/gpt-4o") == 100
     assert (
-        planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nanswer_tokens = 9\n").reserved_output_tokens("x") == 9
+        planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nreserved_output_tokens = 9\n").reserved_output_tokens(
+            "x"
+        )
+        == 9
     )
 
 

@@ -149,7 +149,7 @@ class TestPlatforms:
 
     @plants("platform.remark")
     async def test_what_keeps_it_from_hearing(self, asking: ChannelProbe, telegram: Telegram) -> None:
-        finding = (await told(asking, tg=on(telegram, listen=["-100"])))["platform.remark"]
+        finding = (await told(asking, tg=on(telegram, record_only=["-100"])))["platform.remark"]
         assert finding.level == "warning"
         assert "bubbot_bot" in finding.cause
         assert "/setprivacy" in finding.cause

@@ -143,6 +143,20 @@ class TestConfig:
         home.config.chmod(0o600)
         assert list(found(read_config(home, None)[1])) == ["config.ok"]
 
+    @plants("config.renamed")
+    def test_a_setting_under_its_old_name(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.config.write_text("[schedule]\nfailures = 3\n")
+        finding = found(read_config(home, None)[1])["config.renamed"]
+        assert (finding.level, finding.cause.partition(": ")[2]) == (
+            "warning",
+            "[schedule] failures is now called max_failures; the old name still works. Write: max_failures = 3",
+        )
+        home.config.write_text("")
+        monkeypatch.setenv("BUBBOT_SCHEDULE__FAILURES", "3")
+        finding = found(read_config(home, None)[1])["config.renamed"]
+        assert finding.cause.endswith("Call the variable BUBBOT_SCHEDULE__MAX_FAILURES.")
+        assert finding.fix == "unset BUBBOT_SCHEDULE__FAILURES"
+
     @plants("config.persona")
     def test_a_persona_file_that_is_not_there(self, home: Home) -> None:
         home.config.write_text('[bot]\npersona_file = "none.md"\n')

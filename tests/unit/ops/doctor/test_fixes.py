@@ -143,13 +143,14 @@ class TestHome:
 
 
 class TestSettings:
-    @mends("config.invalid", "config.persona", "config.budget", "config.open", "model.unknown")
+    @mends("config.invalid", "config.renamed", "config.persona", "config.budget", "config.open", "model.unknown")
     def test_a_file_that_is_wrong_or_open(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("BUBBOT_MODEL__NAME")
         right = '[model]\nname = "scripted"\n'
         for text, wanted in (
             ('[bot]\nnmae = "x"\n', "config.invalid"),
             ('[bot]\npersona_file = "none.md"\n', "config.persona"),
+            ('[model]\nname = "scripted"\n[schedule]\nfailures = 3\n', "config.renamed"),
             ('[budget]\ncurrency = "EUR"\n', "config.budget"),
             ('[model]\nname = "nobody/x"\n', "model.unknown"),
         ):
