@@ -31,7 +31,7 @@ from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite
-from bubbot.ops.doctor.versions import check_libraries, check_litellm
+from bubbot.ops.doctor.versions import check_libraries
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.check import DatabaseState
 
@@ -92,7 +92,6 @@ class _CheckContext:
         home = self._home
         yield from run_check("Python", check_python)
         yield from run_check("SQLite", check_sqlite)
-        yield from run_check("litellm", check_litellm)
         yield from run_check("the libraries", check_libraries)
         yield from run_check("the limits", check_files)
         yield from run_check("the settings", self._check_settings)
