@@ -153,8 +153,9 @@ async def cut_off_batch(store: TapeStore, life: str = "first") -> None:
     async with running(store, model, replace(JOINED, tools=[gate.tool()]), life=life) as bench:
         recovered = await bench.recover()
         bench.line.resume(recovered)
-        for text in () if recovered.open_inbounds else ("one", "two", "three"):
-            await bench.post(text)
+        async with bench.app.exclusive(HOME):  # the turn begins when all three are there, however long that takes
+            for text in () if recovered.open_inbounds else ("one", "two", "three"):
+                await bench.post(text)
         async with asyncio.timeout(WAIT):
             await gate.entered.wait()
         await bench.kill()

@@ -243,8 +243,8 @@ async def test_the_end_waits_for_a_reload_under_way_and_lets_none_begin(tmp_path
         assert not ending.done()
         answer.set()
         await ending
-        assert reloading.done()
         assert bot.daemon.manager.states["new"] == "running"
+        await reloading
         with pytest.raises(ConfigError, match="ending"):
             await bot.reload(configured(a={}))
     assert platforms.open() == []
