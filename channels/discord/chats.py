@@ -149,12 +149,11 @@ class ChatDirectory:
                 self._fetched.popitem(last=False)
         return chat
 
-    def _keep(self, chat: DiscordChat) -> DiscordChat:
+    def _keep(self, chat: DiscordChat) -> None:
         self._listed[chat.id] = chat
         self._fetched.pop(chat.id, None)
         self._guilds.setdefault(chat.guild, set()).add(chat.id)
         self.channel_names[chat.id] = chat.name
-        return chat
 
     def _forget(self, number: str) -> None:
         chat = self._listed.pop(number, None)

@@ -117,3 +117,11 @@ class TestTheScriptFile:
     def test_one_that_is_missing_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"missing\.json cannot be used"):
             create(ModelOptions("scripted", tmp_path, {"script": str(tmp_path / "missing.json")}))
+
+
+async def test_the_head_of_a_message_in_parts_belongs_to_its_first_words() -> None:
+    parts = [{"type": "text", "text": text} for text in ("[2026-11-21 20:21] Ann (#1):", "hello", "there")]
+    messages = ({"role": "user", "content": parts},)
+    items = [item async for item in ScriptedModel().stream(ModelRequest("system", messages))]
+    assert isinstance(items[-1], ModelReply)
+    assert items[-1].text == "You said: hello\nthere"

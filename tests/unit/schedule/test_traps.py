@@ -8,23 +8,26 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pytest
 from apscheduler.triggers.cron import CronTrigger
 
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.schedule import store as store_module
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.schedule.store import ScheduleStore
 from bubbot.schedule.timer import JobTimer
 from bubbot.schedule.when import parse_when
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.views.schedule import Actor, ChatRef
 from bubbot.wiring.app import open_app
-from tests.doubles import CountingIds, CountingSalt
+from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -127,3 +130,18 @@ async def test_erasing_a_chat_erases_its_jobs(tmp_path: Path) -> None:
         assert dict(app.scheduler.store.state.jobs) == {}
         (entry,) = (await app.store.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
         assert entry.erased
+
+
+async def test_only_facts_about_firings_lead_to_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "SCHEDULE_CHECKPOINT_INTERVAL", 3)
+    tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=SteppingClock(), new_id=CountingIds())
+    jobs = ScheduleStore(tape, now=SteppingClock(), new_id=CountingIds(), zone="UTC")
+    for number in range(9):
+        await jobs.write([event("schedule/changed", {"job": f"none{number}"})])
+        await jobs.write_checkpoint()
+    await jobs.write([event("schedule/skipped", {"job": "none"}) for _ in range(2)])
+    await jobs.write_checkpoint()
+    assert await tape.head() == 11
+    await jobs.write([event("schedule/skipped", {"job": "none"})])
+    await jobs.write_checkpoint()
+    assert await tape.head() == 13

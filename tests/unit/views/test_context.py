@@ -346,3 +346,10 @@ async def test_a_model_of_known_size_is_shown_a_compacted_window(
     async with running(memory_store, ScriptedModel(traits=ModelTraits(context_tokens=size))) as bench:
         await bench.say("hello")
         assert await step_views(bench) == [selector]
+
+
+def test_a_record_from_before_requests_could_end_with_the_answer_is_read_as_it_was_meant() -> None:
+    recorded = ContextView().as_json()
+    assert ContextView.from_json(recorded) == ContextView()
+    without = {key: value for key, value in recorded.items() if key != "asking"}
+    assert ContextView.from_json(without).ends_with_user is False

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.markdown import render
+from channels.discord.pieces import _open_at_end
 from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, split_answer
 from channels.markdown.long_blocks import LongBlockLimits
 from channels.markdown.marked_text import clean_text, count_utf16_units
@@ -230,3 +231,8 @@ def test_discord_shows_what_commonmark_means(line: str) -> None:
 def simple(looks: Set[str]) -> Set[str]:
     """Code is nothing else, but where it is hidden: then it is only that."""
     return looks & {"spoiler"} or looks & {"code"} or looks
+
+
+@pytest.mark.parametrize(("backslashes", "torn"), [(0, ""), (1, "\\"), (2, ""), (3, "\\"), (4, "")])
+def test_an_odd_backslash_at_the_end_of_a_piece_belongs_to_the_next_one(backslashes: int, torn: str) -> None:
+    assert _open_at_end("**word" + "\\" * backslashes) == (["**"], torn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from channels.markdown.cuts import is_boundary
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, limit_marks
 from channels.markdown.render import parse_markdown
@@ -174,3 +175,18 @@ def test_a_long_wide_table_is_a_file_with_its_lines() -> None:
     assert [(file.name, file.media_type, file.text) for file in files] == [("table-1.md", "text/markdown", table)]
     assert parse_markdown(text).text == "Look\n\n📎 table-1.md\n\nend"
     assert extract_files(table, LongBlockLimits(rows=21))[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "boundary"),
+    [
+        ("ab", 1, True),
+        ("a\u0300", 1, False),
+        ("\u0300a", 1, True),
+        ("a\u0300b", 2, True),
+        ("ab", 0, True),
+        ("ab", 2, True),
+    ],
+)
+def test_a_cut_tears_no_combined_character(text: str, at: int, boundary: bool) -> None:
+    assert is_boundary(text, at) is boundary

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.litellm.errors import ERROR_KINDS, is_overflow, translate
+from bubbot.models.litellm.errors import ERROR_KINDS, _http_status, is_overflow, translate
 from bubbot.models.litellm.quiet import litellm
 
 MODEL = "openai/test"
@@ -152,3 +152,17 @@ def test_an_unknown_provider_is_named() -> None:
     assert str(translate(error, "nowhere/x", str)) == (
         "[model] name is 'nowhere/x', and litellm knows no provider 'nowhere'"
     )
+
+
+class TestTheStatus:
+    """What the provider answered, of the first error below litellm's own that tells."""
+
+    class WithStatus(Exception):
+        def __init__(self, status: object) -> None:
+            self.status_code = status
+
+    @pytest.mark.parametrize(
+        ("statuses", "found"), [((400,), 400), ((399, 404), 404), ((True, "500", 503), 503), ((200,), None), ((), None)]
+    )
+    def test_it_is_that_of_a_failure(self, statuses: tuple[object, ...], found: int | None) -> None:
+        assert _http_status(tuple(map(self.WithStatus, statuses))) == found

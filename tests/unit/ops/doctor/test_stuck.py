@@ -189,6 +189,7 @@ class TestBackups:
         for name, made in (("b", START), ("c", START - 9 * DAY)):
             write_backup(home.database, folder / name, ExtraFiles(), made)
         assert list(self.told(home, 3 * DAY)) == ["backup.ok"]
+        assert list(self.told(home, 7 * DAY)) == ["backup.ok"]
         assert "10 days ago" in self.told(home, 10 * DAY)["backup.old"].cause
 
 
