@@ -393,3 +393,15 @@ async def test_the_text_of_a_query_stands_in_payload_or_meta(tape: TapeService) 
     for text, found in (("MORNING", 1), ("zoë", 1), ("human", 1), ("evening", 0)):
         assert len((await tape.fetch([TapeQuery(tape.name, text=text)]))[0]) == found
     assert (await tape.fetch([TapeQuery(tape.name, searchable_text="human")]))[0] == ()
+
+
+def test_a_query_that_was_cut_counts_if_the_oldest_hit_is_older_than_its_end() -> None:
+    view = SearchView("volcano", limit=2)
+    entries = [replace(message("user", "volcano"), id=place) for place in range(49 + view.max_exact_matches, 49, -1)]
+
+    def hits(*places: int) -> list[SearchHit]:
+        return [SearchHit(place, "message", "", None, "", exact=True) for place in places]
+
+    assert view._incomplete([entries], hits(60, 40))
+    assert not view._incomplete([entries], hits(60, 51))
+    assert not view._incomplete([entries[1:]], hits(60, 40))
