@@ -178,6 +178,9 @@ class TestBackups:
         write(home, say)
         assert list(self.told(home, DAY)) == ["backup.young"]
         assert self.told(home, 8 * DAY)["backup.none"].fix == "bubbot backup"
+        oldest = self.state(home).oldest
+        assert oldest is not None
+        assert list(found(check_backups(home, self.state(home), now=oldest + 7 * DAY))) == ["backup.young"]
         folder = home.path / "backups"
         folder.mkdir()
         for useless in (folder / ".being-made", folder / "empty"):
