@@ -370,7 +370,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_made(home: Home, mon
         for name in ("Python", "the settings", "the lock", "the database", "the plugins", "the service")
     ]
     assert told[0].cause.endswith("ValueError: all is lost.")
-    assert {"disk.ok", "home.ok", "litellm.ok"} <= {one.id for one in made.findings}
+    assert {"disk.ok", "home.ok", "library.ok"} <= {one.id for one in made.findings}
 
 
 def test_without_a_home_the_rest_is_looked_at_all_the_same(tmp_path: Path) -> None:
