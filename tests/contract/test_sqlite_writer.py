@@ -250,6 +250,22 @@ async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path)
     assert not any(thread.is_alive() for thread in threads)
 
 
+async def test_a_fault_of_the_writer_fails_what_waits_and_hangs_nobody(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: sqlite3.Connection) -> None:
+        raise RuntimeError("a fault of ours")
+
+    assert store._writer is not None
+    with monkeypatch.context() as inside:
+        inside.setattr(store._writer, "_commit_queued", broken)
+        async with asyncio.timeout(LIMIT):
+            ends = await asyncio.gather(*[store.append([notes("a")]) for _ in range(3)], return_exceptions=True)
+    assert [type(end) for end in ends] == [StoreUnavailable] * 3
+    assert "database writer failed" in caplog.text
+    assert [entry.id for entry in (await store.append([notes("a")]))[0]] == [1]
+
+
 async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(store: SqliteStore) -> None:
     with held(store):
         writer(store).post(partial(writer(store).run, sqlite3.Connection.close))
