@@ -105,7 +105,7 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
-    # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
+    # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
     _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
     _renamed_settings: tuple[RenamedSetting, ...] = PrivateAttr(default=())

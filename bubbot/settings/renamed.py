@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from bubbot.settings.sources import Keys, SourcedValue, format_setting
 
@@ -30,21 +32,16 @@ class RenamedSetting:
         old: its path as written.
         new: its path today.
         origin: the file, variable or credential.
-        value: its value, for the edited line.
+        value: its value.
     """
 
     old: Keys
     new: Keys
     origin: str
-    value: object
+    value: Any
 
     def __str__(self) -> str:
         return f"{self.origin}: {format_setting(self.old)} is now called {self.new[-1]}; the old name still works."
-
-    @property
-    def edited_line(self) -> str:
-        """The line under the new name, as in a TOML file."""
-        return f"{self.new[-1]} = {json.dumps(self.value, ensure_ascii=False)}"
 
 
 def rename_keys(
@@ -61,7 +58,8 @@ def rename_keys(
     """
     renamed: list[RenamedSetting] = []
     current: dict[Keys, SourcedValue] = {}
-    for path, leaf in leaves.items():
+    for path, written in leaves.items():
+        leaf = SourcedValue(_parse_servers(path, written.value), written.origin)
         found = list(_renames_within(path, leaf))
         renamed += found
         problems += [
@@ -89,6 +87,14 @@ def _server_tables(path: Keys, value: object) -> list[tuple[str, Mapping[str, ob
     if len(path) != 3 or path[0] != "channels" or path[2] != "guilds" or not isinstance(value, Mapping):
         return []
     return [(str(server), table) for server, table in value.items() if isinstance(table, Mapping)]
+
+
+def _parse_servers(path: Keys, value: object) -> object:
+    """Return the tables of servers that a variable holds as JSON; any other value as it is."""
+    if len(path) == 3 and path[2] == "guilds" and isinstance(value, str) and value.strip().startswith("{"):
+        with suppress(ValueError, RecursionError):  # what reads the setting reports it
+            return json.loads(value)
+    return value
 
 
 def _with_new_keys(path: Keys, value: object) -> object:

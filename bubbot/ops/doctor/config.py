@@ -10,6 +10,7 @@ from pathlib import Path
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ops.onboarding.edit import format_toml
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
 from bubbot.wiring.budget import budget_limits
@@ -42,8 +43,11 @@ def _invalid_setting(sentence: str, file: Path) -> Finding:
 
 def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
     variable = _VARIABLE.match(setting.origin)
+    line = f"{setting.new[-1]} = {format_toml(setting.value)}"
     if variable is None:
-        return Finding("config.renamed", "warning", f"{setting} Write: {setting.edited_line}", edit_command(file))
+        return Finding("config.renamed", "warning", f"{setting} Write: {line}", edit_command(file))
+    if "guilds" in setting.old:  # the variable holds the tables of all servers
+        return Finding("config.renamed", "warning", f"{setting} Write it so there.", f"unset {variable[1]}")
     head = variable[1][: len(variable[1]) - len(setting.old[-1])]
     new = f"{head}{setting.new[-1].upper()}"
     return Finding("config.renamed", "warning", f"{setting} Call the variable {new}.", f"unset {variable[1]}")

@@ -60,8 +60,8 @@ def test_every_old_name_works_and_is_named_with_the_new_one(tmp_path: Path) -> N
     assert len(renamed) == sum(map(len, RENAMED_KEYS.values())) + len(RENAMED_KEYS["channels"])
     file = tmp_path / "config.toml"
     assert str(renamed[0]) == f"{file}: [budget] dollar is now called usd_rate; the old name still works."
-    lines = {setting.edited_line for setting in renamed}
-    assert {'fallback_models = ["openai/gpt-4o-mini"]', "respond_to_all = [3]", "max_failures = 4"} <= lines
+    values = {setting.new: setting.value for setting in renamed}
+    assert values["channels", "discord", "guilds", "5", "respond_to_all"] == [3]
     assert f"{file}: [channels.discord.guilds.5] called is now called trigger_names; the old name still works." in map(
         str, renamed
     )
@@ -79,6 +79,24 @@ def test_a_variable_under_an_old_name_beats_the_file_under_the_new_one(
         "environment variable BUBBOT_BUDGET__DOLLAR",
         "environment variable BUBBOT_CHANNELS__DISCORD__ALWAYS",
     }
+
+
+def test_old_names_in_a_variable_with_the_tables_of_servers_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "BUBBOT_CHANNELS__DISCORD__GUILDS", '{"5": {"always": [1], "called": ["x"], "open": true}, "6": 3}'
+    )
+    with pytest.raises(ConfigError, match="guilds"):  # server 6
+        split_channel_settings("discord", loaded(tmp_path, "").channels["discord"])
+    monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS", '{"5": {"always": [1], "called": ["x"], "open": true}}')
+    settings = loaded(tmp_path, "")
+    guild = split_channel_settings("discord", settings.channels["discord"])[0].guilds["5"]
+    assert (guild.respond_to_all, guild.trigger_names, guild.open) == (["1"], ["x"], True)
+    assert len(settings.renamed_settings) == 2
+    monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS", '{"5": {"always": [1]')
+    with pytest.raises(ConfigError, match="ids with tables, or a list of ids"):
+        split_channel_settings("discord", loaded(tmp_path, "").channels["discord"])
 
 
 @pytest.mark.parametrize(

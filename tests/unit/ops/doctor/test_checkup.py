@@ -156,6 +156,14 @@ class TestConfig:
         finding = found(read_config(home, None)[1])["config.renamed"]
         assert finding.cause.endswith("Call the variable BUBBOT_SCHEDULE__MAX_FAILURES.")
         assert finding.fix == "unset BUBBOT_SCHEDULE__FAILURES"
+        monkeypatch.delenv("BUBBOT_SCHEDULE__FAILURES")
+        monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS", '{"5": {"listen": [1]}}')
+        finding = found(read_config(home, None)[1])["config.renamed"]
+        assert "[channels.discord.guilds.5] listen is now called record_only" in finding.cause
+        assert finding.fix == "unset BUBBOT_CHANNELS__DISCORD__GUILDS"
+        monkeypatch.delenv("BUBBOT_CHANNELS__DISCORD__GUILDS")
+        home.config.write_text("[budget]\ndollar = inf\n")
+        assert found(read_config(home, None)[1])["config.renamed"].cause.endswith("Write: usd_rate = inf")
 
     @plants("config.persona")
     def test_a_persona_file_that_is_not_there(self, home: Home) -> None:
