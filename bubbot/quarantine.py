@@ -5,13 +5,9 @@ Until its release the home has no outside channels and runs no schedules. The fa
 
 from __future__ import annotations
 
-from bubbot.tape import erasure
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
 from bubbot.views.quarantine import RELEASED, RESTORED, QuarantineView, RestoreFact
-
-HOME_TAPE = erasure.HOME_TAPE
-"""The system tape with the history of the home itself."""
 
 
 class Quarantine:

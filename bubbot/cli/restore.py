@@ -16,7 +16,7 @@ from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
-from bubbot.quarantine import HOME_TAPE, Quarantine
+from bubbot.quarantine import Quarantine
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.settings.sources import format_setting, quote_value
@@ -26,6 +26,7 @@ from bubbot.stores.sqlite.migration import skip_backup
 from bubbot.stores.sqlite.restore import put_in_place, refuse_existing_database, unpack, verify_backup
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from bubbot.wiring.app import new_id, now
 

@@ -90,7 +90,7 @@ class LiveWindow:
 
 
 def _is_cacheable(query: TapeQuery) -> bool:
-    """Return true if `_continued` can update the query's answer, and few other queries are like it."""
+    """Return true if `_updated_answer` can update the query's answer, and few other queries are like it."""
     if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:

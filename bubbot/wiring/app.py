@@ -26,7 +26,7 @@ from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role
 from bubbot.ports.model import Model
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
-from bubbot.quarantine import HOME_TAPE, Quarantine
+from bubbot.quarantine import Quarantine
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.preview import ignore_preview
@@ -35,6 +35,7 @@ from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts

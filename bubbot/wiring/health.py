@@ -38,7 +38,7 @@ from bubbot.inbox import Inbox, inbox_tape
 from bubbot.log import recent_warnings, redact
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
-from bubbot.quarantine import HOME_TAPE, Quarantine
+from bubbot.quarantine import Quarantine
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.store import ScheduleStore
@@ -46,6 +46,7 @@ from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import timestamp
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
-from bubbot.quarantine import HOME_TAPE
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.sizes import UnreferencedBlobs
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeSummary
 from bubbot.views.inbox import SessionTraceView

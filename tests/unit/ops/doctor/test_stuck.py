@@ -19,11 +19,12 @@ from bubbot.ops.doctor.quarantine import check_quarantine
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import MessagePart, Receipt
-from bubbot.quarantine import HOME_TAPE, Quarantine, release_entry
+from bubbot.quarantine import Quarantine, release_entry
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import event
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds, CountingSalt
 from tests.planting import found, plants
