@@ -20,24 +20,35 @@ from bubbot.inbox import Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
-from bubbot.ports.channel import Attachment, Inbound, MessagePart, Outbound, Receipt, Receive, Role, Sender, refuse_blob
+from bubbot.ports.channel import (
+    Attachment,
+    Inbound,
+    MessagePart,
+    Outbound,
+    PreviewCallback,
+    Receipt,
+    Receive,
+    Role,
+    Sender,
+    ignore_preview,
+    refuse_blob,
+)
+from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
-from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.intake import AttachmentIntake
-from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.preview import PreviewCallback, ignore_preview
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult, recover
-from bubbot.runtime.report import HealthReport, report_nothing
+from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
+from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -379,13 +390,13 @@ def _loop(
         ]
     )
     runner = ToolCallRunner(found, options.calls, options.show)
-    commands = CommandRunner(found, runner, lambda: 0.0)
     steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show, meter=options.meter)
 
     async def has_model(_: Turn) -> bool:
         return not isinstance(model, UnconfiguredModel)
 
-    return AgentLoop(commands, steps, has_model=has_model), found
+    router = InputRouter(found, runner, lambda: 0.0, has_model=has_model)
+    return AgentLoop(router, steps), found
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:

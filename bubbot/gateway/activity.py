@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from bubbot.ports.channel import (
     Preview,
+    PreviewCallback,
     StepFinished,
     TextStreamed,
     ToolFinished,
@@ -15,7 +16,6 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
-from bubbot.runtime.preview import PreviewCallback
 
 Monotonic: TypeAlias = Callable[[], float]
 OnTurnEnded: TypeAlias = Callable[[str, str, float | None], None]

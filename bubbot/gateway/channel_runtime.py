@@ -29,13 +29,13 @@ from bubbot.ports.channel import (
     SupportsEditing,
     SupportsTyping,
 )
+from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.intake import refuse_fetch
-from bubbot.runtime.link import SessionChannel
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult
-from bubbot.runtime.report import HealthReport, report_nothing
+from bubbot.runtime.session import SessionChannel
 from bubbot.tape.handle import Clock
 from bubbot.texts import Texts
 from bubbot.views.outbox import OutboxMessage

@@ -31,11 +31,11 @@ from bubbot.ports.channel import (
     StopRequest,
     UnparsedUpdate,
 )
+from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.link import SessionChannel
-from bubbot.runtime.report import HealthReport, report_nothing
 from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from bubbot.views.outbox import OutboxMessage

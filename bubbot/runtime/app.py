@@ -11,9 +11,8 @@ from bubbot.errors import ConfigError
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
-from bubbot.runtime.changes import find_message_id
-from bubbot.runtime.link import SessionChannel, SessionDeps
-from bubbot.runtime.session import SessionRuntime
+from bubbot.runtime.messages import find_message_id
+from bubbot.runtime.session import SessionChannel, SessionDeps, SessionRuntime
 from bubbot.tape.service import TapeService
 
 MAX_IDLE_SESSIONS = 256

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
-from bubbot.ports.channel import ToolFinished, ToolStarted
+from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
 from bubbot.ports.model import ToolCall
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
-from bubbot.runtime.preview import PreviewCallback, ignore_preview, shorten
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
 
@@ -27,6 +26,8 @@ TAIL_SHARE = 4
 """The end of a cut result gets one part in this many of the shown text."""
 REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
+MAX_ARGUMENTS_CHARS = 80
+"""Characters of a call's arguments that a preview shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,12 @@ class ToolCallRunner:
         budget = max(limit - len(mark(len(text))) - 1, limit // 4)
         tail = budget // TAIL_SHARE
         return f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}"
+
+
+def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:
+    """Shorten a text to its beginning, on one line."""
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1]}…"
 
 
 def clean(text: str) -> str:

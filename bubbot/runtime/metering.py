@@ -14,9 +14,10 @@ from bubbot.ports.channel import Outbound
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Turn
 from bubbot.rates import RateLimiter
+from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.calls import clean
 from bubbot.runtime.compose import ComposedRequest, estimate_fixed_tokens
-from bubbot.runtime.router import is_command, route_assistant
+from bubbot.runtime.router import is_command
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
 from bubbot.views.budget import BudgetSubject, CallError, budget_owner_text, user_key

@@ -1,33 +1,29 @@
-"""The input router: which messages are commands, which go to the model, and what a model's text means."""
+"""The input router: which messages are commands, which go to the model; and how a command is read and run."""
 
 from __future__ import annotations
 
+import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin
+from xml.sax.saxutils import escape, quoteattr
 
-from bubbot.texts import SILENT_MARK
+from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolFailed, ToolRetry
+from bubbot.ports.tool import RerunModel, Tool, ToolArgs, Toolbox
+from bubbot.ports.turn import SCHEDULE_ORIGIN, Turn
+from bubbot.runtime.calls import ToolCallRunner, clean
+from bubbot.tape import entry as make
+from bubbot.texts import Texts
+
+log = logging.getLogger(__name__)
 
 COMMAND_PREFIX = ","
 OVERTAKING_COMMANDS = (",stop", ",status")
 """Commands that do not wait for the running turn, and that nothing stops."""
 
-THOUGHT_OPENS = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedAnswer:
-    """The meaning of a model's text for people.
-
-    Attributes:
-        text: the text to deliver.
-        silent: the model chose to say nothing.
-        empty: there is no text, which is a failure.
-    """
-
-    text: str
-    silent: bool = False
-    empty: bool = False
+_KEYED = re.compile(r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))')
+_WORD = re.compile(r"\S+")
 
 
 def is_command(text: str) -> bool:
@@ -40,9 +36,219 @@ def is_overtaking(text: str) -> bool:
     return text.strip() in OVERTAKING_COMMANDS
 
 
-def route_assistant(text: str) -> RoutedAnswer:
-    """Strip leaked reasoning and detect `[SILENT]`; the text is never executed, whatever it begins with."""
-    visible = _THOUGHT.sub("", text).strip()
-    if visible == SILENT_MARK:
-        return RoutedAnswer("", silent=True)
-    return RoutedAnswer(visible, empty=not visible)
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """The result of a command.
+
+    Attributes:
+        name: the tool's name, or the typed one if there is no such tool.
+        status: `refused` if it never ran, `error` if it ran and raised.
+        output: the answer.
+        rerun: ask the model next.
+    """
+
+    name: str
+    status: Literal["ok", "refused", "error"]
+    output: str
+    rerun: bool = False
+
+    def for_model(self) -> str:
+        """Format a failed command for the model; the output cannot close the block."""
+        return f'<command name={quoteattr(self.name)} status="{self.status}">\n{escape(self.output)}\n</command>'
+
+
+@dataclass(slots=True)
+class RoutedInput:
+    """What the commands of a turn came to.
+
+    Attributes:
+        replies: their answers, in order.
+        ask_model: the model is needed: for a message, after a command that failed, or because a command asks for it.
+        failure: a command failed in a turn that nobody is present to correct; the text that people get.
+    """
+
+    replies: list[str] = field(default_factory=list)
+    ask_model: bool = False
+    failure: str | None = None
+
+
+class InputRouter:
+    """Runs the commands of a turn, and leaves its other messages to the model."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        calls: ToolCallRunner,
+        elapsed: Callable[[], float],
+        *,
+        has_model: Callable[[Turn], Awaitable[bool]],
+    ) -> None:
+        """Set the tools behind the commands.
+
+        Args:
+            toolbox: the tools that people may call.
+            calls: runs them.
+            elapsed: a monotonic clock in seconds.
+            has_model: returns whether a model can explain a failed command.
+        """
+        self._toolbox = toolbox
+        self._calls = calls
+        self._elapsed = elapsed
+        self._has_model = has_model
+
+    async def route(self, turn: Turn) -> RoutedInput:
+        """Run the turn's commands in the order they came, and decide whether the model is needed."""
+        routed = RoutedInput(ask_model=bool(turn.message_ids))
+        for accepted in turn.inbounds:
+            if not is_command(accepted.inbound.text):
+                continue
+            outcome = await self.run_command(turn, accepted.inbound.text)
+            await turn.write_handoffs()
+            if turn.origin == SCHEDULE_ORIGIN and outcome.status != "ok":
+                routed.failure = _reply_text(turn, outcome)
+                return routed
+            if outcome.status == "error" and await self._has_model(turn):
+                await self._pass_to_model(turn, outcome)
+                routed.ask_model = True
+            else:
+                routed.replies += [_reply_text(turn, outcome)] if outcome.output else []
+                routed.ask_model = routed.ask_model or outcome.rerun
+        return routed
+
+    async def run_command(self, turn: Turn, line: str) -> CommandOutcome:
+        """Run one command and record it as a `command` event."""
+        started = self._elapsed()
+        outcome = await self._outcome(turn, clean(line.strip()))
+        data = {
+            "name": outcome.name,
+            "raw": clean(line.strip()),
+            "status": outcome.status,
+            "elapsed_ms": round((self._elapsed() - started) * 1000),
+            "output": await self._calls.cut_result(turn.tape, outcome.output),
+        }
+        await turn.tape.append([make.event("command", data)])
+        return outcome
+
+    async def _pass_to_model(self, turn: Turn, outcome: CommandOutcome) -> None:
+        """Give a command that ran and raised to the model as a message, so that it can explain the error."""
+        stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
+        turn.message_ids.append(stored[0].id)
+
+    async def _outcome(self, turn: Turn, line: str) -> CommandOutcome:
+        name = line.removeprefix(COMMAND_PREFIX).split(maxsplit=1)[0] if line.strip(", ") else ""
+        try:
+            tool, args = parse_command(line, self._toolbox, turn.texts)
+            name = tool.name
+            if not turn.role.at_least(tool.role):
+                needed, role = turn.texts.role(tool.role), turn.texts.role(turn.role)
+                raise CommandError(turn.texts.say("not_allowed", command=name, needed=needed, role=role))
+            turn.runs_command = True
+            output = await self._calls.invoke(turn, tool, args)
+        except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
+            return CommandOutcome(name, "refused", str(error))
+        except Exception as error:  # tool call boundary: the model gets what a command raises
+            log.info("command raised", exc_info=True, extra={"action": "command.raised", "command": name})
+            return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
+        finally:
+            turn.runs_command = False
+        if isinstance(output, RerunModel):
+            return CommandOutcome(name, "ok", output.text, rerun=True)
+        return CommandOutcome(name, "ok", clean(output))
+
+
+def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
+    return turn.texts.add_trace(outcome.output, turn.id) if outcome.status == "error" else outcome.output
+
+
+def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
+    """Parse a command into the tool and its checked arguments.
+
+    `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's
+    positional fields, and the last field takes all remaining words. A quote within quoted words is written twice;
+    quotes elsewhere are ordinary characters.
+
+    Raises:
+        CommandError: with the right form of the command.
+    """
+    body = line.strip().removeprefix(COMMAND_PREFIX).strip()
+    if not body:
+        raise CommandError(texts.say("no_name"))
+    name, *rest = body.split(maxsplit=1)
+    try:
+        tool = toolbox.find(name)
+    except ToolError as error:
+        raise CommandError(unknown_command_text(name, toolbox.find_similar(name), texts)) from error
+    try:
+        return tool, tool.validate(_parse_values(tool, rest[0] if rest else ""))
+    except ToolRetry as error:
+        raise CommandError(texts.say("wrong_form", problem=error, usage=command_usage(tool))) from error
+
+
+def unknown_command_text(name: str, near: Sequence[str], texts: Texts) -> str:
+    """Build the text for an unknown command; `near` are similar names."""
+    if not near:
+        return texts.say("no_command", name=name)
+    return texts.say("no_command_but", name=name, near=texts.say("or").join(near))
+
+
+def command_usage(tool: Tool) -> str:
+    """Format how a command is typed: `,tape.search <query> [kinds=…] [limit=…]`."""
+    fields = tool.args.model_fields
+    positional = _positional_fields(tool)
+    words = [f"<{name}>" if fields[name].is_required() else f"[{name}]" for name in positional]
+    keyed = [f"[{name}=…]" for name in fields if name not in positional]
+    return " ".join([f"{COMMAND_PREFIX}{tool.commands[0] if tool.commands else tool.name}", *words, *keyed])
+
+
+def _positional_fields(tool: Tool) -> tuple[str, ...]:
+    """List the fields that plain words fill: the declared ones, else the required ones, else the first."""
+    if tool.args.positional:
+        return tool.args.positional
+    fields = tool.args.model_fields
+    return tuple(name for name, field in fields.items() if field.is_required()) or tuple(fields)[:1]
+
+
+def _parse_values(tool: Tool, text: str) -> dict[str, Any]:
+    """Split the text after the command's name into argument values."""
+    fields = tool.args.model_fields
+    values: dict[str, Any] = {}
+    text = text.strip()
+    while (match := _KEYED.match(text)) and match["key"] in fields:
+        values[match["key"]] = _match_value(match)
+        text = text[match.end() :].lstrip()
+    trailing = list(_KEYED.finditer(text))
+    while trailing and trailing[-1].end() == len(text) and trailing[-1]["key"] in fields:
+        match = trailing.pop()
+        values[match["key"]] = _match_value(match)
+        text = text[: match.start()].rstrip()
+    open_fields = [name for name in _positional_fields(tool) if name not in values]
+    for index, name in enumerate(open_fields):
+        if not text:
+            break
+        if index == len(open_fields) - 1:
+            values[name], text = _unquote(text), ""
+        elif word := _WORD.match(text):
+            values[name], text = word[0], text[word.end() :].lstrip()
+    if text:
+        raise ToolRetry(f"{tool.name} does not know what to do with {text!r}")
+    return {name: _split_list(fields[name].annotation, value) for name, value in values.items()}
+
+
+def _match_value(match: re.Match[str]) -> str:
+    """Return the value after `key=`; a doubled quote within quotes stands for one."""
+    quoted: str | None = match["quoted"]
+    return match["plain"] if quoted is None else quoted.replace('""', '"')
+
+
+def _unquote(text: str) -> str:
+    """Strip the quotes around the full text, if there are any."""
+    is_quoted = len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
+    return text[1:-1] if is_quoted else text
+
+
+def _split_list(annotation: Any, value: str) -> Any:
+    """Split a comma-separated text if the field is a list."""
+    kinds = (annotation, *get_args(annotation))
+    if any(get_origin(kind) in (list, tuple) for kind in kinds):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value

@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.ports.channel import StepFinished, TextStreamed
-from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
+from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, Usage, tools_text
 from bubbot.ports.turn import Turn
-from bubbot.runtime.attempts import AttemptRecorder, usage_as_json
-from bubbot.runtime.auto_handoff import overflow_handoff
+from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner, clean
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
 from bubbot.runtime.fitting import RequestFitter
 from bubbot.runtime.metering import CallObserver, Meter, Unmetered
-from bubbot.runtime.preview import PreviewCallback, PreviewText, ignore_preview
-from bubbot.runtime.router import RoutedAnswer, route_assistant
 from bubbot.tape import entry as make
+from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
 from bubbot.views.context import CUT
@@ -111,7 +109,7 @@ class ModelRunner:
                 if not can_retry or not isinstance(error, ModelOverflow):
                     raise
                 overflowed = True
-                await overflow_handoff(turn, error)
+                await _open_overflow_window(turn, error)
                 continue
             facts |= _outcome_facts(reply) | {"elapsed_ms": self._elapsed_ms(started)}
             self._show(turn.session, StepFinished(step, len(reply.calls)))
@@ -240,11 +238,78 @@ class ModelRunner:
         return round((self._elapsed() - started) * 1000)
 
 
+class AttemptRecorder:
+    """Records the calls of one step, in order.
+
+    A model that never asks twice reports nothing; its one call is recorded from what the runner sees.
+    """
+
+    def __init__(self, model: str, elapsed: Callable[[], float]) -> None:
+        """Start the step: `model` is asked first, `elapsed` is a monotonic clock in seconds."""
+        self._elapsed = elapsed
+        self._model = model
+        self._step_started = self._call_started = elapsed()
+        self._first_text: float | None = None
+        self._calls: list[dict[str, Any]] = []
+
+    def as_json(self) -> list[JsonObject]:
+        """Return the calls as the step records them; times are in milliseconds since the step began."""
+        return list(self._calls)
+
+    def on_text(self) -> None:
+        """Record when the first piece of an answer came."""
+        if self._first_text is None:
+            self._first_text = self._elapsed()
+
+    def on_failed_call(self, attempt: FailedAttempt) -> None:
+        """Record a call that failed; if it names a next model, another call follows after its wait."""
+        self._model = attempt.model
+        self._call_started = self._elapsed() - attempt.elapsed
+        self._add("failed", kind=attempt.kind, error=clean(attempt.error))
+        self._model = attempt.next_model
+        self._call_started = self._elapsed() + attempt.wait
+        self._first_text = None
+
+    def on_reply(self, reply: ModelReply, cost: float | None) -> None:
+        """Record the call that answered, and its cost in US dollars (None: unknown)."""
+        self._model = reply.model or self._model
+        self._add("ok", usage=_usage_as_json(reply.usage), cost=cost)
+
+    def on_error(self, error: ModelError, cost: float | None) -> None:
+        """Record the call that ended the step, unless the model has reported it already."""
+        if self._model:
+            self._add("failed", kind=error.kind, error=clean(str(error)), cost=cost)
+
+    def on_stop(self, cost: float | None) -> None:
+        """Record a call that was cut off from outside."""
+        if self._model:
+            self._add("stopped", cost=cost)
+
+    def _add(self, status: str, **facts: Any) -> None:
+        started = min(self._call_started, self._elapsed())  # the call may have ended during the wait
+        call = {
+            "model": self._model,
+            "started_ms": round((started - self._step_started) * 1000),
+            "elapsed_ms": round((self._elapsed() - started) * 1000),
+            "status": status,
+        }
+        if self._first_text is not None:
+            call["first_text_ms"] = round((self._first_text - started) * 1000)
+        self._calls.append(call | facts)
+
+
+async def _open_overflow_window(turn: Turn, error: ModelOverflow) -> None:
+    """Open a window that keeps the messages the turn answers, because the request was longer than the context."""
+    state = {"reason": "context_length_exceeded", "error": clean(str(error))}
+    await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
+    await turn.tape.save()
+
+
 def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
     outcome: dict[str, Any] = {
         "status": "tool_calls" if reply.calls else "ok",
         "finish": reply.finish,
-        "usage": usage_as_json(reply.usage),
+        "usage": _usage_as_json(reply.usage),
     }
     if reply.model:
         outcome["answered"] = reply.model
@@ -253,6 +318,11 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
     if reply.reasoning:
         outcome["reasoning"] = clean(reply.reasoning)
     return outcome
+
+
+def _usage_as_json(usage: Usage) -> dict[str, Any]:
+    """Build the token counts that a step records."""
+    return {name: getattr(usage, name) for name in Usage.__slots__}
 
 
 def _as_json(call: ToolCall) -> dict[str, Any]:

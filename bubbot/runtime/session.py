@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import tzinfo
 
-from bubbot.errors import BubbotError, ModelCallDenied, StoreError, TapeCorrupt
+from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.inbox import done_entry
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
-from bubbot.ports.channel import Inbound, Role, TurnFinished, TurnStarted
-from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, TapeChange, Turn, TurnResult
-from bubbot.runtime.boundary import record_failure
+from bubbot.outbox import intent_entry
+from bubbot.ports.channel import (
+    Inbound,
+    MessagePart,
+    Outbound,
+    OutboundFile,
+    PreviewCallback,
+    Role,
+    TurnFinished,
+    TurnStarted,
+    ignore_preview,
+)
+from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Status, TapeChange, Turn, TurnResult
 from bubbot.runtime.calls import clean
-from bubbot.runtime.changes import build_change_entries
-from bubbot.runtime.intake import AttachmentResult, list_attachments
-from bubbot.runtime.link import SessionChannel, SessionDeps
-from bubbot.runtime.loop import LoopResult
-from bubbot.runtime.metering import record_denial
-from bubbot.runtime.opening import (
+from bubbot.runtime.intake import AttachmentIntake, AttachmentResult, Fetch, list_attachments, refuse_fetch
+from bubbot.runtime.loop import AgentLoop, LoopResult
+from bubbot.runtime.messages import (
+    build_change_entries,
     collect_notices,
     message_entries,
     missing_edit_entries,
@@ -28,22 +38,86 @@ from bubbot.runtime.opening import (
     turn_joined_entry,
     turn_start_entry,
 )
-from bubbot.runtime.queue import MessageQueue, QueuedMessage
-from bubbot.runtime.replies import Reply, build_failure_message, stage_reply
+from bubbot.runtime.metering import RateGate, ignore_notice, record_denial
+from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.schedule.changes import SCHEDULE_TAPE
+from bubbot.schedule.firing import Firings
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
+from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
-from bubbot.tape.service import TapeService
-from bubbot.views.outbox import intent_from
+from bubbot.tape.service import NewId, TapeService
+from bubbot.texts import Texts
+from bubbot.views.outbox import OutboxMessage, intent_from
 
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 2
 """Turns begun for one inbound before it ends with a failure message."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChannel:
+    """A channel as its sessions use it.
+
+    Attributes:
+        name: the channel's name.
+        inbox: the name of its inbox tape.
+        outbox: the name of its outbox tape.
+        split: cuts a message into parts that the platform takes.
+        role: gives the role of the sender.
+        queue_policy: how the channel wants waiting messages treated.
+        chat_limit: a chat's own limit of turns at once.
+        fetch: fetches the attachments of a message.
+        find_channel: gives another channel by its name; None if it does not run here.
+    """
+
+    name: str
+    inbox: str
+    outbox: str
+    split: Callable[[Outbound], Sequence[MessagePart]]
+    role: Callable[[Inbound], Role]
+    queue_policy: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
+    chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
+    fetch: Fetch = refuse_fetch
+    find_channel: Callable[[str], SessionChannel | None] = lambda _channel: None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeps:
+    """The dependencies that every session shares.
+
+    Attributes:
+        loop: runs a turn.
+        now: the clock.
+        new_id: makes the ids of turns.
+        zone: the time zone of chats.
+        retention_days: days after which the memory zone drops a daily note.
+        turn_limiter: limits the turns at once.
+        deliver: gets the channel and each merged outbox message.
+        on_preview: gets the previews of a running turn.
+        texts: the bot's own sentences.
+        firings: knows the jobs of scheduled turns; None if nothing is scheduled.
+        intake: takes in attachments.
+        rate_gate: keeps messages to their rates.
+    """
+
+    loop: AgentLoop
+    now: Clock
+    new_id: NewId
+    zone: tzinfo
+    retention_days: int
+    turn_limiter: TurnLimiter
+    deliver: Callable[[str, OutboxMessage], Awaitable[None]]
+    on_preview: PreviewCallback = ignore_preview
+    texts: Texts = Texts()  # noqa: RUF009 - frozen
+    firings: Firings | None = None
+    intake: AttachmentIntake = field(default_factory=AttachmentIntake)
+    rate_gate: RateGate = field(default_factory=lambda: RateGate(None, Texts(), ignore_notice))
 
 
 class SessionRuntime:
@@ -201,7 +275,7 @@ class SessionRuntime:
         """End messages that no turn can be made of with a failure, so that no later start meets them again."""
         first, texts = batch[0], self._deps.texts
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
-        key, notice = build_failure_message(self._link, self._tape.session, first, text)
+        key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
         schedule_facts = firings.failure_entries(first.inbound, text) if (firings := self._deps.firings) else ()
@@ -408,7 +482,7 @@ class SessionRuntime:
         except StoreError:
             raise  # nothing can be recorded; what the fork saved is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
-            return await record_failure(turn, error)
+            return await _record_failure(turn, error)
         finally:
             self._loop_task = None
 
@@ -419,8 +493,8 @@ class SessionRuntime:
         ids = [*(accepted.id for accepted in turn.inbounds), *self._edit_ids]
         fork.stage(self._link.inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
-        reply = Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
-        link = stage_reply(turn, self._link, reply, result.status, self._deps.firings)
+        reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
+        link = _stage_reply(turn, self._link, reply, result.status, self._deps.firings)
         merged = await fork.merge()
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         if self._deps.firings is not None:
@@ -428,6 +502,84 @@ class SessionRuntime:
         for entry in merged.staged.get(link.outbox, ()):
             await self._deps.deliver(link.name, intent_from(entry))
         return TurnResult(turn.id, result.status, text, merged.delta)
+
+
+async def _record_failure(turn: Turn, error: Exception) -> LoopResult:
+    """Record the error on the turn's tape, and build the text that people get."""
+    if isinstance(error, ModelCallDenied):
+        return LoopResult("failed", await record_denial(turn, error))
+    if isinstance(error, BubbotError):
+        await turn.tape.append([make.error(error.kind, clean(str(error)))])
+        log.warning("turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
+        unconfigured = isinstance(error, ModelUnconfigured)
+        return LoopResult(
+            "failed",
+            turn.texts.add_trace(str(error), turn.id) if unconfigured else turn.texts.format_failure(error, turn.id),
+        )
+    log.error("turn failed", exc_info=error, extra={"action": "turn.failed"})
+    await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
+    defect = turn.texts.say("defect", name=type(error).__name__)
+    return LoopResult("failed", turn.texts.add_trace(turn.texts.say("failed", reason=defect), turn.id))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A text and files; `accepted` is the first inbound that they answer."""
+
+    text: str
+    files: tuple[OutboundFile, ...]
+    accepted: AcceptedInbound
+
+
+def _stage_reply(
+    turn: Turn, channel: SessionChannel, reply: _Reply, status: Status, firings: Firings | None
+) -> SessionChannel:
+    """Stage the turn's reply for the outbox; return the channel that delivers it.
+
+    Args:
+        turn: the turn that ends.
+        channel: the channel of its session.
+        reply: the reply; without text and files nothing is staged.
+        status: how the turn ended.
+        firings: ends scheduled turns; None if nothing is scheduled.
+    """
+    if turn.origin == SCHEDULE_ORIGIN:
+        return _stage_scheduled(turn, channel, reply, status, firings) if firings else channel
+    inbound = reply.accepted.inbound
+    if reply.text or reply.files:
+        quoted = inbound.message or inbound.external_id
+        out = Outbound(inbound.channel, inbound.chat, reply.text, inbound.thread, quoted, reply.files)
+        parts = tuple(channel.split(out))
+        turn.tape.stage(channel.outbox, [intent_entry(turn.session, turn.id, parts, inbound=reply.accepted.id)])
+    return channel
+
+
+def _build_failure_message(
+    channel: SessionChannel, session: str, first: AcceptedInbound, text: str
+) -> tuple[str, TapeEntry]:
+    """Build the failure message for inbounds that cannot become a turn: its key and its entry."""
+    key, inbound = f"poisoned:{first.id}", first.inbound
+    quoted = inbound.message or ("" if inbound.origin == SCHEDULE_ORIGIN else inbound.external_id)
+    out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
+    return key, intent_entry(session, key, tuple(channel.split(out)), inbound=first.id)
+
+
+def _stage_scheduled(
+    turn: Turn, link: SessionChannel, reply: _Reply, status: Status, firings: Firings
+) -> SessionChannel:
+    """Stage the reply of a scheduled turn: it quotes nothing, and may go to another chat."""
+    ending = firings.build_outcome(turn, reply.accepted.inbound, status, reply.text)
+    if ending.facts:
+        turn.tape.stage(SCHEDULE_TAPE, ending.facts)
+    chat = ending.place
+    if chat is None or not (ending.text or reply.files):
+        return link
+    link = link.find_channel(chat.channel) or link
+    if link.name != chat.channel:
+        return link
+    out = Outbound(chat.channel, chat.chat, ending.text, chat.thread, "", reply.files)
+    turn.tape.stage(link.outbox, [intent_entry(turn.session, turn.id, tuple(link.split(out)))])
+    return link
 
 
 def _is_being_cancelled() -> bool:

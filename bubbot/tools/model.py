@@ -6,11 +6,11 @@ from pydantic import Field
 
 from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
 from bubbot.ports.channel import Role
+from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.report import HealthReport, report_nothing
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
 from bubbot.views.model import SWITCHED

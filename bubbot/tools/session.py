@@ -16,9 +16,9 @@ from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.model import ModelRequest
 from bubbot.ports.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.commands import command_usage, unknown_command_text
 from bubbot.runtime.compose import RequestComposer, embed_images, rebuild_request
-from bubbot.runtime.opening import sender_data
+from bubbot.runtime.messages import sender_data
+from bubbot.runtime.router import command_usage, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION

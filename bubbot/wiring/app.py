@@ -22,14 +22,13 @@ from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
 from bubbot.home import Home, WriterLock
 from bubbot.models.lazy import LazyModel
-from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role
+from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
 from bubbot.ports.model import Model
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.quarantine import Quarantine
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.preview import ignore_preview
 from bubbot.runtime.recovery import RecoveryResult, recover
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.schedule.changes import SCHEDULE_TAPE

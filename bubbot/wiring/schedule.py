@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.ports.channel import Inbound, Outbound, Role
-from bubbot.runtime.link import SessionChannel
+from bubbot.runtime.session import SessionChannel
 from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.schedule.firing import Firings, format_missed
 from bubbot.schedule.store import ScheduleStore

@@ -16,20 +16,19 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.channel import session_folder
+from bubbot.ports.channel import PreviewCallback, session_folder
+from bubbot.ports.health import HealthReport
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
-from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
-from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.preview import PreviewCallback
 from bubbot.runtime.prompt import PromptSettings
-from bubbot.runtime.report import HealthReport
+from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
+from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings.loader import Settings
@@ -155,7 +154,6 @@ def _loop(
         ]
     )
     calls = ToolCallRunner(toolbox, ToolLimits(settings.tools.timeout, settings.tools.result_limit), show)
-    commands = CommandRunner(toolbox, calls, time.monotonic)
     limits = RunnerSettings(settings.model.max_steps, settings.model.timeout)
     runner = ModelRunner(composer, calls, limits, time.monotonic, show, meter=BudgetMeter(purse.budget))
 
@@ -165,7 +163,8 @@ def _loop(
         except ModelError:
             return False
 
-    return toolbox, AgentLoop(commands, runner, has_model=has_model)
+    router = InputRouter(toolbox, calls, time.monotonic, has_model=has_model)
+    return toolbox, AgentLoop(router, runner)
 
 
 def _export(shared: TurnServices, session: str, text: str) -> str:

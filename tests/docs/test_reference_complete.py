@@ -39,7 +39,7 @@ FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
 WRITTEN = written(ROOT, ("bubbot", "channels"))
 PASSED_ON = {
     "bubbot/runtime/metering.py:record_denial",  # the kind of the error that refused the turn
-    "bubbot/runtime/boundary.py:record_failure",  # the kind of the error that ended the turn
+    "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block

@@ -50,12 +50,14 @@ from bubbot.ports.channel.port import (
 )
 from bubbot.ports.channel.previews import (
     Preview,
+    PreviewCallback,
     StepFinished,
     TextStreamed,
     ToolFinished,
     ToolStarted,
     TurnFinished,
     TurnStarted,
+    ignore_preview,
 )
 from bubbot.ports.channel.sending import MessagePart, Outbound, OutboundFile, Receipt
 
@@ -81,6 +83,7 @@ __all__ = [
     "Outbound",
     "OutboundFile",
     "Preview",
+    "PreviewCallback",
     "Quote",
     "Reaction",
     "Receipt",
@@ -104,6 +107,7 @@ __all__ = [
     "VerifiesCredentials",
     "WebhookVerifier",
     "empty_cursor",
+    "ignore_preview",
     "no_commands",
     "refuse_blob",
     "replace_controls",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -63,3 +64,9 @@ class TurnFinished:
 
 Preview: TypeAlias = TurnStarted | TextStreamed | ToolStarted | ToolFinished | StepFinished | TurnFinished
 """An event of a running turn. It is never a fact: `send` delivers the final text even if these are lost."""
+PreviewCallback: TypeAlias = Callable[[str, Preview], None]
+"""Takes the session and a preview; never blocks and never raises."""
+
+
+def ignore_preview(session: str, event: Preview) -> None:
+    """Ignore previews, for channels that show none."""

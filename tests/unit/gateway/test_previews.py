@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bubbot.gateway.previews import PreviewSink
 from bubbot.models.scripted import ScriptedModel
@@ -24,8 +21,6 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.model import ModelReply
 from bubbot.runtime.calls import ToolLimits
-from bubbot.runtime.preview import MAX_ARGUMENTS_CHARS, PreviewText, shorten
-from bubbot.runtime.router import route_assistant
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from tests.turns import HOME, WAIT, KeptChannel, Options, Played, calls, replying, running, says
@@ -131,45 +126,6 @@ async def test_a_session_of_a_channel_that_is_not_there_is_shown_nowhere() -> No
     assert here.events == []
     sink("stdin:home", TurnStarted())
     assert here.events == [TurnStarted()]
-
-
-@pytest.mark.parametrize(
-    ("pieces", "shown"),
-    [
-        (["a", "b "], "ab"),
-        (["  hel", "lo", "\n", "\n"], "hello"),
-        (["<thi", "nk>no", "no</thi", "nk> yes"], "yes"),
-        (["1 < 2 and <thing>"], "1 < 2 and <thing>"),
-        (["a <think>b"], "a"),
-        (["[SIL", "ENT]"], ""),
-        ([" [SILENT] ", ""], ""),
-        (["[SILENT] but"], "[SILENT] but"),
-        (["<reasoning>x</reasoning>[SIL", "LY]"], "[SILLY]"),
-        (["odd <thin"], "odd <thin"),
-    ],
-)
-def test_the_text_that_is_shown_is_the_text_that_people_get(pieces: Sequence[str], shown: str) -> None:
-    text = PreviewText()
-    assert "".join([*map(text.feed, pieces), text.flush()]) == shown
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            ["<think>", "</think>", "<thi", "nk>", "<", "[SILENT]", "[", " ", "\n", "a", "é\U0001f600", "</"]
-        )
-    )
-)
-def test_the_pieces_add_up_to_what_is_delivered(pieces: list[str]) -> None:
-    text, answer = PreviewText(), route_assistant("".join(pieces))
-    shown = "".join([*map(text.feed, pieces), text.flush()])
-    assert shown == ("" if answer.silent or answer.empty else answer.text)
-
-
-def test_arguments_are_shown_on_one_short_line() -> None:
-    assert shorten('{"a":\n 1}') == '{"a": 1}'
-    assert len(shorten("x" * 10_000)) == MAX_ARGUMENTS_CHARS
-    assert len(shorten(" " * 10_000 + "x")) == 1
 
 
 class TestStop:

@@ -15,7 +15,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import ToolLimits, clean
+from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, ToolLimits, clean, shorten
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
@@ -264,3 +264,9 @@ async def test_a_stop_between_two_calls_keeps_the_result_of_the_first(memory_sto
 )  # fmt: skip
 def test_text_is_made_fit_to_be_stored(text: str, stored: str) -> None:
     assert clean(text) == stored
+
+
+def test_arguments_are_shown_on_one_short_line() -> None:
+    assert shorten('{"a":\n 1}') == '{"a": 1}'
+    assert len(shorten("x" * 10_000)) == MAX_ARGUMENTS_CHARS
+    assert len(shorten(" " * 10_000 + "x")) == 1

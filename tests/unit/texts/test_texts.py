@@ -30,7 +30,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.turn import AcceptedInbound
-from bubbot.runtime.opening import too_old_text
+from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import LANGUAGES, Texts
 from bubbot.texts.language import Language, Sentence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bubbot.ports.channel import CommandInfo, Sender
 from bubbot.ports.tool import ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.commands import parse_command
+from bubbot.runtime.router import parse_command
 from bubbot.texts import Texts
 from channels.discord.slash_commands import build_commands, read_interaction
 from tests.fakes.discordapi.commands import check

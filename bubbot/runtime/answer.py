@@ -1,31 +1,38 @@
-"""Previews of a running turn: values for the channel, never facts. Nothing here can fail a turn."""
+"""What people see of a model's text, whole or while it streams."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
 
-from bubbot.ports.channel import Preview
-from bubbot.runtime.router import THOUGHT_OPENS
 from bubbot.texts import SILENT_MARK
 
-PreviewCallback: TypeAlias = Callable[[str, Preview], None]
-"""Takes the session and a preview; never blocks and never raises."""
-MAX_ARGUMENTS_CHARS = 80
-"""Characters of a call's arguments that are shown."""
-
+_THOUGHT_OPENING = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _HALF_OPENED = re.compile(r"<[a-z]{0,9}\Z", re.IGNORECASE)
 
 
-def ignore_preview(session: str, event: Preview) -> None:
-    """Ignore previews, for channels that show none."""
+@dataclass(frozen=True, slots=True)
+class RoutedAnswer:
+    """The meaning of a model's text for people.
+
+    Attributes:
+        text: the text to deliver.
+        silent: the model chose to say nothing.
+        empty: there is no text, which is a failure.
+    """
+
+    text: str
+    silent: bool = False
+    empty: bool = False
 
 
-def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:
-    """Shorten a text to its beginning, on one line."""
-    line = " ".join(text[: 4 * limit].split())
-    return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1]}…"
+def route_assistant(text: str) -> RoutedAnswer:
+    """Strip leaked reasoning and detect `[SILENT]`; the text is never executed, whatever it begins with."""
+    visible = _THOUGHT.sub("", text).strip()
+    if visible == SILENT_MARK:
+        return RoutedAnswer("", silent=True)
+    return RoutedAnswer(visible, empty=not visible)
 
 
 class PreviewText:
@@ -69,7 +76,7 @@ class PreviewText:
             self._unread = self._unread[end.end() if end else -len(self._closing) :]
             self._closing = "" if end else self._closing
             return end is not None
-        opening = THOUGHT_OPENS.search(self._unread)
+        opening = _THOUGHT_OPENING.search(self._unread)
         stop = opening or _HALF_OPENED.search(self._unread)
         at = stop.start() if stop else len(self._unread)
         self._waiting += self._unread[:at]
