@@ -312,7 +312,9 @@ class AccessService:
     def _check_channel(self, channel: str) -> None:
         if channel not in self._configured:
             names = ", ".join(sorted(self._configured)) or "none"
-            raise ConfigError(f"{channel!r} is no configured channel (there are: {names}): name the X of [channels.X]")
+            raise ConfigError(
+                f"{channel!r} is not a configured channel (configured: {names}): name the X of [channels.X]"
+            )
 
     def _check_giver(self, by: str, role: Role) -> None:
         """Raise if the giver has less than the role, or is only a member."""
@@ -324,7 +326,7 @@ class AccessService:
 
 def _check_role(role: Role) -> None:
     if role is Role.STRANGER:
-        raise ConfigError(f"{role.value} is no role to grant: give member, admin or owner, or revoke")
+        raise ConfigError(f"{role.value} cannot be granted: use member, admin or owner, or revoke")
 
 
 def _grant_entry(
@@ -344,7 +346,7 @@ def _normalize_code(code: str) -> str:
     text = chars.upper() if chars.isascii() else ""  # ß would become SS
     if len(text) != CODE_LENGTH or any(char not in CODE_ALPHABET for char in text):
         raise ConfigError(
-            f"that is no pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
+            f"this is not a pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
         )
     return text
 

@@ -261,7 +261,7 @@ class BudgetExceeded(ModelCallDenied):
 
     def __init__(self, *, scope: str, name: str, period: str, renews: str, told: bool = False) -> None:
         whose = f"{scope} {name}".rstrip()
-        text = f"The budget of the {whose} for the {period} is used up; it begins anew on {renews}."
+        text = f"The budget of the {whose} for the {period} is used up; it starts again on {renews}."
         super().__init__(text, scope=scope, name=name, renews=renews, told=told)
         self.period = period
 

@@ -174,7 +174,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise ConfigError(f"{path} is a link, which nothing of bubbot makes: remove it.") from error
+            raise ConfigError(f"{path} is a symbolic link, which bubbot never creates: remove it.") from error
         raise ConfigError(
             f"{path} cannot be opened for writing ({error.strerror}){_ownership_note(path)}: "
             f"give it to this user (chown), {_ELSEWHERE}."

@@ -35,9 +35,9 @@ def _cut(value: object) -> str:
 def _reason(text: str) -> str:
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit():
-        return "is no id of a platform: those have at most 20 digits and no 0 in front"
+        return "is not a platform id: those have at most 20 digits and no leading 0"
     if digits.isnumeric():
         return "is written in digits of another script: write it with 0 to 9"
     if text:
-        return "is no numeric id (a username proves nothing, anybody can take it): write the number of the account"
-    return "is no numeric id: write the number of the account"
+        return "is not a numeric id (anybody can take a username): use the number of the account"
+    return "is not a numeric id: use the number of the account"

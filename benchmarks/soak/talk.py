@@ -1,4 +1,4 @@
-"""JSON lines between the soak and its processes: one question, one answer, and progress in between."""
+"""JSON lines between the soak and its processes: ask one question and print the answer, and progress in between."""
 
 from __future__ import annotations
 

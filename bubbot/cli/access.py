@@ -31,9 +31,10 @@ ACCESS_WRITE_ACTIONS = frozenset({"approve", "grant", "revoke"})
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the help texts and the subcommands."""
     parser.description = (
-        "Say who may speak with the bot. Nobody may until you let them: a stranger who writes to the bot gets a "
-        "pairing code, tells it to you, and you approve it here. Or list numeric ids under owners, admins and members "
-        "of [channels.NAME] in config.toml. List, pending and history only read, and work beside a running bot."
+        "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "
+        "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
+        "members of [channels.NAME] in config.toml. `list`, `pending` and `history` are read-only and work while the"
+        " bot runs."
     )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -50,14 +51,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action("list", "show who may speak, in which role and why", "list")
     action("pending", "show who was given a pairing code that still works", "pending")
     approve = action("approve", "let the person in who was given this code", "approve 7KQ2M9XB --role owner")
-    approve.add_argument("code", help="as the person read it to you; it works once, for an hour after it was given")
-    approve.add_argument("--role", choices=ROLES, default="member", help="member where left out; for you, owner")
+    approve.add_argument("code", help="as the person read it to you; it works once, within an hour")
+    approve.add_argument("--role", choices=ROLES, default="member", help="default: member; owner for yourself")
     grant = action("grant", "give a person a role, in place of the one granted before", "grant telegram 42 member")
     person(grant)
     grant.add_argument("role", choices=ROLES, help="member speaks, admin also lets others in, owner may do everything")
     person(action("revoke", "take back what was granted", "revoke telegram 42"))
     history = action("history", "show every grant, revocation and code, newest first", "history --limit 20")
-    history.add_argument("--limit", type=int, default=50, metavar="N", help="how many, 50 where left out")
+    history.add_argument("--limit", type=int, default=50, metavar="N", help="how many (default: 50)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -181,7 +182,7 @@ async def _grant(access: AccessService, args: argparse.Namespace, by: str) -> st
 
 async def _revoke(access: AccessService, args: argparse.Namespace, by: str) -> str:
     await access.revoke(args.channel, args.id, by)
-    return f"{args.id} may no longer speak on {args.channel}, but for groups whose people may all speak."
+    return f"{args.id} may no longer talk to the bot on {args.channel}, but for groups whose people may all speak."
 
 
 async def _history(access: AccessService, args: argparse.Namespace, _by: str) -> str:

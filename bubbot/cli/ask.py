@@ -26,7 +26,7 @@ from bubbot.wiring.app import Bot, new_id, now, open_app
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
-    parser.description = "Ask one question and print the answer. The exit code is 1 where the turn failed."
+    parser.description = "Ask one question and print the answer. The exit code is 1 if the turn failed."
     parser.add_argument("text", help="what to say; - reads it from standard input")
     parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
     parser.add_argument("--json", action="store_true", help="print session, turn, status, text and entries as JSON")
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     except UnicodeDecodeError as error:
         raise ConfigError(f"the message is not valid UTF-8 (byte {error.start + 1}); nothing was sent") from error
     if not text.strip():
-        raise ConfigError("the message is empty; say something, such as bubbot ask hello")
+        raise ConfigError("the message is empty: give a text, such as bubbot ask hello")
     setup, session = load_setup(args), session_id(args.session)
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()

@@ -30,15 +30,15 @@ EXIT_OK = 0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Copy the database, config.toml and the persona file into a folder, checked, also beside a running bot. "
-        "Files with secrets are not copied; secrets in config.toml itself are, and you are told so. What is erased later "
-        "stays in backups made before."
+        "Copy the database, config.toml and the persona file into a folder, even while the bot runs, and check the "
+        "copy. Files with secrets are not copied; secrets in config.toml itself are, with a warning. Content that is"
+        " erased later remains in earlier backups."
     )
     parser.add_argument(
         "target",
         nargs="?",
         type=Path,
-        help="the folder to make, or one that is there and gets it; HOME/backups where left out",
+        help="a new or existing folder (default: HOME/backups)",
     )
     parser.add_argument(
         "--keep", type=_count, metavar="N", help="afterwards remove all but the newest N in HOME/backups"

@@ -23,7 +23,7 @@ SIGNAL_CODE = 128
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
-    parser.description = "Talk with the bot: a line is a message, a line that starts with a comma is a command."
+    parser.description = "Talk to the bot: a line is a message; a line that starts with a comma is a command."
     parser.add_argument("--session", default="default", help="the conversation, such as work (default: default)")
 
 

@@ -19,10 +19,10 @@ EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Looks at the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the "
-        "plugins and the service, asks the platforms of channels with a token who the bot is there, changes nothing, and "
-        "tells what is wrong with one command that mends it. Works beside a running bot. The exit code is 1 where a "
-        "problem is found; a warning does not count."
+        "Check the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the"
+        " plugins and the service, and verify the tokens of channels with their platforms. It changes nothing and "
+        "reports each problem with one command that fixes it. Works while the bot runs. The exit code is 1 if there "
+        "is a problem; warnings do not count."
     )
     parser.epilog = "example: bubbot doctor --deep"
     parser.add_argument("--deep", action="store_true", help="also check every hash in the database")

@@ -24,7 +24,7 @@ def read_file_lines(path: Path, home: Home) -> list[bytes]:
         raise ConfigError(f"{path} is a database; only SQLite may open it. bubbot tape export makes a file to import")
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{path} is not an ordinary file")
+            raise ConfigError(f"{path} is not a regular file")
         with path.open("rb") as file:
             lines = list(iter(lambda: file.readline(FILE_LINE_BYTES + 1), b""))
     except OSError as error:
@@ -49,7 +49,7 @@ def create_file(path: Path) -> Iterator[Callable[[bytes], object]]:
     try:
         number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError as error:
-        raise ConfigError(f"{path} is there already and is not written over: name another file") from error
+        raise ConfigError(f"{path} already exists: name another file") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}): name another file") from error
     try:

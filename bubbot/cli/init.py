@@ -37,14 +37,14 @@ LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Set a bot up: asks for its name, model and accounts, sees with Telegram and Discord who the tokens belong to, "
-        "and writes config.toml with every setting explained. A config.toml that is there is changed where an answer "
-        "is another, after a copy of it was made. What an option answers is not asked. Ctrl-C leaves everything as it is."
+        "Set up a bot: ask for its name, model and accounts, verify the tokens with Telegram and Discord, and write "
+        "config.toml with every setting explained. An existing config.toml is copied first, and only settings with a"
+        " new answer change. Options answer questions in advance. Ctrl-C leaves everything as it is."
     )
     parser.epilog = "example: bubbot init --yes --telegram-token-file token.txt --owner telegram:42"
-    parser.add_argument("--yes", action="store_true", help="ask nothing: what no option answers stays as it is")
-    parser.add_argument("--name", help="what the bot is called")
-    parser.add_argument("--language", metavar="TAG", help="the language of its own sentences: en or zh")
+    parser.add_argument("--yes", action="store_true", help="ask nothing; settings without an option stay as they are")
+    parser.add_argument("--name", help="the name of the bot")
+    parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: en or zh")
     parser.add_argument("--timezone", metavar="ZONE", help="the time zone, such as Europe/Berlin; else the system's")
     parser.add_argument("--model", metavar="NAME", help="the model, provider/model, or local")
     parser.add_argument(
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--service",
         choices=SERVICE_KINDS,
-        help="puts the bot under systemd, as a service of this user or of the system, or not",
+        help="install a systemd service: of this user, of the system, or none",
     )
 
 
@@ -205,6 +205,6 @@ class _InitCommand:
 def _only_stdin(text: str) -> str:
     if text != "-":  # do not show the text: it may be the token
         raise argparse.ArgumentTypeError(
-            "takes nothing but -, for standard input: others on this machine can read a command line"
+            "takes only -, for standard input: other users of this machine can read command lines"
         )
     return text

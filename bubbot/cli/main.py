@@ -54,21 +54,21 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "init": Command("set a bot up: name, model, accounts", "bubbot.cli.init"),
-    "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
+    "init": Command("set up a bot: name, model, accounts", "bubbot.cli.init"),
+    "chat": Command("talk to the bot in this terminal", "bubbot.cli.chat"),
     "run": Command("run the bot with every configured channel", "bubbot.cli.run.command"),
-    "status": Command("say how the running bot is", "bubbot.cli.status"),
-    "reload": Command("let the running bot take over changed settings", "bubbot.cli.reload"),
-    "ask": Command("one question, one answer", "bubbot.cli.ask"),
+    "status": Command("show the state of the running bot", "bubbot.cli.status"),
+    "reload": Command("apply changed settings to the running bot", "bubbot.cli.reload"),
+    "ask": Command("ask one question and print the answer", "bubbot.cli.ask"),
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory.command"),
-    "schedule": Command("plan prompts, commands and texts, and see what became of them", "bubbot.cli.schedule"),
-    "access": Command("say who may speak with the bot", "bubbot.cli.access"),
-    "usage": Command("show which models were asked and what that cost", "bubbot.cli.usage"),
-    "service": Command("run the bot under systemd, and see how it is there", "bubbot.cli.service"),
-    "backup": Command("copy everything the bot keeps, also while it runs", "bubbot.cli.backup"),
-    "restore": Command("make a home of a backup, in quarantine until it is released", "bubbot.cli.restore"),
-    "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
+    "schedule": Command("schedule prompts, commands and texts, and see their results", "bubbot.cli.schedule"),
+    "access": Command("manage who may talk to the bot", "bubbot.cli.access"),
+    "usage": Command("show model calls and their cost", "bubbot.cli.usage"),
+    "service": Command("run the bot under systemd, and show its state", "bubbot.cli.service"),
+    "backup": Command("back up everything the bot stores, even while it runs", "bubbot.cli.backup"),
+    "restore": Command("create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"),
+    "doctor": Command("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
 }
 """Every command; only the module of the requested one is imported."""
 
@@ -174,8 +174,8 @@ def _top_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="bubbot",
         usage="bubbot [--home PATH] [--config PATH] COMMAND ...",
-        description="A self-hosted chat bot whose whole state is facts on append-only tapes.",
-        epilog=f"commands:\n{table}\n\n`bubbot COMMAND --help` tells more of one command.",
+        description="A self-hosted chat bot that records everything on append-only tapes.",
+        epilog=f"commands:\n{table}\n\n`bubbot COMMAND --help` explains one command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)

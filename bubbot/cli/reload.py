@@ -20,9 +20,9 @@ RELOAD_TIMEOUT_SECONDS = 120.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the help texts; the command has no options."""
     parser.description = (
-        "Tell the running bot to read its settings again. They are checked first: where one is wrong, the bot goes on "
-        "with those it has, and this command says what is wrong. Turns under way end as they began. SIGHUP does the "
-        "same. Every change is a fact on the tape bubbot/config."
+        "Tell the running bot to read its settings again. They are checked first: if one is wrong, the bot keeps its"
+        " current settings and this command reports the problem. Running turns finish with the old settings. SIGHUP "
+        "does the same. Every change is a fact on the tape bubbot/config."
     )
     parser.epilog = "example: bubbot reload"
 
@@ -37,7 +37,7 @@ async def _reload(setup: CommandSetup) -> None:
     async def fail_without_bot() -> None:
         setup.home.ensure()
         with WriterLock(setup.home):  # if another process has the lock, `run_on_home` asks that one
-            raise ControlError("no bot runs for this home: it reads the settings when it starts")
+            raise ControlError("no bot is running for this home: it reads the settings at its next start")
 
     async def reload_bot(address: str) -> None:
         async with connect(address) as peer:
@@ -50,7 +50,7 @@ def _print(reply: JsonObject) -> None:
     lines = [
         *_line("Taken over", reply["now"]),
         *_line("Takes effect at the next start", reply["later"]),
-        *_line("Channels begun anew", reply["begun"]),
+        *_line("Restarted channels", reply["begun"]),
         *_line("Channels ended", reply["ended"]),
     ]
     show("\n".join(lines) or "Nothing has changed.")

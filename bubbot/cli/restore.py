@@ -36,8 +36,8 @@ EXIT_OK = 0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Make a home out of a backup, where none is yet. The home is in quarantine: it can be looked at and talked with in "
-        "the terminal, and sends nothing to anybody else until --release."
+        "Create a home from a backup, if there is none yet. The home is in quarantine: you can read it and chat in "
+        "the terminal, but it sends nothing to anybody else until --release."
     )
     parser.epilog = "example: bubbot --home restored restore backups/bubbot-20261121T202100Z"
     parser.add_argument("backup", nargs="?", type=Path, help="the folder that bubbot backup made")
@@ -80,7 +80,7 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
     await _show_contents(setup)
     show(
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
-        "When the other bot is gone for good, bubbot restore --release ends that."
+        "If the original bot will never run again, bubbot restore --release ends that."
     )
     return EXIT_OK
 

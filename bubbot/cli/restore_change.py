@@ -123,7 +123,7 @@ def _describe(context: CommandContext, arguments: ReleaseHome, summary: _Release
             f"messages of theirs; jobs whose time had passed: {summary.jobs}."
         )
     next_step = (
-        "The bot that runs now has to be started anew to have its channels."
+        "The bot that runs now has to be restarted to run its channels."
         if context.schedules
         else "bubbot run starts it."
     )

@@ -36,8 +36,8 @@ JOB_OPTIONS = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the help texts and the subcommands."""
     parser.description = (
-        "Plan what the bot is to be asked, to run or to say, once or again and again, and see what became of it. "
-        "`bubbot run` keeps the time. List, show, history and next only read, and work beside a running bot."
+        "Schedule prompts, commands and texts, once or repeatedly, and see their results. `bubbot run` fires the "
+        "jobs. `list`, `show`, `history` and `next` are read-only and work while the bot runs."
     )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -54,15 +54,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         of.add_argument("job", help="its id, the beginning of it, or its name; list shows them")
 
     action("list", "show the jobs of every chat", "list")
-    commands.choices["list"].add_argument("--over", action="store_true", help="also those that have come to their end")
+    commands.choices["list"].add_argument("--over", action="store_true", help="also jobs that have ended")
     job(action("show", "show everything about a job", "show 3fa9c1"))
     history = action("history", "tell when a job fired, ran, failed and was delivered", "history 3fa9c1")
     job(history)
-    history.add_argument("--limit", type=int, default=20, metavar="N", help="how many facts, 20 where left out")
+    history.add_argument("--limit", type=int, default=20, metavar="N", help="how many facts (default: 20)")
     next_firings = action("next", "say what a schedule means, without planning anything", "next '0 9 * * 1-5'")
     next_firings.add_argument("when", help="such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'")
-    next_firings.add_argument("--zone", metavar="ZONE", default="", help="IANA time zone; the bot's where left out")
-    next_firings.add_argument("--count", type=int, default=5, metavar="N", help="how many times, 5 where left out")
+    next_firings.add_argument("--zone", metavar="ZONE", default="", help="IANA time zone (default: the bot's)")
+    next_firings.add_argument("--count", type=int, default=5, metavar="N", help="how many times (default: 5)")
     add = action("add", "plan a job in a chat", "add telegram:42 '0 9 * * 1-5' --text 'Stand-up!'")
     add.add_argument("session", help="the chat, such as telegram:42")
     add.add_argument("when", help="such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'")
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     job(action("pause", "pause a job", "pause 3fa9c1"))
     resume = action("resume", "let a paused job go on, or all that wait since the clock was ahead", "resume 3fa9c1")
     resume.add_argument("job", nargs="?", default="", help="a paused job; without one, all that wait for the clock")
-    job(action("run", "run a job now, besides its schedule", "run 3fa9c1"))
+    job(action("run", "run a job now, in addition to its schedule", "run 3fa9c1"))
     job(action("remove", "remove a job", "remove 3fa9c1"))
     chat = action("chat", "set the time zone and quiet hours of a chat", "chat telegram:42 --quiet 22:00-07:00")
     chat.add_argument("session", help="the chat, such as telegram:42")
@@ -89,7 +89,7 @@ def _add_job_options(of: argparse.ArgumentParser) -> None:
     option("prompt", "what the bot is to be asked")
     option("command", "a comma command to run, such as ,memory.show", dest="comma")
     option("text", "a text to send as it is, without asking a model")
-    option("zone", "IANA time zone; the chat's where left out", metavar="ZONE")
+    option("zone", "IANA time zone (default: the chat's)", metavar="ZONE")
     option("name", "a short name", metavar="NAME")
     option("catch-up", "what to do with missed firings", choices=("skip", "once", "all"), metavar="HOW")
     option("catch-limit", "how many --catch-up all does at most", type=int, metavar="N")
@@ -98,8 +98,8 @@ def _add_job_options(of: argparse.ArgumentParser) -> None:
     option("runs", "how often it comes at most; 0 for no limit", type=int, metavar="N")
     option("budget", "how long it may take, such as 2m; 0 for no limit", type=_seconds, metavar="LENGTH")
     option("to", "another chat that gets the answer, such as telegram:42", metavar="SESSION")
-    of.add_argument("--urgent", action="store_true", default=argparse.SUPPRESS, help="come in quiet hours too")
-    of.add_argument("--nested", action="store_true", default=argparse.SUPPRESS, help="its turns may schedule too")
+    of.add_argument("--urgent", action="store_true", default=argparse.SUPPRESS, help="fire in quiet hours too")
+    of.add_argument("--nested", action="store_true", default=argparse.SUPPRESS, help="its turns may create schedules")
 
 
 def _seconds(text: str) -> int:

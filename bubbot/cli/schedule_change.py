@@ -85,9 +85,7 @@ async def change(context: CommandContext, arguments: ChangeSchedule) -> CommandR
         raise ConfigError(str(error)) from error
     await book.write(facts)
     needs_daemon = context.schedules is None and arguments.action in ("add", "edit", "resume", "run")
-    return CommandResult(
-        f"{text}\n" + ("`bubbot run` keeps the time; it does not run just now.\n" if needs_daemon else "")
-    )
+    return CommandResult(f"{text}\n" + ("`bubbot run` fires jobs; it is not running.\n" if needs_daemon else ""))
 
 
 def make_store(tape: TapeService, settings: Settings) -> ScheduleStore:

@@ -41,18 +41,18 @@ STATUS_PROPERTIES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Runs the bot under systemd: it starts with the machine (or with your session), is started again when it fails, "
-        "and tells how its channels are. The home is never touched."
+        "Run the bot under systemd: it starts with the machine (or with your session), restarts if it fails, and "
+        "reports the state of its channels. The home is never changed."
     )
     parser.epilog = "example: bubbot service install --dry-run"
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = actions.add_parser("install", help="write the unit, enable it and start it")
     uninstall = actions.add_parser("uninstall", help="stop it and remove the unit; the home stays")
-    status = actions.add_parser("status", help="show how the service is, and who writes to the home")
+    status = actions.add_parser("status", help="show the state of the service, and which process writes to the home")
     for action in (install, uninstall, status):
         whose = action.add_mutually_exclusive_group()
-        whose.add_argument("--user", action="store_true", help="a service of this user; so where this is not root")
-        whose.add_argument("--system", action="store_true", help="a service of the system; so where this is root")
+        whose.add_argument("--user", action="store_true", help="a service of this user (default unless root)")
+        whose.add_argument("--system", action="store_true", help="a system service (default for root)")
     for action in (install, uninstall):
         action.add_argument("--dry-run", action="store_true", help="only print what would be written and run")
     install.add_argument("--backups", action="store_true", help="also make a backup every day")
@@ -94,7 +94,7 @@ def _install(install_plan: InstallPlan, home: Home) -> int:
 def _show_installation(install_plan: InstallPlan) -> int:
     for file in install_plan.files:
         if file.current_text == file.text:
-            _say(f"# {file.path} is there already")
+            _say(f"# {file.path} already exists")
             continue
         _say(f"# {file.path}" + ("" if file.current_text is None else " (what is there now would be kept as a copy)"))
         show(file.text)

@@ -19,7 +19,7 @@ async def find_tape(store: SqliteStore, workspace: str, reference: str) -> str:
     for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
         if name in names:
             return name
-    raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows those there are")
+    raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows all tapes")
 
 
 async def read_session(store: SqliteStore, tape: str) -> str:
@@ -38,7 +38,7 @@ def parse_session(text: str) -> str:
     """Return the session id for a name: `work` is `stdin:work`; a name with a colon is an id already."""
     name = text.strip()
     if not name or not all(name.split(":")) or not name.isprintable():
-        raise ConfigError(f"{text!r} is no session; give a name such as work, or an id such as telegram:42")
+        raise ConfigError(f"{text!r} is not a session: use a name such as work, or an id such as telegram:42")
     return name if ":" in name else f"stdin:{name}"
 
 

@@ -31,9 +31,9 @@ LABEL_WIDTH = 16
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Say how the running bot is: its channels, what waits, what comes next, budgets, database and the last errors. "
-        "Where none runs, say what the database holds. The exit code is 0 if a bot runs, hears every channel, gets answers "
-        "from its models, has room on its disk and is in no quarantine, else 1."
+        "Show the state of the running bot: its channels, waiting messages, next jobs, budgets, database and the "
+        "last errors. If no bot runs, show what the database holds. The exit code is 0 if a bot runs, receives from "
+        "every channel, gets answers from its models, has disk space and is not in quarantine, else 1."
     )
     parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -42,9 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=STATUS_TIMEOUT_SECONDS,
         metavar="SECONDS",
-        help="how long to wait for an answer, 5 where left out",
+        help="how long to wait for an answer (default: 5)",
     )
-    parser.add_argument("--quiet", action="store_true", help="print nothing: the exit code tells")
+    parser.add_argument("--quiet", action="store_true", help="print nothing, only set the exit code")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def _seconds(text: str) -> float:
         seconds = 0.0
     if not 0 < seconds <= MAX_INTERVAL_SECONDS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of seconds above 0, at most {MAX_INTERVAL_SECONDS:.0f}"
+            f"{text!r} is not a number of seconds above 0 and at most {MAX_INTERVAL_SECONDS:.0f}"
         )
     return seconds
 
@@ -86,7 +86,7 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
     pid, address = home.read_lock_holder()
     holder = "Another process" if pid is None else f"Process {pid}"
     if pid is not None and address is None:
-        return None, f"{holder} writes to this home and is no daemon: a chat, or another command."
+        return None, f"{holder} is writing to this home but is not the daemon: a chat, or another command."
     try:
         async with asyncio.timeout(wait):
             snapshot = await _request_snapshot(home)

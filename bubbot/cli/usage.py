@@ -24,12 +24,12 @@ from bubbot.wiring.channel_factory import Deps
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Show what models were asked and what that cost, by chat, person, job, model and day, and how much of each "
-        "budget is used. It only reads, and works beside a running bot."
+        "Show model calls and their cost by chat, person, job, model and day, and how much of each budget is used. "
+        "Read-only; works while the bot runs."
     )
     parser.epilog = "example: bubbot usage month --by user"
-    parser.add_argument("period", nargs="?", choices=("day", "month", "all"), default="day", help="day where left out")
-    parser.add_argument("--by", choices=SPENDING_DIMENSIONS, help="only this table; all of them where left out")
+    parser.add_argument("period", nargs="?", choices=("day", "month", "all"), default="day", help="default: day")
+    parser.add_argument("--by", choices=SPENDING_DIMENSIONS, help="only this table (default: all)")
     parser.add_argument("--chat", type=_chat, default=None, metavar="CHAT", help="only this chat, such as telegram:42")
     parser.add_argument("--json", action="store_true", help="one JSON object, with the entries that each sum cites")
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 def _chat(text: str) -> str:
     channel, _, chat = text.partition(":")
     if not channel.strip() or not chat.strip(": "):
-        raise argparse.ArgumentTypeError(f"{text!r} is no chat; give its channel and its id, such as telegram:42")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a chat: use its channel and id, such as telegram:42")
     return text
 
 

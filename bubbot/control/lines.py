@@ -55,7 +55,7 @@ async def read_message(reader: asyncio.StreamReader) -> JsonObject | None:
                 raise ControlError("a message was cut off in the middle")
             return received
         if not isinstance(piece, str) or (size := size + len(piece)) > MESSAGE_LIMIT:
-            raise ControlError(f"a message was longer than {MESSAGE_LIMIT} bytes, or its pieces are no text")
+            raise ControlError(f"a message was longer than {MESSAGE_LIMIT} bytes, or its pieces are not text")
         pieces.append(piece)
         if "last" in received:
             return _object("".join(pieces))

@@ -125,7 +125,7 @@ class ControlServer:
 
     async def _answer(self, peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         if self._stopping:
-            raise ControlError("the bot is ending; try again when it is gone or back")
+            raise ControlError("the bot is shutting down: try again when it has stopped or restarted")
         handler = self._handlers.get(do)
         if handler is None:
             raise ControlError(f"the running bot does not know the request {do!r}: restart it after an update")
@@ -136,7 +136,7 @@ def _bind(path: Path) -> socket.socket:
     """Bind the socket, replacing one that a killed daemon left: the caller's lock proves that none lives."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError(f"{path} is no socket, and nothing of bubbot made it: remove it")
+            raise ConfigError(f"{path} is not a socket, and bubbot did not create it: remove it")
         path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

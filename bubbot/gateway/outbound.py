@@ -94,7 +94,7 @@ async def call_adapter(call: Awaitable[T], timeout: float) -> T:
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
-        raise DeliveryFailed("the channel gave the call up", maybe=True) from error
+        raise DeliveryFailed("the channel cancelled the call", maybe=True) from error
     except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
         log.exception("channel failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error

@@ -218,7 +218,7 @@ class RemoteChannel:
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
         if not isinstance(session, str) or not session.startswith(f"{self.name}:"):
-            raise ControlError(f"{session!r} is no session of the channel {self.name!r}")
+            raise ControlError(f"{session!r} is not a session of the channel {self.name!r}")
         return session
 
     def _remember(self, external_id: str, sender: _RemoteSender) -> None:

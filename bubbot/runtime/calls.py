@@ -128,7 +128,7 @@ class ToolCallRunner:
                 raise  # the tool's own timeout
             raise ToolError(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
         if not isinstance(output, (str, RerunModel)):
-            raise ToolFailed(f"{tool.name} gave back a {type(output).__name__} where text was due")
+            raise ToolFailed(f"{tool.name} returned a {type(output).__name__} instead of text")
         return output
 
     async def cut_result(self, tape: TapeHandle, text: str) -> str:

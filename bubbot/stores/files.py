@@ -27,7 +27,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         yield partial
         sync_tree(partial)
         if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, "it is there already", str(target))
+            raise FileExistsError(errno.EEXIST, "it already exists", str(target))
         partial.rename(target)
         sync(target.parent)
     except BaseException:

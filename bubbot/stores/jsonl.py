@@ -262,7 +262,7 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> Any:
-    raise _UnreadableLine(f"it holds {word}, which is no JSON number")
+    raise _UnreadableLine(f"it holds {word}, which is not a JSON number")
 
 
 def _entry(data: dict[str, Any]) -> TapeEntry:

@@ -41,7 +41,7 @@ class DailyArgs(ToolArgs):
     """Arguments of `memory.daily`."""
 
     content: Storable = Field(description="What to add to the notes of the day")
-    date: str | None = Field(None, description="The day as YYYY-MM-DD; today where left out")
+    date: str | None = Field(None, description="The day as YYYY-MM-DD; default: today")
 
 
 class RecallArgs(ToolArgs):
@@ -82,7 +82,7 @@ def memory_tools(*, retention_days: int, recent_days: int) -> list[Tool]:
 
 @tool("memory.save")
 async def _save(turn: Turn, args: SaveArgs) -> str:
-    """Replaces the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
+    """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
     if not args.content.strip():
         raise ToolRetry("content is empty; memory.forget removes lines, memory.clear removes everything")
     zone = _open_zone(turn)
@@ -104,7 +104,7 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
 def _make_daily(retention_days: int) -> Tool:
     @tool("memory.daily")
     async def daily(turn: Turn, args: DailyArgs) -> str:
-        """Adds to the notes of a day, today where no date is given: what was done, decided or left open."""
+        """Add to the notes of a day, today by default: what was done, decided or left open."""
         if not args.content.strip():
             raise ToolRetry("content is empty: give the text to note")
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
@@ -128,7 +128,7 @@ def _make_daily(retention_days: int) -> Tool:
 
 @tool("memory.recall")
 async def _recall(turn: Turn, args: RecallArgs) -> str:
-    """Searches long-term memory and the notes of the last days; without a query it gives all of them."""
+    """Search long-term memory and the notes of the last days; without a query it gives all of them."""
     zone, english = _open_zone(turn), Texts()
     snapshot = await zone.read()
     cited = _cite(snapshot, english)
@@ -153,7 +153,7 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
 def _make_show(retention_days: int, recent_days: int) -> Tool:
     @tool("memory.show", commands=("memory",))
     async def show(turn: Turn, args: NoArgs) -> str:
-        """Shows what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
+        """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
         texts, snapshot = turn.texts, await _open_zone(turn).read()
         versions = {entry.version for entry in await turn.tape.read(MemoryVersionsView())}
         lines = [texts.say("memory_shown", cited=_cite(snapshot, texts))]
@@ -173,7 +173,7 @@ def _make_show(retention_days: int, recent_days: int) -> Tool:
 
 @tool("memory.forget")
 async def _forget(turn: Turn, args: ForgetArgs) -> str:
-    """Removes every line of long-term memory and of the daily notes that contains a text."""
+    """Remove every line of long-term memory and of the daily notes that contains a text."""
     zone = _open_zone(turn)
     before = await zone.read()
     try:
@@ -195,7 +195,7 @@ async def _forget(turn: Turn, args: ForgetArgs) -> str:
 
 @tool("memory.restore")
 async def _restore(turn: Turn, args: RestoreArgs) -> str:
-    """Brings an older version of memory back as the newest one."""
+    """Bring an older version of memory back as the newest one."""
     zone = _open_zone(turn)
     before = await zone.read()
     try:
@@ -212,7 +212,7 @@ async def _restore(turn: Turn, args: RestoreArgs) -> str:
 
 @tool("memory.clear")
 async def _clear(turn: Turn, args: ClearArgs) -> str:
-    """Empties memory. Call it without confirm first: it says what would go, and the person has to agree."""
+    """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
     zone, texts = _open_zone(turn), turn.texts
     before = await zone.read()
     if before.is_empty:

@@ -33,7 +33,7 @@ class _JobOptions(ToolArgs):
     prompt: str = Field(default="", description="what I am to be asked then")
     command: str = Field(default="", description="a comma command to run then, such as ,memory.show")
     text: str = Field(default="", description="a text to send then as it is, without asking a model")
-    zone: str = Field(default="", description="IANA time zone; the chat's where left out")
+    zone: str = Field(default="", description="IANA time zone (default: the chat's)")
     name: str = Field(default="", description="a short name")
     catch_up: Literal["", "skip", "once", "all"] = Field(
         default="", description="what to do with firings missed while I was away: skip, once (the usual) or all"
@@ -43,8 +43,10 @@ class _JobOptions(ToolArgs):
     until: str = Field(default="", description="the last day or time, such as 2026-12-31")
     runs: int | None = Field(default=None, description="how often it comes at most")
     budget: str = Field(default="", description="how long it may take, such as 2m")
-    urgent: bool | None = Field(default=None, description="come in quiet hours too (owners only, in a direct chat)")
-    nested: bool | None = Field(default=None, description="its turns may schedule too (owners only, in a direct chat)")
+    urgent: bool | None = Field(default=None, description="fire in quiet hours too (owners only, in a direct chat)")
+    nested: bool | None = Field(
+        default=None, description="its turns may create schedules (owners only, in a direct chat)"
+    )
     to: str = Field(
         default="", description="another chat that gets the answer, such as telegram:42 (owners only, in a direct chat)"
     )

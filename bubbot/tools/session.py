@@ -113,7 +113,7 @@ async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:
         entry = await turn.tape.entry(int(number))
         if entry.opens_window:
             return entry
-        raise ToolRetry(f"entry {entry.id} is no anchor that opens a window; ,anchors lists them")
+        raise ToolRetry(f"entry {entry.id} is not an anchor that opens a window; ,anchors lists them")
     query = TapeQuery(turn.tape.name, kinds=(Kind.ANCHOR,), names=(reference,), newest=True, limit=1)
     anchors = (await turn.tape.fetch([query]))[0]
     if not anchors or not anchors[0].opens_window:

@@ -73,7 +73,7 @@ class HandoffArgs(ToolArgs):
 
 @tool("tape.info")
 async def tape_info(turn: Turn, args: NoArgs) -> str:
-    """Tells how many entries the tape of this chat has, where its window opened and what the last model call used."""
+    """Show how many entries the tape of this chat has, where its window opened and what the last model call used."""
     info = await turn.tape.read(InfoView())
     if not info.entries:
         return "The tape is empty."
@@ -93,7 +93,7 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
 
 @tool(SEARCH_TOOL, commands=["search"])
 async def tape_search(turn: Turn, args: SearchArgs) -> str:
-    """Searches everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
+    """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
     query = args.query.strip()
     if not query:
         raise ToolRetry("query is empty: give the words to look for")
@@ -118,14 +118,14 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
 
 @tool("tape.anchors", commands=["anchors"])
 async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
-    """Lists the anchors of this chat's tape, newest first: where windows opened and what was handed over."""
+    """List the anchors of this chat's tape, newest first: where windows opened and what was handed over."""
     lines = await turn.tape.read(AnchorsView(zones=args.zones))
     return "\n".join(_format_anchor(line, turn.zone) for line in lines) or "There are no anchors on this tape yet."
 
 
 @tool("tape.handoff", commands=["handoff"])
 async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
-    """Opens a new window that begins with the state given here. What came before stays on the tape, out of view."""
+    """Open a new window that begins with the state given here. What came before stays on the tape, out of view."""
     name = args.name.strip()
     if not name:
         raise ToolRetry("name is empty: give the anchor a name such as phase/design")

@@ -165,7 +165,7 @@ def _heading(texts: Texts, grouping: str) -> str:
 class UsageArgs(ToolArgs):
     """The arguments of `session.usage`."""
 
-    period: Period = Field(default="day", description="day (where left out), month, or all")
+    period: Period = Field(default="day", description="day (default), month, or all")
 
 
 def usage_tool(reporter: UsageReporter) -> Tool:

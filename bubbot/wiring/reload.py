@@ -119,7 +119,7 @@ class Reloader:
         """
         async with self._lock:
             if self._is_ending:
-                raise ConfigError("the bot is ending; its next start reads the settings")
+                raise ConfigError("the bot is shutting down; its next start reads the settings")
             try:
                 return await self._reload(how)
             except ConfigError as error:

@@ -342,7 +342,7 @@ async def _download(session: aiohttp.ClientSession, url: str, proxy: str | None,
     async with session.get(url, proxy=proxy, allow_redirects=False) as response:
         if response.status != 200:
             if response.status >= 500:
-                raise DiscordUnavailable(f"it has a fault of its own ({response.status})")
+                raise DiscordUnavailable(f"it has an internal error ({response.status})")
             raise DiscordApiError(response.status, 0, "its address is not valid, or no longer")
         if (response.content_length or 0) > limit:
             return None

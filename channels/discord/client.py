@@ -217,7 +217,7 @@ class DiscordGateway(discord.Client):
             except ConnectionBroken as error:
                 reason, resume = str(error), error.resume
             except TimeoutError:
-                reason, resume = "nothing came any more", True
+                reason, resume = "nothing more came", True
             except (OSError, aiohttp.ClientError, RuntimeError) as error:
                 reason, resume = f"it cannot be reached ({type(error).__name__})", True
             finally:

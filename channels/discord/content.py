@@ -20,7 +20,7 @@ def require_id(value: object) -> str:
     """Return the value if it is an id. Raise `TypeError` otherwise."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         return value
-    raise TypeError(f"a {type(value).__name__} stands where an id should")
+    raise TypeError(f"a {type(value).__name__} was sent instead of an id")
 
 
 def require_text(value: object) -> str:
@@ -28,7 +28,7 @@ def require_text(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} stands where a text should")
+        raise TypeError(f"a {type(value).__name__} was sent instead of a text")
     return value
 
 
@@ -37,7 +37,7 @@ def require_objects(value: object) -> Sequence[Raw]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise TypeError(f"a {type(value).__name__} stands where a list of objects should")
+        raise TypeError(f"a {type(value).__name__} was sent instead of a list of objects")
     return value
 
 

@@ -91,7 +91,7 @@ def parse_error_response(
         wait = _seconds(data.get("retry_after") if data else retry_after) or _seconds(retry_after) or 1.0
         return DiscordApiError(429, _code(data), "too many requests", wait)
     if status >= 500:
-        return DiscordUnavailable(f"it has a fault of its own ({status})")
+        return DiscordUnavailable(f"it has an internal error ({status})")
     if status == 413:
         return DiscordApiError(413, _code(data) or ENTITY_TOO_LARGE, "the request is too large")
     if data is None:

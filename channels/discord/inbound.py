@@ -163,7 +163,7 @@ def _read(scene: MessageScene, raw: Any, mark: str, read: Callable[[Raw], T]) ->
     try:
         value = replace_surrogates(raw)
         if not isinstance(value, dict):
-            raise TypeError(f"a {type(raw).__name__} stands where an object should")
+            raise TypeError(f"a {type(raw).__name__} was sent instead of an object")
         return read(value)
     except Exception as error:  # noqa: BLE001 - the form is Discord's: unreadable input is kept whatever the error
         reason = f"a message cannot be read ({type(error).__name__}: {str(error)[:200]})"
@@ -200,7 +200,7 @@ class _DiscordMessageReader:
     def _is_from_user(self) -> bool:
         kind = self._raw.get("type", DEFAULT_MESSAGE)
         if not isinstance(kind, int):
-            raise TypeError("a type that is no number")
+            raise TypeError("a type that is not a number")
         return kind in USER_MESSAGE_TYPES and self._sender.id != self._scene.bot_user.id
 
     def inbound(self) -> Inbound | None:

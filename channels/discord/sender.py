@@ -206,7 +206,7 @@ def _channel_id(chat: str, thread: str) -> str:
     """Return the channel id, which is the thread's if there is one. Raise `DeliveryFailed`."""
     channel_id = thread or chat
     if not (channel_id.isascii() and channel_id.isdecimal()):
-        raise DeliveryFailed(f"{channel_id!r} is no channel of Discord", permanent=True)
+        raise DeliveryFailed(f"{channel_id!r} is not a Discord channel", permanent=True)
     return channel_id
 
 
@@ -215,7 +215,7 @@ def _search_start(since: str, reply_to: str) -> int:
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
-        raise DeliveryFailed(f"{since!r} is no time", permanent=True) from None
+        raise DeliveryFailed(f"{since!r} is not a time", permanent=True) from None
     moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - SEARCH_MARGIN
     earliest = max(0, int((moment - _DISCORD_EPOCH) / timedelta(milliseconds=1))) << 22
     return min(earliest, int(reply_to) - 1) if reply_to.isdecimal() else earliest

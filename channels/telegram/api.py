@@ -128,7 +128,7 @@ class TelegramApi:
             await self._polls.renew()
             raise
         if not isinstance(updates, list):
-            raise TelegramUnavailable("its answer to a poll is no list")
+            raise TelegramUnavailable("its answer to a poll is not a list")
         return updates
 
     async def _call_within(self, wait: float, method: str, parameters: dict[str, Any]) -> Any:

@@ -72,14 +72,14 @@ def _is_still(sticker: Sticker) -> bool:
 def _size(file: Any) -> int | None:
     size: int | None = file.file_size
     if size is not None and not isinstance(size, int):
-        raise TypeError("the size of a file is no number")
+        raise TypeError("the size of a file is not a number")
     return size
 
 
 def require_text(value: object) -> str:
     """Return the value if it is a text. Raises `TypeError`: the library passes on values of any type."""
     if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} stands where a text should")
+        raise TypeError(f"a {type(value).__name__} was sent instead of a text")
     return value
 
 

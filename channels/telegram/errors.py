@@ -89,7 +89,7 @@ def describe_second_poller(channel: str) -> str:
     """Describe the problem if 409 keeps coming."""
     return (
         f"[channels.{channel}] token is used by a second program, which asks Telegram for the same messages (409): stop "
-        "the other one, or give it a bot of its own."
+        "the other program, or create a bot of its own for it."
     )
 
 

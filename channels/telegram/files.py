@@ -108,7 +108,7 @@ def _open_below(folder: Path, parts: Sequence[str]) -> BinaryIO:
             os.close(fd)
             fd = child
         if not S_ISREG(os.fstat(fd).st_mode):
-            raise FetchFailed("the Bot API server names a path that is no file")
+            raise FetchFailed("the Bot API server names a path that is not a file")
         return os.fdopen(fd, "rb")
     except BaseException:
         os.close(fd)

@@ -106,11 +106,11 @@ class TestSending:
         ("fault", "said"),
         [
             (Drop(), "the connection failed"),
-            (Html(503), "it has a fault of its own (503)"),
+            (Html(503), "it has an internal error (503)"),
             (Html(403), "answered with a page (403)"),
             (Html(404), "answered with a page (404)"),
             (Html(200), "its answer is a page and not JSON"),
-            (Refuse(503), "it has a fault of its own (503)"),
+            (Refuse(503), "it has an internal error (503)"),
             (Refuse(404, "404: Not Found"), "(404): 404: Not Found"),
             (Refuse(401, "401: Unauthorized"), "(401): 401: Unauthorized"),
         ],
@@ -226,7 +226,7 @@ class TestRefusals:
             assert caught.value.permanent
             assert caught.value.gone == (place is not mute)
         for chat in ("", "general", "1/../2"):
-            with pytest.raises(DeliveryFailed, match="is no channel of Discord"):
+            with pytest.raises(DeliveryFailed, match="is not a Discord channel"):
                 await out.sending.send(MessagePart(chat, "hello"))
 
     async def test_a_reply_that_is_refused_costs_only_the_reply(

@@ -8,7 +8,7 @@ from bubbot.gateway.metrics import Metrics
 from tests.docs.pages import ROOT
 from tests.unit.gateway.health.test_formatter import FULL
 
-PAGE = (ROOT / "docs" / "howto" / "watch-it.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "howto" / "monitoring.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_on_the_page_and_no_other() -> None:

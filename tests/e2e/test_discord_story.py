@@ -1,4 +1,4 @@
-"""A day on Discord, seen from the platform's side: `docs/concepts/a-day-on-discord.md` is what this prints.
+"""Discord walkthrough, seen from the platform's side: `docs/concepts/discord-walkthrough.md` is what this prints.
 
 `TELLING=1` in the environment writes the page's transcript anew.
 """
@@ -22,7 +22,7 @@ from tests.fakes.discordapi.server import Server
 from tests.fakes.discordapi.world import User
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "concepts" / "a-day-on-discord.md"
+PAGE = ROOT / "docs" / "concepts" / "discord-walkthrough.md"
 SHOWN = 110
 """Characters of a line that are shown."""
 SCRIPT = {

@@ -306,7 +306,7 @@ class TestWhatIsThere:
             assert "The home /proc/no/such cannot be used" in refused(tmp_path, "--home", "/proc/no/such")
         folder = tmp_path / "home"
         (folder / "config.toml").mkdir(parents=True)
-        assert "is not an ordinary file" in refused(folder)
+        assert "is not a regular file" in refused(folder)
         (folder / "config.toml").rmdir()
         (folder / "config.toml").symlink_to(tmp_path / "elsewhere")
         assert "is a link" in refused(folder)

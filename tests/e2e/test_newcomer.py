@@ -87,7 +87,7 @@ class Newcomer:
         """Answers the questions, with Enter where there is nothing to be said."""
         with self.runs("bubbot init", "Enter takes what stands in [brackets]") as init:
             self.answers(init, "Name of the bot [bubbot]: ", "Ada's bot")
-            self.answers(init, "Language of its own sentences: en or zh [en]: ", "")
+            self.answers(init, "Language of the bot's own sentences: en or zh [en]: ", "")
             self.answers(init, "Time zone [", "Europe/Berlin")
             self.answers(init, "Number [1]: ", "1" if local.is_available() else "3")
             self.answers(init, ASK_TOKEN, self.server.bot.token, pasted=True)

@@ -137,12 +137,12 @@ async def test_channels_come_and_go_and_change_their_tokens(tmp_path: Path) -> N
         configure(home, {"telegram": table}, ECHO)
         async with serving(home, server) as daemon:
             configure(home, {"telegram": table, "work": {**table, "kind": "telegram", "token": other.token}}, ECHO)
-            assert "Channels begun anew: work." in await reloaded(home)
+            assert "Restarted channels: work." in await reloaded(home)
             second.say("to the second")
             await server.until(lambda: "You said: to the second" in server.transcript(times=False), 20)
             configure(home, {"telegram": {**table, "token": other.token}}, ECHO)
             told = await reloaded(home)
-            assert "Channels begun anew: telegram." in told
+            assert "Restarted channels: telegram." in told
             assert "Channels ended: work." in told
             second.say("the same bot")
             await server.until(lambda: "You said: the same bot" in server.transcript(times=False), 20)

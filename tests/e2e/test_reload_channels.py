@@ -42,7 +42,7 @@ async def test_a_token_that_is_refused_refuses_the_reload_and_one_that_is_taken_
             platform.say(ada, "still there?")
             await server.until(lambda: platform.answers(ada) == ["You said: still there?"], 20)
             configure(home, {"telegram": good, "more": other}, ECHO)
-            assert "Channels begun anew: more." in await reloaded(home)
+            assert "Restarted channels: more." in await reloaded(home)
             found = await status(home)
             assert {name: one["state"] for name, one in found.items()} == {"telegram": "running", "more": "running"}
             assert REFUSED not in daemon.errors + str(await facts(home)) + done.stderr.decode()
@@ -85,7 +85,7 @@ async def test_a_channel_that_goes_in_mid_turn_and_comes_back_answers_once(tmp_p
             assert platform.answers(ada) == []
             platform.say(ada, "two")
             configure(home, {"telegram": table}, SLOW)
-            assert "Channels begun anew: telegram." in await reloaded(home)
+            assert "Restarted channels: telegram." in await reloaded(home)
             await server.until(lambda: "Slowly: two" in platform.answers(ada), 20)
             await daemon.quiet(server)
         assert platform.answers(ada) == ["Slowly: one", "Slowly: two"]

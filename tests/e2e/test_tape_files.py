@@ -133,7 +133,7 @@ def test_repair_imports_the_rest_keeps_the_file_and_writes_the_other_lines_as_th
         "session/start", "tape/unreadable", "message", *["tape/unreadable"] * 4,
     ]  # fmt: skip
     done = run(home, "tape", "import", str(file), "--session", "bub2", "--repair")
-    assert "is there already" in sentence(done), "what an earlier repair set aside is not written over"
+    assert "already exists" in sentence(done), "what an earlier repair set aside is not written over"
     assert not [name for name in fine(home, "tape", "list").splitlines() if "bub2" in name]
 
 

@@ -1,4 +1,4 @@
-"""A day on Telegram, seen from the platform's side: `docs/concepts/a-day-on-telegram.md` is what this prints.
+"""Telegram walkthrough, seen from the platform's side: `docs/concepts/telegram-walkthrough.md` is what this prints.
 
 `TELLING=1` in the environment writes the page's transcript anew.
 """
@@ -18,7 +18,7 @@ from tests.e2e.test_telegram import SCRIPT, said, texts
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.world import User
 
-PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "a-day-on-telegram.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "telegram-walkthrough.md"
 SHOWN = 110
 """Characters of a line that are shown."""
 

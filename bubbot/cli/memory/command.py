@@ -30,8 +30,8 @@ EXIT_OK = 0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the help texts and the subcommands."""
     parser.description = (
-        "Look at the memory of a session and change it. Show and export only read, and work beside a running bot. "
-        "Every change is a new version; older ones stay."
+        "Show and change the memory of a session. `show` and `export` are read-only and work while the bot runs. "
+        "Every change is a new version; older versions stay."
     )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -50,10 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     restore = action("restore", "bring an older version back as the newest", "restore default 3")
     restore.add_argument("version", type=int, help="its number, as show lists them")
     export = action("export", "write what is remembered as Markdown", "export default memory.md")
-    export.add_argument("file", nargs="?", help="a file that is not there yet; standard output where left out")
+    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
     import_ = action("import", "take memory from a file or a nanobot folder", "import default my-bot/memory")
     import_.add_argument("path", type=Path, help="a Markdown file, or a folder with MEMORY.md and YYYY-MM-DD.md")
-    import_.add_argument("--replace", action="store_true", help="also where something is remembered already")
+    import_.add_argument("--replace", action="store_true", help="also if something is remembered already")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
         "Run the bot in the foreground with every channel of config.toml, until SIGTERM or Ctrl-C: then it stops "
-        "receiving, finishes the turns under way, and delivers. A second signal ends it at once; nothing is lost. "
-        "SIGHUP, or `bubbot reload`, takes over changed settings."
+        "receiving, finishes the running turns, and delivers the answers. A second signal stops it at once; nothing "
+        "is lost. SIGHUP or `bubbot reload` applies changed settings."
     )
 
 

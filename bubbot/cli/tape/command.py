@@ -25,7 +25,10 @@ EXIT_OK, EXIT_DAMAGED = 0, 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the help texts and the subcommands."""
-    parser.description = "Look at tapes. All but archive, import, gc, repair and index --rebuild only read, and work beside a running bot."
+    parser.description = (
+        "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair` and `index --rebuild` are "
+        "read-only and work while the bot runs."
+    )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     commands.add_parser("list", help="every tape: session, entries, archives")
     show = commands.add_parser("show", help="the entries of a tape")
@@ -34,7 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
     show.add_argument("--until", help="up to this date or time")
     show.add_argument("--last", type=_count, metavar="N", help="only the newest N entries")
-    show.add_argument("--turn", default="", metavar="TRACE", help="only the turn whose id begins so; failures tell it")
+    show.add_argument(
+        "--turn", default="", metavar="TRACE", help="only the turn whose id begins with this; failure messages show it"
+    )
     show.add_argument("--json", action="store_true", help="one JSON object a line")
     anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
     anchors.add_argument("tape")
@@ -42,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
     verify.add_argument("tape", nargs="?", help="one tape only")
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
-    archive = commands.add_parser("archive", help="put a tape aside under an archive name and start it anew")
+    archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
     archive.add_argument("tape")
     search.configure(commands)
     index.configure(commands)
@@ -140,7 +145,7 @@ async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
 async def _matches_head(store: SqliteStore, head: str) -> bool:
     position, colon, _ = head.partition(":")
     if not colon or not position.isdecimal():
-        raise ConfigError(f"--head {head!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
+        raise ConfigError(f"--head {head!r} is not a deployment head, which looks like 1234:0f3a…, as verify prints it")
     matches = await store.deployment_head(int(position)) == head
     older = not matches and await store.deployment_head(int(position), older=True) == head
     show(f"the kept head {'is' if matches or older else 'is NOT'} the one these tapes had at position {position}")

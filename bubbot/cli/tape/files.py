@@ -33,24 +33,24 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     export = commands.add_parser(
         "export",
         help="write a tape or archive to a file, a JSON object a line",
-        description="Writes a whole tape as JSON lines, each with a hash that makes alterations visible. Works beside "
-        "a running bot. Results and prompts that are kept beside the tape are not in the file.",
+        description="Write a whole tape as JSON lines, each with a hash that reveals changes. Works while the bot runs. "
+        "Results and prompts that are stored outside the tape are not in the file.",
         epilog="example: bubbot tape export default talk.jsonl",
     )
     export.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
-    export.add_argument("file", nargs="?", help="a file that is not there yet; standard output where left out")
+    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
     export.add_argument(
         "--for",
         dest="reader",
         choices=("bub",),
-        help="for another program: bub takes every anchor for the start of a window, so those that open none, such as those "
-        "of the memory, become events; import makes them anchors again",
+        help="for another program: bub treats every anchor as the start of a window, so anchors that open none, such as those "
+        "of the memory, become events; import restores them",
     )
     import_parser = commands.add_parser(
         "import",
         help="read a tape from a file, this bot's own or one of Bub",
-        description="Reads a file of JSON lines onto the empty tape of a session: all of it, or nothing where a line "
-        "cannot be read or was altered.",
+        description="Read a file of JSON lines onto the empty tape of a session: all of it, or nothing if a line cannot be "
+        "read or was altered.",
         epilog="example: bubbot tape import talk.jsonl --session copy",
     )
     import_parser.add_argument("file", type=Path, help="the file; it is only read")
@@ -83,7 +83,7 @@ async def _entries(store: SqliteStore, name: str, head: int) -> AsyncIterator[Ta
         high = min(low + EXPORT_PAGE_ENTRIES - 1, head)
         page = (await store.fetch([TapeQuery(name, IdRanges(((low, high),)))]))[0]
         if len(page) != high - low + 1:
-            raise TapeConflict(f"{name} was put aside during the export; export it under the name of its archive")
+            raise TapeConflict(f"{name} was archived during the export; export it under the name of its archive")
         for entry in page:
             yield entry
 

@@ -19,17 +19,17 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     """Add the subcommands."""
     collect = commands.add_parser(
         "gc",
-        help="erase old archives, remove what nothing names, and give the room back",
-        description="Erases archives that are older than [store] archive_days, merges what turns left behind that were "
-        "cut off long ago, removes blobs that no entry names, and gives free room back to the disk. Erasure is a fact, and "
+        help="erase old archives, remove unreferenced blobs, and free disk space",
+        description="Erase archives that are older than [store] archive_days, merge what turns left behind that were cut off "
+        "long ago, remove blobs that no entry names, and give free space back to the disk. Erasure is recorded as a fact and "
         "cannot be undone; it does not reach backups.",
         epilog="example: bubbot tape gc --older 90 --dry-run",
     )
     collect.add_argument(
-        "--older", type=_days, metavar="DAYS", help="archives this old, instead of [store] archive_days"
+        "--older", type=_days, metavar="DAYS", help="minimum age of archives, instead of [store] archive_days"
     )
-    collect.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    size = commands.add_parser("size", help="what takes the room in the database, the largest tapes first")
+    collect.add_argument("--dry-run", action="store_true", help="only report what would be done")
+    size = commands.add_parser("size", help="show what uses the space in the database, the largest tapes first")
     size.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 

@@ -24,13 +24,12 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     """Add the subcommand."""
     index = commands.add_parser(
         "index",
-        help="how far the search index goes, or make it anew",
-        description="Says how far the search index goes. It is derived from the tapes, and filled while the bot runs; "
-        "what it does not cover is read when somebody searches. The exit code is 1 where there is none, or not one of "
-        "these tapes.",
+        help="show how far the search index goes, or rebuild it",
+        description="Show how far the search index goes. The index is derived from the tapes and filled while the bot runs; "
+        "searches read the rest directly. The exit code is 1 if there is no index, or it belongs to other tapes.",
         epilog="example: bubbot tape index --rebuild",
     )
-    index.add_argument("--rebuild", action="store_true", help="delete it and make it anew")
+    index.add_argument("--rebuild", action="store_true", help="delete it and build it again")
 
 
 async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
@@ -49,7 +48,7 @@ async def rebuild(context: CommandContext, _arguments: RebuildIndex) -> CommandR
         return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
     await context.store.forget_index()
     if context.store.indexer is not None:
-        return CommandResult("The search index is being made anew; searches read the tapes meanwhile.\n")
+        return CommandResult("The search index is being rebuilt; searches read the tapes meanwhile.\n")
     indexer = Indexer(context.store)
     try:
         await indexer.fill()

@@ -20,9 +20,9 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     """Add the subcommand."""
     commands.add_parser(
         "repair",
-        help="restore the triggers that refuse to lose history",
-        description="Restores the triggers of the database where some are missing or were changed: without them it does "
-        "not refuse to lose history, and nothing is written to it. Changes no entry. The bot has to be stopped.",
+        help="restore the triggers that protect the history",
+        description="Restore the triggers of the database if some are missing or changed: without them the database does not "
+        "protect its history, and bubbot writes nothing to it. No entry changes. Stop the bot first.",
         epilog="example: bubbot tape repair && bubbot tape verify",
     )
 
@@ -33,7 +33,7 @@ async def repair(setup: CommandSetup, _args: argparse.Namespace) -> int:
     with WriterLock(setup.home):
         triggers = await asyncio.to_thread(restore_protection, setup.home.database, timestamp(now()), os.urandom)
     if triggers:
-        show(f"Restored: {', '.join(triggers)}. bubbot tape verify says whether anything was changed meanwhile.")
+        show(f"Restored: {', '.join(triggers)}. bubbot tape verify checks whether anything was changed meanwhile.")
     else:
         show("All triggers are as they should be; nothing was changed.")
     return EXIT_OK

@@ -24,7 +24,7 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "search",
         help="find words on a whole tape, spelling mistakes allowed",
         description="Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. "
-        "The exit code is 1 where nothing is found.",
+        "The exit code is 1 if nothing is found.",
         epilog="example: bubbot tape search default green tea --since 2026-11-01",
     )
     search.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
@@ -45,7 +45,7 @@ async def search(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Print the hits, one on a line; return 1 if there are none."""
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
     if unknown := [kind for kind in kinds if kind not in list(Kind)]:
-        raise ConfigError(f"--kinds {unknown[0]!r} is no kind; there are {', '.join(Kind)}")
+        raise ConfigError(f"--kinds {unknown[0]!r} is not a kind: use one of {', '.join(Kind)}")
     query = " ".join(args.words).strip()
     if not query:
         raise ConfigError("there is nothing to look for; give words, such as bubbot tape search default tea")

@@ -164,7 +164,7 @@ class HealthSnapshot:
         newest: the newest of both.
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         failing: models that have not answered since a call failed.
-        full: the bot waits for room on the disk of its database: nothing is accepted, acknowledged or sent.
+        full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
     """
 
     version: str

@@ -168,7 +168,7 @@ class LitellmModel:
         answer = await self._await_step(seconds, f"{target} sent nothing for {seconds:g} seconds", target, call)
         text = getattr(answer, "text", None)
         if not isinstance(text, str):
-            raise ModelUnavailable(f"{target} sent something that is no transcription")
+            raise ModelUnavailable(f"{target} sent something that is not a transcription")
         return Transcript(text, self._transcription_usage(target, answer))
 
     def _transcription_usage(self, target: str, answer: Any) -> Usage:
@@ -329,7 +329,7 @@ class LitellmModel:
         if finish is None:
             raise ModelUnavailable(f"{target} broke off in the middle of its answer")
         if ending.stop_reason in INVALID_OUTPUT_REASONS:
-            raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.stop_reason}")
+            raise ModelUnavailable(f"{target} wrote something that is not an answer: {ending.stop_reason}")
         answer.response_id = ending.message_id or answer.response_id
         answer.usage = self._plausible_usage(target, request, _provider_usage(chunks))
         own = await self._count_usage(target, request, answer) if answer.usage is None else None

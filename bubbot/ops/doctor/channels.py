@@ -125,7 +125,7 @@ async def _check_audience(name: str, common: ChannelSettings, probe: ChannelProb
     if allowed or servers or await _has_grant(name, probe.home):
         return iter(())
     cause = (
-        f"[channels.{name}] lets nobody speak, and pairing = false keeps strangers from getting a code: name the owners by "
+        f"[channels.{name}] lets nobody talk to the bot, and pairing = false gives strangers no code: name the owners by "
         "numeric id, or set pairing = true."
     )
     return iter((Finding("channel.nobody", "warning", cause, edit_command(probe.file)),))
@@ -198,7 +198,7 @@ async def _check_platform(
             Finding("platform.remark", "warning", f"{introduction}. {remark}", edit_command(probe.file))
             for remark in identity.warnings
         ]
-    return [Finding("platform.ok", "ok", f"{introduction}, which took the token.")]
+    return [Finding("platform.ok", "ok", f"{introduction}, which accepted the token.")]
 
 
 @asynccontextmanager

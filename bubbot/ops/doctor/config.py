@@ -70,7 +70,7 @@ def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
+        yield Finding("config.ok", "ok", f"There is no {file}; defaults and environment variables apply.")
         return
     except OSError as error:
         cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
@@ -81,4 +81,4 @@ def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator
         cause = f"{file} holds a secret and can be read by other users of this machine (mode {mode:04o})."
         yield Finding("config.open", "warning", cause, f"chmod 600 {shell_quote(file)}")
     else:
-        yield Finding("config.ok", "ok", f"{file} loads; every key in it is known.")
+        yield Finding("config.ok", "ok", f"{file} is valid.")

@@ -33,7 +33,7 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
         None,
     )
     if special_file:  # SQLite would block on a pipe until somebody writes into it
-        cause = f"{special_file} is no ordinary file."
+        cause = f"{special_file} is not a regular file."
         return None, [
             Finding(
                 "database.unusable",
@@ -70,7 +70,7 @@ def _check_state(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
     yield from _check_size(home, state)
     if state.triggers:
         cause = (
-            f"{home.database} does not refuse to lose history any more: {', '.join(state.triggers)} missing or changed. "
+            f"{home.database} no longer refuses to lose history: {', '.join(state.triggers)} missing or changed. "
             "Nothing is written to it; with the bot stopped, the command restores them."
         )
         yield Finding("database.triggers", "problem", cause, f"bubbot --home {shell_quote(home.path)} tape repair")

@@ -34,7 +34,7 @@ def check_disk(home: Home, *, statvfs: Callable[[Path], os.statvfs_result] = os.
     free = stats.f_bavail * stats.f_frsize
     if free < LOW_SPACE_BYTES:
         level: Level = "problem" if free < MIN_SPACE_BYTES else "warning"
-        cause = f"Only {format_size(free)} are free on the disk of {folder}; without room nothing can be accepted."
+        cause = f"Only {format_size(free)} are free on the disk of {folder}; without space no message can be accepted."
         yield Finding("disk.scarce", level, cause, f"du -xh {shell_quote(folder)} | sort -h | tail -20")
     elif stats.f_files and stats.f_favail < LOW_FREE_INODES:
         cause = (

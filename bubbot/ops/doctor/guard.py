@@ -19,9 +19,7 @@ def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fin
 def failure_finding(name: str, error: BaseException) -> Finding:
     """Make the finding for a failed check; the error's text may be long, so cut it."""
     reason = " ".join(str(error).split())[:300]
-    cause = (
-        f"The check of {name} failed, so that nothing is known of it: {type(error).__name__}: {reason or 'no reason'}."
-    )
+    cause = f"The check of {name} failed, so its result is unknown: {type(error).__name__}: {reason or 'no reason'}."
     fix = f"{shell_quote(sys.executable)} -m pip install --upgrade bubbot"
     if isinstance(error, PermissionError):
         fix = "sudo bubbot doctor"

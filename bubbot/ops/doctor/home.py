@@ -21,7 +21,7 @@ def check_home(home: Home) -> Iterator[Finding]:
     path = home.path
     if not os.path.lexists(path):
         if hidden := next((folder for folder in path.absolute().parents if _is_closed(folder)), None):
-            cause = f"The folder {hidden} is closed to uid {os.geteuid()}, so nobody can say what is in {path}."
+            cause = f"The folder {hidden} cannot be entered by uid {os.geteuid()}, so it cannot be checked what is in {path}."
             fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {shell_quote(path)}"
             yield Finding("home.hidden", "problem", cause, fix)
             return
@@ -35,7 +35,7 @@ def check_home(home: Home) -> Iterator[Finding]:
         return
     if not os.access(path, os.R_OK | os.X_OK):
         owner = path.stat().st_uid
-        cause = f"The home {path} belongs to uid {owner}, and uid {os.geteuid()} may not look into it."
+        cause = f"The home {path} belongs to uid {owner}, and uid {os.geteuid()} may not read it."
         yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {shell_quote(path)}")
         return
     try:
@@ -51,7 +51,9 @@ def check_home(home: Home) -> Iterator[Finding]:
         )
         yield Finding("home.writable", "problem", cause, f"chmod 700 {shell_quote(path)}")
     elif mode & 0o077:
-        cause = f"The home {path} is open to other users of this machine (mode {mode:04o}): they can read every chat."
+        cause = (
+            f"The home {path} can be read by other users of this machine (mode {mode:04o}): they can read every chat."
+        )
         yield Finding("home.open", "warning", cause, f"chmod 700 {shell_quote(path)}")
     else:
         yield Finding("home.ok", "ok", f"The home is {path}, writable, and for its owner alone.")
@@ -81,7 +83,7 @@ def check_lock(home: Home, *, locks: Path = LOCKS_PATH) -> Iterator[Finding]:
     file = home.lock_file
     if file.is_symlink():
         yield Finding(
-            "lock.link", "problem", f"{file} is a link, which nothing of bubbot makes.", f"rm {shell_quote(file)}"
+            "lock.link", "problem", f"{file} is a symbolic link, which bubbot never creates.", f"rm {shell_quote(file)}"
         )
         return
     if not os.path.lexists(file):
@@ -94,9 +96,9 @@ def check_lock(home: Home, *, locks: Path = LOCKS_PATH) -> Iterator[Finding]:
     pid = home.holder_pid()
     if is_held(home, locks=locks):
         writer = "Another process" if pid is None else f"Process {pid}"
-        yield Finding("lock.held", "ok", f"{writer} writes to this home just now; a second bot is refused meanwhile.")
+        yield Finding("lock.held", "ok", f"{writer} is writing to this home; a second bot cannot start meanwhile.")
     else:
-        yield Finding("lock.free", "ok", "No process writes to this home just now.")
+        yield Finding("lock.free", "ok", "No process is writing to this home.")
 
 
 def is_held(home: Home, *, locks: Path = LOCKS_PATH) -> bool:

@@ -21,13 +21,13 @@ def check_ports(settings: Settings, home: Home, config: Path) -> Iterator[Findin
     for section, reason in failures.items():
         host, port = addresses[section]
         cause = (
-            f"[{section}] port {port} on {host} cannot be listened on ({reason}), and the bot does not start so: choose "
+            f"[{section}] port {port} on {host} cannot be used for listening ({reason}), and the bot does not start so: choose "
             "another port, or end the program that has it."
         )
         yield Finding("port.used", "problem", cause, edit_command(config))
     if not failures:
         ports = ", ".join(f"{port} of [{section}]" for section, (_, port) in addresses.items())
-        yield Finding("port.ok", "ok", f"Nobody else listens on the port {ports}.")
+        yield Finding("port.ok", "ok", f"No other program listens on the port {ports}.")
 
 
 def _addresses(settings: Settings) -> Iterator[tuple[str, tuple[str, int]]]:

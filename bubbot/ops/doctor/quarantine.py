@@ -25,7 +25,7 @@ def check_quarantine(home: Home) -> Iterator[Finding]:
     if fact is not None:
         cause = (
             f"The home was restored from {fact.backup}, of {fact.created[:19]} UTC, and is in quarantine: no channel "
-            "runs and no job fires. Where the bot that it was made from is gone for good, release it."
+            "runs and no job fires. If the original bot will never run again, release it."
         )
         fix = f"bubbot restore --release --home {shell_quote(home.path)}"
         yield Finding("home.quarantine", "warning", cause, fix)

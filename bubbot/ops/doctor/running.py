@@ -24,17 +24,17 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
         return
     if snapshot.full:
         cause = (
-            f"The running bot waits for room on the disk of {home.path}: nothing is accepted, acknowledged or sent until "
-            "there is some; then it goes on by itself."
+            f"The running bot waits for disk space for {home.path}: nothing is accepted, acknowledged or sent until "
+            "space is freed; then it continues by itself."
         )
         yield Finding("disk.full", "problem", cause, f"du -xh {shell_quote(home.path)} | sort -h | tail -20")
     for channel in snapshot.channels:
         fix = edit_command(file) if f"[channels.{channel.name}]" in channel.note else "bubbot status"
         if channel.state != "" and not channel.is_receiving:
-            cause = f"The running bot does not hear its channel {channel.name}: {channel.note or channel.state}"
+            cause = f"The running bot does not receive from its channel {channel.name}: {channel.note or channel.state}"
             yield Finding("channel.down", "problem", _sentence(cause), fix)
         elif channel.note:
-            cause = f"The running bot hears its channel {channel.name}, but: {channel.note}"
+            cause = f"The running bot receives from its channel {channel.name}, but: {channel.note}"
             yield Finding("channel.troubled", "warning", _sentence(cause), fix)
 
 

@@ -91,9 +91,7 @@ def _check_file(file: Path) -> Iterator[Finding]:
         cause = f"{file} is empty and should hold a secret; the command takes it from the terminal."
         yield Finding("secret.file_empty", "problem", cause, fill)
     elif status.st_mode & 0o077 and not file.is_relative_to(MOUNTED_SECRETS_PATH):
-        cause = (
-            f"{file} holds a secret and is open to other users of this machine (mode {status.st_mode & 0o7777:04o})."
-        )
+        cause = f"{file} holds a secret and can be read by other users of this machine (mode {status.st_mode & 0o7777:04o})."
         yield Finding("secret.file_open", "warning", cause, f"chmod 600 {shell_quote(file)}")
 
 
@@ -138,8 +136,8 @@ def check_secrets(
         if names := find_written_secrets(file):
             yield Finding(
                 "secret.in_config", "ok",
-                f"{file} has secrets in it ({', '.join(names)}) and must not be shown around; with a key that ends in "
-                f"_file they are in files of their own.",
+                f"{file} has secrets in it ({', '.join(names)}) and must not be shared; a key that ends in "
+                "_file keeps each secret in its own file.",
             )  # fmt: skip
     if credentials is None or not credentials.is_there("model.api_key"):
         yield from _check_keys(settings, file)

@@ -83,19 +83,19 @@ def check_service(home: Home) -> Iterator[Finding]:
         yield from findings
         if not findings:
             path = unit.properties.get("FragmentPath") or UNIT
-            yield Finding("service.ok", "ok", f"{path} is {unit.properties.get('ActiveState')}, and starts by itself.")
+            yield Finding("service.ok", "ok", f"{path} is {unit.properties.get('ActiveState')}, and starts at boot.")
 
 
 def _check_state(unit: _UnitState) -> Iterator[Finding]:
     properties, control = unit.properties, unit.control
     if properties.get("ActiveState") == "failed":
-        cause = f"{UNIT} failed and is not started again by itself; journalctl -u {UNIT} says why."
+        cause = f"{UNIT} failed and does not restart by itself; journalctl -u {UNIT} says why."
         yield Finding("service.failed", "problem", cause, f"{control} restart {UNIT}")
     if properties.get("UnitFileState") == "disabled":
-        cause = f"{UNIT} is installed and does not start with the machine."
+        cause = f"{UNIT} is installed but does not start at boot."
         yield Finding("service.disabled", "warning", cause, f"{control} enable {UNIT}")
     if properties.get("NeedDaemonReload") == "yes":
-        cause = f"{UNIT} was changed, and systemd still goes by what it said before."
+        cause = f"{UNIT} was changed, but systemd still uses the old version."
         yield Finding("service.changed", "warning", cause, f"{control} daemon-reload")
 
 
@@ -105,7 +105,7 @@ def _check_setup(unit: _UnitState, home: Home) -> Iterator[Finding]:
         cause = f"{UNIT} runs the bot of the home {unit.home}, and this is {home.path}."
         yield Finding("service.other_home", "warning", cause, f"bubbot doctor --home {shell_quote(unit.home)}")
     if properties.get("WatchdogUSec", "1") in ("0", "infinity"):
-        cause = f"{UNIT} has no watchdog, so that a bot that hangs is not started again: WatchdogSec=60 sets one."
+        cause = f"{UNIT} has no watchdog, so a bot that hangs is not restarted: WatchdogSec=60 sets one."
         fix = (
             f"{control} edit {UNIT} && {control} restart {UNIT}"  # a running unit keeps its watchdog until the restart
         )

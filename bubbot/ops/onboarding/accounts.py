@@ -147,8 +147,8 @@ class AccountPrompter:
 
     def _offer_unverified(self, reason: str) -> str | None:
         self.console.tell(f"  {reason}")
-        options = {"keep": "keep the token; nobody has verified it", "other": "type it again"}
-        if self.console.choose("The token could not be verified now.", options) == "other":
+        options = {"keep": "keep the token without verifying it", "other": "type it again"}
+        if self.console.choose("The token could not be verified.", options) == "other":
             return None
         self.console.tell("  Kept UNVERIFIED: `bubbot doctor` asks again.")
         return ""

@@ -53,7 +53,7 @@ def parse_zone(text: str) -> str:
     except (KeyError, ValueError, OSError):
         similar = _similar_zones(name, zones)
         hint = f"did you mean {' or '.join(similar)}?" if similar else "it has to be a name such as Europe/Berlin."
-        raise ConfigError(f"{name!r} is no time zone: {hint}") from None
+        raise ConfigError(f"{name!r} is not a time zone: {hint}") from None
     return str(_validate(BotSettings, "timezone", canonical))
 
 
@@ -101,7 +101,7 @@ def parse_secret(text: str) -> str:
     if not value:
         raise ConfigError("It is empty.")
     if not value.isprintable() or any(char.isspace() for char in value):
-        raise ConfigError("It has a space, a line break or an invisible character in it: copy it whole, and it alone.")
+        raise ConfigError("It contains a space, a line break or an invisible character: copy exactly the token.")
     if len(value.encode()) > MAX_SECRET_BYTES:
         raise ConfigError("It is too long to be right.")
     return value
@@ -113,7 +113,7 @@ def parse_person(text: str) -> int | None:
         return None
     number = int(numeric_id(text))
     if number <= 0:
-        raise ConfigError(f"{number} is no id of a person: those of groups begin with a minus.")
+        raise ConfigError(f"{number} is not the id of a person: ids of groups begin with a minus.")
     return number
 
 
@@ -127,7 +127,7 @@ def parse_owner(text: str, channels: Iterable[str]) -> tuple[str, int]:
         )
     person_id = parse_person(number)
     if person_id is None:
-        raise ConfigError(f"{text!r} has no id behind the colon: write the number of the account, such as {name}:42.")
+        raise ConfigError(f"{text!r} has no id after the colon: use the number of the account, such as {name}:42.")
     return name, person_id
 
 

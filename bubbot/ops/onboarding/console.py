@@ -75,7 +75,7 @@ class Console:
         def parse_choice(text: str) -> str:
             if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(keys):
                 return keys[int(text[:4]) - 1]
-            raise ConfigError(f"{text!r} is none of them: type a number from 1 to {len(keys)}.")
+            raise ConfigError(f"{text!r} is not one of them: type a number from 1 to {len(keys)}.")
 
         return self.ask("Number", "1", parse_choice)
 

@@ -17,7 +17,7 @@ def describe_overrides(settings: Settings, changes: PendingEdits) -> Iterator[st
     for (table, key), value in changes.values.items():
         section = getattr(settings, table[0], None)
         if len(table) == 1 and getattr(section, key, value) != value:
-            yield f"[{table[0]}] {key}: the environment sets another value, and that holds."
+            yield f"[{table[0]}] {key}: the environment sets another value, which takes precedence."
 
 
 def next_steps(
@@ -47,14 +47,14 @@ def next_steps(
         else:
             yield missing_key_sentence(name, variables, is_configured=False)
     yield "\nNext:"
-    yield f"  {prefix} doctor    looks whether everything is in order"
+    yield f"  {prefix} doctor    checks whether everything is in order"
     if running_pid is not None:
-        yield f"  The bot runs (process {running_pid}): end it and start it again, and it takes this over."
+        yield f"  The bot runs (process {running_pid}): restart it to apply this."
     if not accounts:
         yield f"  {prefix} chat      talks with the bot in this terminal"
         return
     if has_service:
-        yield f"  {prefix} service status    shows how the bot is, which runs now"
+        yield f"  {prefix} service status    shows the state of the running bot"
     else:
         yield f"  {prefix} run       runs the bot, until Ctrl-C"
     for account in accounts:
@@ -66,7 +66,7 @@ def _describe_first_message(account: PlatformAccount, prefix: str) -> Iterator[s
     mark = "@" if account.kind == "telegram" else ""
     bot = f"{mark}{account.name}" if account.name else "your bot"
     if account.has_owner:
-        yield f"Then write anything to {bot} on {title}: it answers."
+        yield f"Then send any message to {bot} on {title}: it answers."
         return
-    yield f"Then write anything to {bot} on {title}. It answers with a code; with it you let yourself in, in another terminal:"
+    yield f"Then send any message to {bot} on {title}. It answers with a code. In another terminal, approve yourself with it:"
     yield f"  {prefix} access approve CODE --role owner"

@@ -52,7 +52,7 @@ def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, ch
     changes.set_value(bot, "name", name)
     language = _current_value(existing, "language", "en")
     language = console.ask(
-        "Language of its own sentences: en or zh", language, answers.parse_language, preset=options.language
+        "Language of the bot's own sentences: en or zh", language, answers.parse_language, preset=options.language
     )
     if not Texts(language).is_translated:
         console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
@@ -121,7 +121,7 @@ def _ask_kind(console: Console, changes: PendingEdits) -> None:
         "ollama": "a model of Ollama, on this machine or another",
     }
     if not is_local_available:
-        kinds["later"] = "none yet: commands work, answers do not"
+        kinds["later"] = "none yet: only commands work"
     match console.choose("Model", kinds):
         case "local":
             changes.set_value(("model",), "name", "local")

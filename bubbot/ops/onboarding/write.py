@@ -45,7 +45,7 @@ def write(
         except OSError as error:
             raise ConfigError(
                 f"The configuration could not be written ({error.strerror or error}): "
-                "nothing was changed. Free some room or name another folder with --home."
+                "nothing was changed. Free some disk space, or name another folder with --home."
             ) from error
 
 
@@ -74,7 +74,9 @@ def _write_all(
         temporary_file.replace(path)
     check(candidate)
     if (existing.path.read_bytes() if existing.path.exists() else None) != _encode(existing.text):
-        raise ConfigError(f"{existing.path} was changed by somebody else meanwhile: nothing was written. Begin again.")
+        raise ConfigError(
+            f"{existing.path} was changed by another program meanwhile: nothing was written. Start again."
+        )
     # The last step is atomic.
     if changed:
         candidate.replace(existing.path)

@@ -206,14 +206,14 @@ def _hints(program: ServiceProgram, home: Path, config: Path | None, *, user: bo
     if user:
         return (
             "A service of a user ends with the user's last session, unless: loginctl enable-linger",
-            f"`systemctl --user status {UNIT}` shows how it is, `journalctl --user -u {UNIT}` what it logs.",
+            f"`systemctl --user status {UNIT}` shows its state, `journalctl --user -u {UNIT}` its log.",
         )
     owned = f"{home} and all that is in it" + (f", and {config}," if config else "")
     ownership = [] if home == SYSTEM_HOME else [f"The user bubbot has to own {owned} (chown -R bubbot: …)."]
     return (
         *ownership,
         f"Commands of the shell are run as the user bubbot: sudo -u bubbot {program.python} -m bubbot --home {home} …",
-        f"`systemctl status {UNIT}` shows how it is, `journalctl -u {UNIT}` what it logs.",
+        f"`systemctl status {UNIT}` shows its state, `journalctl -u {UNIT}` its log.",
     )
 
 
@@ -236,12 +236,12 @@ def _check_visible(program: ServiceProgram, home: Path, config: Path | None) -> 
 def _replace_file(file: PlannedFile) -> str:
     current = file.current_text
     if current == file.text:
-        return f"{file.path} is there already"
+        return f"{file.path} already exists"
     note = ""
     if current is not None:
         copy = _free_copy_path(file.path)
         _explain_errors(file.path, lambda: os.link(file.path, copy))
-        note = f"; what was there is kept as {copy}"
+        note = f"; the old one is kept as {copy}"
     _explain_errors(file.path, lambda: _write(file))
     return f"wrote {file.path}{note}"
 

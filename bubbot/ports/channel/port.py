@@ -54,7 +54,7 @@ class CommandInfo:
 
 async def refuse_blob(digest: str) -> bytes:
     """Raise `DeliveryFailed`; the default of `ChannelOptions.read_blob`, for channels that never send a stored file."""
-    raise DeliveryFailed(f"the file {digest[:12]} is not kept here", permanent=True)
+    raise DeliveryFailed(f"the file {digest[:12]} is not stored here", permanent=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ class _AuditRun:
             )
             for number, count in rows:
                 yield AuditFinding(
-                    f"tape {number}", 0, "missing", f"it is not listed any more; {table} has {count} rows of it"
+                    f"tape {number}", 0, "missing", f"it is no longer listed; {table} has {count} rows of it"
                 )
         low, high, count = self.conn.execute(
             "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0), count(*) FROM entries"

@@ -176,13 +176,13 @@ def read_manifest(backup: Path) -> BackupManifest:
         text = path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"{backup} is no backup of bubbot: {path.name} cannot be read ({error.strerror}); "
+            f"{backup} is not a backup of bubbot: {path.name} cannot be read ({error.strerror}); "
             "name the folder that bubbot backup made"
         ) from error
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("format"), int):
-            raise ConfigError(f"{backup} is no backup of bubbot: its {MANIFEST_FILE} is of another program")
+            raise ConfigError(f"{backup} is not a backup of bubbot: its {MANIFEST_FILE} is of another program")
         if data["format"] > BACKUP_FORMAT:
             raise ConfigError(
                 f"{backup} has the format {data['format']}, this bubbot knows formats up to {BACKUP_FORMAT}: "

@@ -184,7 +184,7 @@ CREATE TRIGGER erased_insert BEFORE INSERT ON erased BEGIN
 END;
 CREATE TRIGGER tapes_insert BEFORE INSERT ON tapes
 WHEN NEW.archived_from IS NOT NULL OR EXISTS (SELECT 1 FROM tapes WHERE tape = NEW.tape OR name = NEW.name) BEGIN
-    SELECT RAISE(ABORT, 'append-only: the tape is already there, or is no archive yet');
+    SELECT RAISE(ABORT, 'append-only: the tape is already there, or is not an archive yet');
 END;
 CREATE TRIGGER tapes_update BEFORE UPDATE ON tapes
 WHEN NEW.tape IS NOT OLD.tape OR OLD.archived_from IS NOT NULL OR NEW.archived_from IS NOT OLD.name
@@ -293,7 +293,7 @@ def refuse_unguarded(conn: sqlite3.Connection, path: Path) -> None:
     """Raise `TapeCorrupt` for a database without its protecting triggers: nothing may be written to it."""
     if wrong := wrong_triggers(conn):
         raise TapeCorrupt(
-            f"the database {path} does not protect its history any more ({', '.join(wrong)} missing or changed), so "
+            f"the database {path} no longer protects its history ({', '.join(wrong)} missing or changed), so "
             "nothing is written to it: bubbot tape verify looks for what was changed, bubbot tape repair restores them"
         )
 

@@ -135,7 +135,7 @@ def erase_archive(conn: sqlite3.Connection, archive: str, fact: Batch, also: Tra
         EntryNotFound: no such archive exists.
     """
     if not conn.execute("SELECT 1 FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)).fetchone():
-        raise EntryNotFound(f"{archive} is no archive")
+        raise EntryNotFound(f"{archive} is not an archive")
     _erase(conn, fact.tape, _find_targets(conn, [archive], also), [fact], salt)
 
 

@@ -116,7 +116,7 @@ class TestRestart:
     async def test_no_other_blob_can_be_read(self, sqlite_store: SqliteStore) -> None:
         async with running(sqlite_store, ScriptedModel()) as bench:
             digest = await bench.tape().put_blob(b"private")
-            with pytest.raises(DeliveryFailed, match="is not kept here"):
+            with pytest.raises(DeliveryFailed, match="is not stored here"):
                 await outgoing_blob_reader(sqlite_store, bench.outbox, lambda _: HOME)(digest)
 
 

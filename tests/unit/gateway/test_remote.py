@@ -311,7 +311,7 @@ async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
     async with bot.asker([]) as peer:
         for do in ("open", "owed", "idle"):
             for session in ("telegram:42", 7, None):
-                with pytest.raises(ControlError, match="is no session of the channel"):
+                with pytest.raises(ControlError, match="is not a session of the channel"):
                     await peer.request(do, {"session": session})
         with pytest.raises(ControlError, match="of the channel 'telegram'"):
             await peer.request("event", {"event": encode(StopRequest("telegram", "42"))})

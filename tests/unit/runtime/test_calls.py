@@ -103,7 +103,7 @@ class TestWhatAModelIsTold:
         self, memory_store: InMemoryStore, output: object
     ) -> None:
         result = await told(memory_store, calls("odd_tool"), Options(tools=[giving(output)]))
-        assert "where text was due" in result["content"]
+        assert "instead of text" in result["content"]
 
     async def test_of_a_tool_that_hangs_that_it_was_stopped(self, memory_store: InMemoryStore) -> None:
         @tool("long.wait")

@@ -299,7 +299,7 @@ class TestRunning:
 
         async with running(memory_store, UnconfiguredModel(), Options(tools=[no_text])) as bench:
             result = await bench.say(",no.text")
-            assert (result.status, "where text was due" in result.text) == ("answered", True)
+            assert (result.status, "instead of text" in result.text) == ("answered", True)
 
     @pytest.mark.parametrize(("role", "status"), [(Role.ADMIN, "refused"), (Role.OWNER, "ok")])
     async def test_the_role_decides(self, memory_store: InMemoryStore, role: Role, status: str) -> None:

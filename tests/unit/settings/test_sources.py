@@ -77,7 +77,7 @@ class TestUnreadableFiles:
 
     def test_not_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "config.toml").mkdir()
-        assert "is not an ordinary file" in refused(tmp_path)
+        assert "is not a regular file" in refused(tmp_path)
 
     def test_a_broken_link(self, tmp_path: Path) -> None:
         (tmp_path / "config.toml").symlink_to("gone")
@@ -85,7 +85,7 @@ class TestUnreadableFiles:
 
     def test_a_pipe_does_not_hang(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "config.toml")
-        assert "is not an ordinary file" in refused(tmp_path)
+        assert "is not a regular file" in refused(tmp_path)
 
     def test_a_named_file_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"gone.toml cannot be read \(No such file or directory\): check"):

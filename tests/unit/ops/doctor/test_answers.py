@@ -1,4 +1,4 @@
-"""What the doctor finds of models that do not answer, by the facts of the budget tape. The fault is planted."""
+"""Doctor findings of models that do not answer, by the facts of the budget tape. The fault is planted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor finds of channels: by their settings, and by asking their platforms. Each fault is planted."""
+"""Doctor findings of channels: by their settings, and by asking their platforms. Each fault is planted."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ class TestPlatforms:
         findings = await probe_channels(settings(tg=on(telegram), dc=other), asking)
         assert list(found(findings)) == ["platform.ok"]
         assert [one.cause for one in findings] == [
-            f"[channels.tg] is bubbot_bot ({telegram.bot.user.id}) on telegram, which took the token.",
-            f"[channels.dc] is Bubbot ({discord.bot.user.id}) on discord, which took the token.",
+            f"[channels.tg] is bubbot_bot ({telegram.bot.user.id}) on telegram, which accepted the token.",
+            f"[channels.dc] is Bubbot ({discord.bot.user.id}) on discord, which accepted the token.",
         ]
 
     async def test_nobody_is_asked_offline(self, asking: ChannelProbe, telegram: Telegram) -> None:

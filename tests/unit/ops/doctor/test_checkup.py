@@ -1,4 +1,4 @@
-"""What the doctor finds: each fault is planted, found under its id, and told with a cause and a command."""
+"""Doctor findings: each fault is planted, found under its id, and told with a cause and a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor finds of the machine: versions, limits, disk, clock, service. Each fault is planted."""
+"""Doctor findings of the machine: versions, limits, disk, clock, service. Each fault is planted."""
 
 from __future__ import annotations
 

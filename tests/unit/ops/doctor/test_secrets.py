@@ -1,4 +1,4 @@
-"""What the doctor finds of secrets. Each fault is planted, and no finding shows a value."""
+"""Doctor findings of secrets. Each fault is planted, and no finding shows a value."""
 
 from __future__ import annotations
 

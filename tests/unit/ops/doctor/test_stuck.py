@@ -1,4 +1,4 @@
-"""What the doctor finds of turns and messages that do not come to an end, and of backups. Each fault is planted."""
+"""Doctor findings of turns and messages that do not come to an end, and of backups. Each fault is planted."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_second_time_changes_nothing(tmp_path: Path, places: UnitPaths) -> Non
     again = system(places)
     install_service(again, said.append, Systemd())
     assert there(tmp_path) == before
-    assert said[0] == f"{places.units}/bubbot.service is there already"
+    assert said[0] == f"{places.units}/bubbot.service already exists"
     assert not any("try-restart" in command for command in again.commands)
 
 
