@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -23,6 +24,11 @@ from discord.http import HTTPClient, Ratelimit, Route
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response
 from channels.discord.settings import DiscordSettings
 
+log = logging.getLogger(__name__)
+MAX_RATE_LIMITED_TRIES = 5
+"""Requests of a call that Discord answers with 429."""
+MAX_BUCKETS = 256
+"""Rate limits that are kept before those out of use are forgotten."""
 _LIBRARY_LOGGERS = ("discord.http", "discord.client", "discord.gateway", "discord.state", "discord.webhook.async_")
 """Loggers of the library; below the level of a warning their lines contain what people wrote."""
 _URL_TOKEN = re.compile(r"(/(?:webhooks|interactions)/[^/\s]+/)[^/\s?]+")
@@ -211,39 +217,66 @@ class _ServerRoute(Route):
             self.webhook_token = segments[2]
 
 
-class _OpenRatelimit(Ratelimit):
-    """The library's rate limit, except that requests within the quota pass.
+class _SharedRatelimit(Ratelimit):
+    """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds the others.
 
     The original refuses every request in a window longer than the longest wait, even if none has to wait.
     """
 
-    __slots__ = ()
+    __slots__ = ("longest_wait",)
+
+    def __init__(self, longest_wait: float) -> None:
+        super().__init__(longest_wait)
+        self.longest_wait = longest_wait
 
     async def acquire(self) -> None:
         if self.is_expired():
             self.reset()  # type: ignore[no-untyped-call]
         if self.remaining <= 0:
             return await super().acquire()
-        self._last_request = self._loop.time()
-        self.remaining -= 1
-        self.outgoing += 1
+        # Without the end of the window, the library does not look at its length. Within the quota it does not wait.
+        expires, self.expires = self.expires, None
+        await super().acquire()
+        self.expires = expires
         return None
+
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            if isinstance(error, RateLimited) and error.retry_after <= self.longest_wait:
+                await asyncio.sleep(error.retry_after)
+                self.reset()  # type: ignore[no-untyped-call]
+        finally:
+            await super().__aexit__(kind, error, traceback)
 
 
 class _DiscordHttp(HTTPClient):
-    """The library's client with a configurable base URL, no login request, and short waits allowed."""
+    """The library's client with a configurable base URL, no login request, and short waits allowed.
+
+    It waits for rate limits itself: if a call is cancelled in the library's wait for a global one, all others wait for
+    ever (docs/decisions/0017-libraries-by-public-names.md).
+    """
 
     def __init__(self, settings: DiscordSettings, connector: aiohttp.BaseConnector, longest_wait: float) -> None:
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._on_request_end)
         super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy, http_trace=trace)
         self.date = ""
-        self.max_ratelimit_timeout = longest_wait  # the constructor would raise it to at least 30
+        self.max_ratelimit_timeout = -1.0  # every 429 is raised
+        self._longest_wait = longest_wait
+        self._limits: dict[str, _SharedRatelimit] = {}
+        self._no_global_limit = asyncio.Event()
+        self._no_global_limit.set()
         self._base = settings.rest_url
         self._opening = False
 
-    async def _on_request_end(self, _session: object, _context: object, end: aiohttp.TraceRequestEndParams) -> None:
+    async def _on_request_end(
+        self, _session: object, context: SimpleNamespace, end: aiohttp.TraceRequestEndParams
+    ) -> None:
         self.date = end.response.headers.get("Date", "")
+        attempt = context.trace_request_ctx
+        if attempt is not None and end.response.status == 429 and "X-RateLimit-Global" in end.response.headers:
+            attempt.meets_global_limit = True
+            self._no_global_limit.clear()
 
     async def open(self, token: str) -> None:
         """Create the session, which the library does at login; no request is sent yet."""
@@ -254,11 +287,15 @@ class _DiscordHttp(HTTPClient):
             self._opening = False
 
     def get_ratelimit(self, key: str) -> Ratelimit:
-        """Return the limit of a bucket, as the library does, but an `_OpenRatelimit`."""
-        if key not in self._buckets:
-            self._buckets[key] = _OpenRatelimit(self.max_ratelimit_timeout)
-            self._try_clear_expired_ratelimits()
-        return self._buckets[key]
+        """Return the limit of a bucket, as the library does, but a `_SharedRatelimit`."""
+        found = super().get_ratelimit(key)
+        if isinstance(found, _SharedRatelimit):
+            return found  # the library keeps it by the bucket's name, once that is known
+        if key not in self._limits:
+            if len(self._limits) >= MAX_BUCKETS:
+                self._limits = {name: limit for name, limit in self._limits.items() if not limit.is_inactive()}
+            self._limits[key] = _SharedRatelimit(self._longest_wait)
+        return self._limits[key]
 
     async def request(self, route: Route, **kwargs: Any) -> Any:
         """Send a request, as the library does, but to the configured base URL."""
@@ -266,12 +303,24 @@ class _DiscordHttp(HTTPClient):
             return {}
         if route.url.startswith(Route.BASE):
             route.url = self._base + route.url.removeprefix(Route.BASE)
-        try:
-            return await super().request(route, **kwargs)
-        except asyncio.CancelledError:
-            # The library sets it only after a wait that is not cancelled; all other requests would wait for ever.
-            self._global_over.set()
-            raise
+        for tries_left in reversed(range(MAX_RATE_LIMITED_TRIES)):
+            await self._no_global_limit.wait()
+            attempt = SimpleNamespace(meets_global_limit=False)
+            try:
+                return await super().request(route, trace_request_ctx=attempt, **kwargs)
+            except RateLimited as error:
+                log.warning(
+                    "discord rate limit: request=%s %s seconds=%.2f", route.method, route.path, error.retry_after,
+                    extra={"action": "discord.rate_limit"},
+                )  # fmt: skip
+                if error.retry_after > self._longest_wait or not tries_left:
+                    raise
+                for file in kwargs.get("files", ()):
+                    file.reset()
+            finally:
+                if attempt.meets_global_limit:
+                    self._no_global_limit.set()
+        raise AssertionError("the last try returns or raises")
 
     async def request_json(
         self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[FileUpload]
@@ -354,14 +403,14 @@ async def _download(session: aiohttp.ClientSession, url: str, proxy: str | None,
 
 
 class _DiscordRedactingFilter(logging.Filter):
-    """A log filter that removes tokens, and drops records with what people wrote."""
+    """A log filter that removes tokens, and drops records with what people wrote, or of rate limits: we log those."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
         self._token = token
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno < logging.INFO:
+        if record.levelno < (logging.ERROR if record.name == "discord.http" else logging.INFO):
             return False
         text = record.getMessage()
         clean = _URL_TOKEN.sub(r"\1[secret]", text).replace(self._token, "[secret]")

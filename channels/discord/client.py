@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import aiohttp
@@ -58,8 +57,16 @@ class _GatewaySession:
         return self.id is not None and self.sequence is not None
 
 
+_NAMELESS_EVENT = '{"op": 0}'
+"""An event that the library takes as a sign of life, and for which it has no parser."""
+
+
+class _EventReceived(Exception):
+    """Keeps the library from parsing the frame that it is about to read."""
+
+
 class _GatewaySocket(DiscordWebSocket):
-    """The library's socket; it reports frames to its owner and survives events that it cannot read.
+    """The library's socket, except that its owner gets events, and frames that it cannot read.
 
     Each client has its own subclass, since the library keeps the gateway's address in the class.
     """
@@ -68,51 +75,46 @@ class _GatewaySocket(DiscordWebSocket):
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(socket, loop=loop)
+        self._text: str | None = None
+        self._frame: Any = None
         self.owner.on_socket_open(self)
 
     async def received_message(self, msg: Any, /) -> None:
-        try:
-            text = self._decompressor.decompress(msg) if isinstance(msg, bytes) else msg
-        except Exception as error:  # noqa: BLE001 - after any error of the decompressor its stream is lost
-            raise ConnectionBroken(f"what Discord sends cannot be unpacked ({type(error).__name__})") from None
+        self._text = self._frame = None
         self.owner.on_frame()
-        if text is None:
-            return  # an incomplete message: the rest follows
         try:
-            await super().received_message(text)
-        except (
-            ReconnectWebSocket,
-            WebSocketClosure,
-            discord.ConnectionClosed,
-            OSError,
-            aiohttp.ClientError,
-            ConnectionBroken,
-        ):
+            await super().received_message(msg)
+        except _EventReceived:
+            await super().received_message(_NAMELESS_EVENT)
+            self.owner.on_event_frame(self, self._frame)
+        except (ReconnectWebSocket, WebSocketClosure, discord.ConnectionClosed, OSError, aiohttp.ClientError):
             raise
         except Exception as error:  # noqa: BLE001 - the library does not validate what it reads
-            self.owner.on_unreadable_frame(text, error)
+            if self._text is None:  # after any error of the decompressor its stream is lost
+                raise ConnectionBroken(f"what Discord sends cannot be unpacked ({type(error).__name__})") from None
+            if isinstance(self._frame, dict):
+                raise ConnectionBroken(f"what Discord sends cannot be read ({type(error).__name__})") from None
+            self.owner.on_unreadable_frame(self._text)
+
+    def on_raw_frame(self, text: str) -> None:
+        """Take a frame that the library is about to read. Raise `_EventReceived` if it is an event."""
+        if text is _NAMELESS_EVENT:
+            return
+        self._text = text
+        try:
+            self._frame = json.loads(text)
+        except (ValueError, RecursionError):
+            return  # the library cannot read it either
+        if isinstance(self._frame, dict) and self._frame.get("op") == self.DISPATCH:
+            raise _EventReceived
 
     async def leave(self, seconds: float, code: int) -> None:
         """Close the connection within `seconds`."""
-        if self._keep_alive is not None:
-            self._keep_alive.stop()
-            self._keep_alive = None
         try:
             async with asyncio.timeout(seconds):
-                await self.socket.close(code=code)
+                await self.close(code)
         except (TimeoutError, OSError, aiohttp.ClientError):
             return  # an interrupted close is closed, too
-
-
-class _RawEventParsers(dict[str, Callable[[Any], None]]):
-    """A replacement for the library's parsers that passes every event on unparsed."""
-
-    def __init__(self, on_event: Callable[[str, Any], None]) -> None:
-        super().__init__()
-        self._on_event = on_event
-
-    def __missing__(self, event: str) -> Callable[[Any], None]:
-        return partial(self._on_event, event)
 
 
 class DiscordGateway(discord.Client):
@@ -127,7 +129,6 @@ class DiscordGateway(discord.Client):
         on_event: OnGatewayEvent,
         now: Callable[[], str],
     ) -> None:
-        self._shared_http = http
         self._settings = settings
         self._timing = timing
         self._on_event = on_event
@@ -145,16 +146,18 @@ class DiscordGateway(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
             heartbeat_timeout=timing.silence_timeout,
+            enable_debug_events=True,
         )
         logger.removeFilter(_is_not_voice_notice)
-        self._connection.parsers = _RawEventParsers(self._emit)
+        self.http = http  # one client counts the rate limits of the bot
         self._socket_class: type[_GatewaySocket] = type(
             "_Own", (_GatewaySocket,), {"owner": self, "DEFAULT_GATEWAY": yarl.URL(settings.gateway_url)}
         )
 
-    def _get_state(self, **options: Any) -> Any:
-        self.http = self._shared_http  # one client counts the rate limits of the bot
-        return super()._get_state(**options)
+    def dispatch(self, event: str, /, *args: Any, **_kwargs: Any) -> None:
+        """Take every frame as it came, which the library dispatches if debug events are enabled; nothing else."""
+        if event == "socket_raw_receive" and self._socket is not None:
+            self._socket.on_raw_frame(*args)
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
         """Count a new session; its wait was before the connection."""
@@ -173,36 +176,36 @@ class DiscordGateway(discord.Client):
         """Take a new connection, which this client has to close."""
         self._socket = socket
 
-    def on_unreadable_frame(self, text: str, error: Exception) -> None:
-        """Handle a frame that the library could not read: pass an event on, else end the connection.
+    def on_unreadable_frame(self, text: str) -> None:
+        """Pass on a frame that is not JSON, or not an object."""
+        self._on_event("", text, "")
 
-        Raises:
-            ConnectionBroken: the frame belongs to the protocol, or is READY.
-        """
-        try:
-            frame = json.loads(text)
-        except (ValueError, RecursionError):
-            frame = None
-        if not isinstance(frame, dict):
-            return self._on_event("", text, "")
-        name = frame.get("t")
-        if frame.get("op") == 0 and name == "RESUMED":
-            return self._emit("RESUMED", {})
-        if frame.get("op") != 0 or name == "READY":
-            reason = f"what Discord sends cannot be read ({type(error).__name__})"
-            raise ConnectionBroken(reason, resume=name != "READY") from None
-        return self._on_event(str(name), frame.get("d"), "")
+    def on_event_frame(self, socket: _GatewaySocket, frame: dict[str, Any]) -> None:
+        """Pass an event on, and keep what resuming needs. Raise `ConnectionBroken` if it is an unreadable READY."""
+        name, data = str(frame.get("t") or ""), frame.get("d")
+        if frame.get("s") is not None:
+            socket.sequence = frame["s"]
+        if name == "READY":
+            try:
+                socket.sequence, socket.session_id = frame["s"], frame["d"]["session_id"]
+                socket.gateway = yarl.URL(frame["d"]["resume_gateway_url"])
+                self._emit(socket, name, data)
+            except Exception as error:  # noqa: BLE001 - nothing of it is validated yet
+                reason = f"what Discord sends cannot be read ({type(error).__name__})"
+                raise ConnectionBroken(reason, resume=False) from None
+        elif name == "RESUMED":
+            self._emit(socket, name, data if isinstance(data, dict) else {})
+        else:
+            self._emit(socket, name, data)
 
-    def _emit(self, name: str, data: Any) -> None:
-        socket = self._socket
-        serial = f"{socket.session_id}:{socket.sequence}" if socket else ""
-        self._on_event(name, data, serial)
+    def _emit(self, socket: _GatewaySocket, name: str, data: Any) -> None:
+        self._on_event(name, data, f"{socket.session_id}:{socket.sequence}")
         if name in ("READY", "RESUMED"):
             self._is_ready = True
 
     async def keep_connected(self) -> None:
         """Connect and reconnect until cancelled. Raise `ChannelRefused` if only the operator can help."""
-        await self._async_setup_hook()
+        self.loop = asyncio.get_running_loop()  # the library does it at login
         session, failures = _GatewaySession(), 0
         while True:
             began = self._timing.monotonic()

@@ -31,6 +31,7 @@ class ChatLanes(Generic[Item]):
         channel: the configured name, for the log.
         on_item: awaited for each item, with the lane's name. An exception goes to `failure`.
         on_gap: awaited for a gap, with the lane's name. An exception goes to `failure`.
+        is_refetched: returns true if filling a gap in this lane brings this item again.
         max_items: items that may wait in a lane.
     """
 
@@ -39,27 +40,34 @@ class ChatLanes(Generic[Item]):
         channel: str,
         on_item: Callable[[str, Item], Awaitable[None]],
         on_gap: Callable[[str], Awaitable[None]],
+        is_refetched: Callable[[str, Item], bool],
         max_items: int,
     ) -> None:
         self._channel = channel
         self._take = on_item
         self._fill = on_gap
+        self._is_refetched = is_refetched
         self._room = max_items
         self._lanes: dict[str, _ChatLane[Item]] = {}
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, chat: str, item: Item) -> None:
-        """Queue an item. If the lane is full, drop all and mark a gap: the platform still has the messages."""
+        """Queue an item. If the lane is then too full, drop what a fetch brings again, and mark a gap.
+
+        The other items stay, unless they alone take more than half of the room: then they are lost.
+        """
         lane = self._lane(chat)
-        if len(lane.items) >= self._room:
-            log.warning(
-                "chat queue full, events dropped and messages fetched again: channel=%s chat=%s events=%d",
-                self._channel, chat, len(lane.items), extra={"action": "discord.lane_full"},
-            )  # fmt: skip
-            lane.items.clear()
-            lane.has_gap = True
-        else:
-            lane.items.append(item)
+        lane.items.append(item)
+        if len(lane.items) <= self._room:
+            return
+        others = [item for item in lane.items if not self._is_refetched(chat, item)]
+        lost = len(others) if len(others) > self._room // 2 else 0
+        log.warning(
+            "chat queue full, messages are fetched again: channel=%s chat=%s messages=%d lost_events=%d",
+            self._channel, chat, len(lane.items) - len(others), lost, extra={"action": "discord.lane_full"},
+        )  # fmt: skip
+        lane.has_gap = lane.has_gap or len(others) < len(lane.items)
+        lane.items = deque() if lost else deque(others)
 
     def mark_gap(self, chat: str) -> None:
         """Mark that messages before the lane's queued items have to be fetched."""

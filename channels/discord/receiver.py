@@ -83,7 +83,9 @@ class DiscordReceiver:
         self._backfill = Backfill(options, cursor, self._directory, api, timing)
         self._reactions = ReactionTracker()
         self._recent: OrderedDict[str, None] = OrderedDict()
-        self._lanes: ChatLanes[DiscordEvent] = ChatLanes(options.name, self._take, self._fill, timing.max_queued_events)
+        self._lanes: ChatLanes[DiscordEvent] = ChatLanes(
+            options.name, self._take, self._fill, _is_refetched, timing.max_queued_events
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._gap_search: asyncio.Task[None] | None = None
 
@@ -255,3 +257,8 @@ class DiscordReceiver:
         author = raw.get("author")
         if isinstance(author, dict) and isinstance(author.get("id"), str):
             self._member_roles.update(guild, author["id"], raw["member"])
+
+
+def _is_refetched(chat: str, event: DiscordEvent) -> bool:
+    """Return true for messages in a known chat: Discord keeps those, and nothing else."""
+    return bool(chat) and event.name == MESSAGE_CREATE

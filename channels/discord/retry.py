@@ -68,7 +68,7 @@ class DiscordReceiveTiming:
 class RetryingDiscordApi:
     """A REST client that repeats a request until Discord answers.
 
-    `last_errors` holds the latest error of each path that is being retried.
+    `last_errors` holds the latest error of each call that is being retried.
     """
 
     def __init__(self, api: DiscordApi, channel: str, timing: DiscordReceiveTiming) -> None:
@@ -76,7 +76,7 @@ class RetryingDiscordApi:
         self._channel = channel
         self._timing = timing
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
-        self.last_errors: dict[str, str] = {}
+        self.last_errors: dict[object, str] = {}
 
     async def __call__(
         self, method: str, path: str, *, json: Any = None, params: Mapping[str, str | int] | None = None
@@ -89,7 +89,7 @@ class RetryingDiscordApi:
             json: the body.
             params: the query string.
         """
-        failures = 0
+        call, failures = object(), 0
         try:
             while True:
                 try:
@@ -111,7 +111,7 @@ class RetryingDiscordApi:
                         reason,
                         extra={"action": "discord.again"},
                     )
-                self.last_errors[path] = reason
+                self.last_errors[call] = reason
                 await asyncio.sleep(max(wait, self._timing.backoff_seconds(failures)))
         finally:
-            self.last_errors.pop(path, None)
+            self.last_errors.pop(call, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bubbot.errors import ChannelRefused
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
 """Application flags of the Message Content Intent: approved (bots in many servers), or limited (bots in few)."""
 
-SyncCommands = Callable[[str], Awaitable[None]]
-"""Updates the slash commands of an application id. May raise `DiscordApiError` or `DiscordUnavailable`."""
+SyncCommands = Callable[[str], Coroutine[Any, Any, None]]
+"""Updates the slash commands of an application id. A failure is only logged."""
 
 
 class DiscordRun:
@@ -137,21 +137,12 @@ class DiscordRun:
                 self._refusals.record_success()
             if event == "READY" and not is_synced:
                 is_synced = True
-                receiver.start_task(self._sync_commands(application_id))
+                receiver.start_task(self._sync(application_id))
 
         self._gateway = DiscordGateway(
             await self._api.open_http(), self._settings, self._timing, on_event=on_event, now=self._options.now
         )  # fmt: skip
         return self._gateway
-
-    async def _sync_commands(self, application_id: str) -> None:
-        try:
-            await self._sync(application_id)
-        except (DiscordApiError, DiscordUnavailable) as error:
-            log.warning(
-                "slash commands not updated: channel=%s error=%s", self._options.name, error,
-                extra={"action": "discord.commands"},
-            )  # fmt: skip
 
     async def _fetch_application_id(self) -> str:
         """Fetch the application, which also checks the token, and return its id. Raise `ChannelRefused`."""

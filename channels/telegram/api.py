@@ -12,6 +12,7 @@ import logging
 import random
 import ssl
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ import httpx
 from telegram import Bot
 from telegram.error import TelegramError, TimedOut
 from telegram.request import HTTPXRequest, RequestData
+from telegram.warnings import PTBUserWarning
 
 from channels.platform.refusals import RefusalTiming
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, parse_refusal
@@ -35,6 +37,9 @@ UPDATE_KINDS = [
     "my_chat_member",
 ]
 """The kinds of updates that we use; Telegram sends no others."""
+
+CLOSE_TIMEOUT_SECONDS = 5.0
+"""For closing connections; a wedged one does not answer that either."""
 
 _LOGGERS_WITH_ADDRESSES = ("httpx", "telegram.Bot")
 """Loggers of the libraries whose lines contain the address of a request, and so the token."""
@@ -85,10 +90,14 @@ class TelegramApi:
         self._redaction = _TelegramRedactingFilter(settings.token, settings.webhook_secret)
         for name in _LOGGERS_WITH_ADDRESSES:
             logging.getLogger(name).addFilter(self._redaction)
+        # The library recommends its parsed methods; with them, a result that it cannot parse would be lost.
+        warnings.filterwarnings("ignore", "Please use 'Bot\\.", PTBUserWarning)
         trust = httpx.create_ssl_context()  # takes tens of milliseconds: once for both
         self._calls = _TelegramHttp(settings, trust, pool=32)
         self._polls = _TelegramHttp(settings, trust, pool=1)
-        self._bot = _RawJsonBot(
+        # The library reads a file as a whole; ours has to stop at a limit.
+        self._downloads = httpx.AsyncClient(verify=trust, proxy=settings.proxy, timeout=httpx.Timeout(20, connect=10))
+        self._bot = Bot(
             settings.token,
             base_url=settings.base_url,
             base_file_url=settings.base_file_url,
@@ -134,37 +143,11 @@ class TelegramApi:
     async def _call_within(self, wait: float, method: str, parameters: dict[str, Any]) -> Any:
         try:
             async with asyncio.timeout(wait):
-                return await self._bot.raw(method, parameters, wait)
-        except TimeoutError:
-            raise TelegramUnavailable(f"{method} neither came back nor failed within {wait:g} s") from None
-
-    async def download(self, path: str, limit: int) -> bytes | None:
-        """Download a file by the path that `getFile` named; return None if it is larger than `limit` bytes."""
-        url = f"{self._bot.base_file_url}/{quote(path)}"
-        try:
-            async with asyncio.timeout(self._timing.download_timeout):
-                return await self._calls.download(url, limit)
-        except TimeoutError:
-            raise TelegramUnavailable(f"it was not there within {self._timing.download_timeout:g} s") from None
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        try:
-            await self._calls.close()
-            await self._polls.close()
-        finally:
-            for name in _LOGGERS_WITH_ADDRESSES:
-                logging.getLogger(name).removeFilter(self._redaction)
-
-
-class _RawJsonBot(Bot):
-    """The library's bot, but with plain JSON as results, so that a result it cannot parse is not lost."""
-
-    async def raw(self, method: str, parameters: dict[str, Any], wait: float) -> Any:
-        try:
-            return await self._post(method, parameters, read_timeout=wait)
+                return await self._bot.do_api_request(method, parameters, read_timeout=wait)
         except TelegramApiError:
             raise
+        except TimeoutError:
+            raise TelegramUnavailable(f"{method} neither came back nor failed within {wait:g} s") from None
         except TimedOut:
             raise TelegramUnavailable(f"{method} was not answered in time") from None
         except TelegramError as error:
@@ -172,12 +155,33 @@ class _RawJsonBot(Bot):
         except (KeyError, TypeError):  # an answer that says success and has no result
             raise TelegramUnavailable("its answer has no result") from None
 
+    async def download(self, path: str, limit: int) -> bytes | None:
+        """Download a file by the path that `getFile` named; return None if it is larger than `limit` bytes."""
+        url = f"{self._bot.base_file_url}/{quote(path)}"
+        try:
+            async with asyncio.timeout(self._timing.download_timeout):
+                return await _download(self._downloads, url, limit, self._settings.token)
+        except TimeoutError:
+            raise TelegramUnavailable(f"it was not there within {self._timing.download_timeout:g} s") from None
+        except httpx.HTTPError as error:
+            raise TelegramUnavailable(f"the connection failed ({type(error).__name__})") from None
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        try:
+            await self._calls.close()
+            await self._polls.close()
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                await self._downloads.aclose()
+        except (TimeoutError, httpx.HTTPError, OSError):
+            return  # the connections are dropped either way
+        finally:
+            for name in _LOGGERS_WITH_ADDRESSES:
+                logging.getLogger(name).removeFilter(self._redaction)
+
 
 class _TelegramHttp(HTTPXRequest):
-    """The library's HTTP client, with our own reading of refusals, and downloads that stop at a limit."""
-
-    CLOSING = 5.0
-    """Seconds for closing a connection; a wedged one does not answer that either."""
+    """The library's HTTP client, with our own reading of refusals."""
 
     def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
         self._token = settings.token
@@ -208,25 +212,9 @@ class _TelegramHttp(HTTPXRequest):
             raise TelegramError("no JSON") from None
         return answer
 
-    async def download(self, url: str, limit: int) -> bytes | None:
-        content = bytearray()
-        try:
-            async with self._client.stream("GET", url) as response:
-                if response.status_code != 200:
-                    raise parse_refusal(response.status_code, await _read_beginning(response), self._token)
-                if int(response.headers.get("content-length") or 0) > limit:
-                    return None
-                async for chunk in response.aiter_bytes():
-                    content += chunk
-                    if len(content) > limit:
-                        return None
-        except httpx.HTTPError as error:
-            raise TelegramUnavailable(f"the connection failed ({type(error).__name__})") from None
-        return bytes(content)
-
     async def close(self) -> None:
         try:
-            async with asyncio.timeout(self.CLOSING):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self.shutdown()
         except (TimeoutError, httpx.HTTPError, OSError):
             return  # the connection is dropped either way
@@ -234,6 +222,20 @@ class _TelegramHttp(HTTPXRequest):
     async def renew(self) -> None:
         await self.close()
         await self.initialize()
+
+
+async def _download(client: httpx.AsyncClient, url: str, limit: int, token: str) -> bytes | None:
+    content = bytearray()
+    async with client.stream("GET", url) as response:
+        if response.status_code != 200:
+            raise parse_refusal(response.status_code, await _read_beginning(response), token)
+        if int(response.headers.get("content-length") or 0) > limit:
+            return None
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > limit:
+                return None
+    return bytes(content)
 
 
 async def _read_beginning(response: httpx.Response) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -97,19 +98,17 @@ def _read_file(path: Path, limit: int, local: LocalFiles) -> bytes | None:
     return None if len(content) > limit else content
 
 
-def _open_below(folder: Path, parts: Sequence[str]) -> BinaryIO:
+@contextmanager
+def _open_below(folder: Path, parts: Sequence[str]) -> Iterator[BinaryIO]:
     """Open a file below a folder part by part, so that no link created meanwhile leads out of it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with ExitStack() as opened:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        opened.callback(os.close, fd)
         for index, part in enumerate(parts):
             is_last = index == len(parts) - 1
             flags = os.O_RDONLY | os.O_NOFOLLOW | (os.O_NONBLOCK if is_last else os.O_DIRECTORY)
-            child = os.open(part, flags, dir_fd=fd)
-            os.close(fd)
-            fd = child
+            fd = os.open(part, flags, dir_fd=fd)
+            opened.callback(os.close, fd)
         if not S_ISREG(os.fstat(fd).st_mode):
-            raise FetchFailed("the Bot API server names a path that is not a file")
-        return os.fdopen(fd, "rb")
-    except BaseException:
-        os.close(fd)
-        raise
+            raise FetchFailed("the Bot API server names a path that is no file")
+        yield opened.enter_context(os.fdopen(fd, "rb", closefd=False))

@@ -156,6 +156,17 @@ class TestSending:
                 await out.sending.send(MessagePart(str(room.id), "hello"))
             await out.sending.typing(str(room.id), "")
 
+    async def test_a_global_limit_holds_every_other_call(self, server: Server, room: Room) -> None:
+        server.fail(CREATE, TooMany(5.0, scope="global"))
+        async with outgoing(server, replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
+            limited = asyncio.create_task(out.sending.send(MessagePart(str(room.id), "hello")))
+            await server.until(lambda: [call.status for call in server.calls(CREATE)] == [429])
+            await asyncio.sleep(0.1)  # the answer arrives
+            typing = asyncio.create_task(out.sending.typing(str(room.id), ""))
+            assert await asyncio.wait({typing}, timeout=0.2) == (set(), {typing})
+            limited.cancel()
+            await typing
+
     async def test_a_ban_of_the_address_is_not_hammered(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail("*", TooMany(30, banned=True))
         for _ in range(3):

@@ -50,9 +50,14 @@ class Taken:
         assert not lanes.lane_count
 
 
+def _is_number(_lane: str, item: Any) -> bool:
+    """Numbers stand for messages, which a gap brings again."""
+    return isinstance(item, int)
+
+
 async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
     taken = Taken()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=10)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, _is_number, max_items=10)
     lanes.mark_gap("a")
     for number in range(3):
         lanes.put("a", number)
@@ -67,7 +72,7 @@ async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
 async def test_a_lane_that_waits_holds_no_other_up() -> None:
     taken = Taken()
     taken.go["a"] = asyncio.Event()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=10)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, _is_number, max_items=10)
     lanes.put("a", 1)
     lanes.put("b", 2)
     for _ in range(10):
@@ -82,7 +87,7 @@ async def test_a_lane_that_waits_holds_no_other_up() -> None:
 async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
     taken = Taken()
     taken.go["a"] = asyncio.Event()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=3)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, _is_number, max_items=3)
     lanes.put("a", 0)
     await asyncio.sleep(0)
     for number in range(1, 6):
@@ -93,10 +98,35 @@ async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
     await lanes.close()
 
 
+@pytest.mark.parametrize(
+    ("queued", "left", "counts"),
+    [
+        ([1, "edit", 2, 3, 4], ["filled", "edit"], "messages=4 lost_events=0"),
+        (["edit", "reaction", "edit", 2, 3], ["filled"], "messages=2 lost_events=3"),
+        (["edit", "edit", "edit", "edit", "edit"], [], "messages=0 lost_events=5"),
+    ],
+)
+async def test_a_full_lane_keeps_what_cannot_be_fetched_again_or_says_how_much_is_lost(
+    queued: list[Any], left: list[Any], counts: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = Taken()
+    taken.go["a"] = asyncio.Event()
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, _is_number, max_items=4)
+    lanes.put("a", 0)
+    await asyncio.sleep(0)
+    for item in [*queued, 9]:
+        lanes.put("a", item)
+    taken.go["a"].set()
+    await taken.until_idle(lanes)
+    assert taken.done == [("a", item) for item in [0, *left, 9]]
+    assert [record.getMessage().partition("chat=a ")[2] for record in caplog.records] == [counts]
+    await lanes.close()
+
+
 async def test_what_fails_is_told_once_and_the_end_waits_for_nothing() -> None:
     taken = Taken()
     taken.go["b"] = asyncio.Event()
-    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, max_items=3)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, _is_number, max_items=3)
     for lane, item in (("a", "bad"), ("a", 1), ("b", 2), ("c", "bad")):
         lanes.put(lane, item)
     with pytest.raises(OSError, match="the disk is full"):

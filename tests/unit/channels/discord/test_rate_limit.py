@@ -1,0 +1,68 @@
+"""The rate limit of a bucket, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from discord import RateLimited
+
+from channels.discord.api import _SharedRatelimit
+
+LONG_WINDOW = 60.0
+
+
+async def _bucket(remaining: int) -> _SharedRatelimit:
+    limit = _SharedRatelimit(5.0)
+    limit.limit, limit.remaining, limit.expires = 5, remaining, asyncio.get_running_loop().time() + LONG_WINDOW
+    limit.reset_after = LONG_WINDOW
+    return limit
+
+
+async def test_requests_within_the_quota_of_a_long_window_pass() -> None:
+    limit = await _bucket(2)
+    expires = limit.expires
+    await limit.acquire()
+    await limit.acquire()
+    assert (limit.remaining, limit.outgoing, limit.expires) == (0, 2, expires)
+    with pytest.raises(RateLimited) as caught:
+        await limit.acquire()
+    assert caught.value.retry_after == pytest.approx(LONG_WINDOW, abs=5)
+
+
+async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, over, entered = _SharedRatelimit(5.0), asyncio.Event(), asyncio.Event()
+    sleep = asyncio.sleep
+
+    async def until_over(seconds: float, result: Any = None) -> None:
+        await (over.wait() if seconds == 4.5 else sleep(seconds, result))
+
+    async def first() -> None:
+        with suppress(RateLimited):
+            async with limit:
+                raise RateLimited(4.5)
+
+    async def second() -> None:
+        async with limit:
+            entered.set()
+
+    monkeypatch.setattr("channels.discord.api.asyncio.sleep", until_over)
+    tasks = [asyncio.create_task(first()), asyncio.create_task(second())]
+    for _ in range(20):
+        await sleep(0)
+    assert not entered.is_set()
+    over.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*tasks)
+    assert entered.is_set()
+
+
+async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
+    limit = _SharedRatelimit(5.0)
+    async with asyncio.timeout(1):
+        with pytest.raises(RateLimited):
+            async with limit:
+                raise RateLimited(5.5)
+        await limit.acquire()
