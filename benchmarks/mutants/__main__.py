@@ -40,15 +40,21 @@ class Map:
 
     Attributes:
         seconds: the tests that passed, with their duration.
-        lines: file -> line -> the tests that ran it.
+        lines: file -> line -> the tests that ran it; none for a line that ran only while its module was imported.
     """
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[int, set[str]]]
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that reach a mutant's line, those that reach little else first."""
-        found = self.lines.get(mutant.path, {}).get(mutant.line, set())
+        """Return the tests that reach a mutant's line, those that reach little else first.
+
+        Importing a module belongs to no test: a line that ran only then gets the tests of all lines of its file.
+        """
+        lines = self.lines.get(mutant.path, {})
+        found = lines.get(mutant.line, set())
+        if mutant.line in lines and not found:
+            found = set().union(*lines.values())
         breadth = self._breadth()
         return sorted((one for one in found if one in self.seconds), key=lambda one: (breadth.get(one, 0), one))
 

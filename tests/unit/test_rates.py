@@ -130,6 +130,17 @@ async def test_a_restart_does_not_forget_the_last_hour(memory_store: InMemorySto
     assert mine.book(ANN) == 0
 
 
+async def test_after_a_restart_a_call_of_exactly_an_hour_ago_counts_no_more(memory_store: InMemoryStore) -> None:
+    clock = SteppingClock(START - timedelta(hours=1), timedelta(0))
+    budget = await opened(memory_store, plan(), clock=clock)
+    await spend(budget, 1, 1, BudgetSubject("test:home", "test:1", turn="an hour ago"))
+    clock.moment = START
+    mine = rates(clock, user=MessageRate(hour=1))
+    await mine.load(budget_tape(memory_store))
+    clock.advance(timedelta(minutes=-2))  # the clock was set back, which makes no call count again
+    assert mine.book(ANN) == 0
+
+
 def test_people_who_have_gone_are_forgotten() -> None:
     clock = still()
     mine = rates(clock, user=MessageRate(hour=3))

@@ -32,3 +32,24 @@ def test_it_is_that_of_the_system_for_root_and_that_of_the_user_for_others(
     args = parser.parse_args(["status", *options], argparse.Namespace(home=tmp_path))
     assert service.run(args) == 0
     assert seen == [of_user]
+
+
+def test_a_dry_run_of_the_removal_names_its_steps_only_if_there_is_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    parser: Any = argparse.ArgumentParser()
+    service.configure(parser)
+    args = parser.parse_args(["uninstall", "--user", "--dry-run"], argparse.Namespace(home=tmp_path))
+    assert service.run(args) == 0
+    assert capsys.readouterr().out.splitlines() == ["# there is no service to remove"]
+    unit = tmp_path / "systemd" / "user" / "bubbot.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Unit]\n")
+    assert service.run(args) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "# would run: systemctl --user disable --now bubbot.service",
+        f"# would remove {unit} and keep a copy",
+        "# would run: systemctl --user daemon-reload",
+    ]
+    assert unit.exists()

@@ -99,6 +99,26 @@ async def test_after_its_age_an_intent_is_given_up_with_a_fact_and_the_next_goes
 
 
 @virtual
+async def test_an_old_intent_is_tried_once_more_after_every_wait_before_it_is_given_up() -> None:
+    stage, clock = Stage(), SteppingClock()
+    tried: list[float] = []
+
+    def fail(act: str) -> Exception | None:
+        if act == "send":
+            tried.append(asyncio.get_running_loop().time())
+            return OFFLINE
+        return None
+
+    stage.fail = fail
+    async with delivering(stage, clock=clock) as bench:
+        await said(bench, "one")
+        clock.advance(timedelta(days=2))
+        await bench.quiet(1000)
+        assert [at - tried[0] for at in tried] == pytest.approx([0, 1, 1 + 2])
+        assert await bench.outbox.pending() == ()
+
+
+@virtual
 async def test_a_refusal_for_good_ends_it_at_once() -> None:
     stage = Stage()
     stage.fail = failing("send", DeliveryFailed("blocked", permanent=True))

@@ -108,3 +108,20 @@ async def test_it_counts_once_it_is_loaded_and_declines_where_the_model_cannot()
         assert await asked(model) == "You said: hi"
         assert loads == [1]  # the count and the call wait for the same load
         await model.aclose()
+
+
+async def test_closing_waits_for_the_load_and_closes_the_model_that_it_made() -> None:
+    closed: list[Model] = []
+
+    class Closing(ScriptedModel):
+        """Says that it was closed."""
+
+        async def aclose(self) -> None:
+            """See `Model.aclose`."""
+            closed.append(self)
+
+    made = Closing()
+    model = LazyModel("x/y", ModelTraits(), lambda: made)
+    model.warm()
+    await model.aclose()
+    assert closed == [made]

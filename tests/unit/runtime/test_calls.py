@@ -177,6 +177,11 @@ class TestLongResults:
             if limit > 200:  # a smaller one does not even hold the pointer
                 assert limit - 10 < len(first) <= limit
 
+    async def test_the_limit_is_used_up(self, memory_store: InMemoryStore) -> None:
+        """To the character if the pointer's offset has as many digits as the length of the text."""
+        options = Options(tools=[giving("x" * 5_000)], calls=ToolLimits(result_limit=2_000))
+        assert len((await told(memory_store, calls("odd_tool"), options))["content"]) == 2_000
+
     async def test_it_is_kept_whole_beside_the_tape(self, store: TapeStore) -> None:
         long = "long " * 200_000
         result = await told(store, calls("odd_tool"), Options(tools=[giving(long)]))

@@ -43,6 +43,7 @@ HOURLY, ONCE = "0 * * * *", "at 2026-11-22 13:00:00"
         (standing(HOURLY, catch_up="all", most=5, runs=4), "22T15:30", ["15"], ("13", "14"), ""),
         (standing(HOURLY, most=5, runs=5), "22T13:30", [], None, "over reason_runs"),
         (standing(HOURLY, until=at("22T12:30").isoformat()), "22T12:10", [], None, "over reason_until"),
+        (standing(HOURLY, until=at("22T13:00").isoformat()), "22T13:00", ["13"], None, ""),
         (standing(HOURLY, until=at("22T14:30").isoformat()), "22T20:10", ["14"], ("13", "13"), ""),
         (standing(ONCE), "22T12:10", [], None, "wake 13:00"),
         (standing(ONCE), "22T13:00", ["13"], None, ""),

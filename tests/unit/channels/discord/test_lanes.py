@@ -217,6 +217,12 @@ async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:
     assert gateway._seconds_before_connecting(fresh, 0) == 5.0
 
 
+@pytest.mark.parametrize("jitter", [0.0, 0.25, 1.0])
+async def test_a_connection_that_was_fine_is_resumed_within_the_first_wait(jitter: float) -> None:
+    gateway = await _gateway(DiscordReceiveTiming(initial_backoff=2.0, jitter=lambda: jitter))
+    assert gateway._seconds_before_connecting(_GatewaySession("id", 3), 0) == 2.0 * jitter
+
+
 async def test_waits_grow_and_have_an_end() -> None:
     pace = DiscordReceiveTiming(jitter=lambda: 1.0)
     assert [pace.backoff_seconds(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pytest
+
 from bubbot import log
 from bubbot.ports.channel import session_folder
 from channels.terminal.history import LineHistory
-from channels.terminal.screen import print_above
+from channels.terminal.screen import get_window_size, print_above
 
 
 async def lines_of(history: LineHistory) -> list[str]:
@@ -33,6 +36,15 @@ def one_terminal(path: Path) -> Iterator[None]:
     root.setLevel(level)
     for name in ("bubbot", "channels"):
         logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(("reported", "used"), [((50, 10), (50, 10)), ((0, 0), (80, 24)), ((0, 10), (80, 10))])
+def test_a_terminal_that_does_not_say_how_large_it_is_has_the_usual_size(
+    reported: tuple[int, int], used: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size(reported))
+    size = get_window_size()
+    assert (size.columns, size.rows) == used
 
 
 class TestPrintedAbove:

@@ -399,9 +399,10 @@ async def test_a_conversation_is_cut_by_the_count_and_never_overflows(memory_sto
 
 
 def test_the_end_of_a_child_is_described_also_by_a_signal_without_a_name() -> None:
-    described = [local._describe_status(status) for status in (None, 3, -9, -63)]
+    described = [local._describe_status(status) for status in (None, 0, 3, -9, -63)]
     assert described == [
         "closed its output",
+        "ended with exit status 0",
         "ended with exit status 3",
         "was killed by SIGKILL",
         "was killed by signal 63",

@@ -131,6 +131,17 @@ class TestKeys:
         monkeypatch.setenv("OPENAI_API_KEY", CANARY)
         assert not keyless(name="openai/gpt-4o")
 
+    def test_a_missing_key_of_another_provider_does_not_belong_into_the_settings(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        settings = Settings(model=ModelSettings(name="openai/gpt-4o", fallback=["anthropic/claude"]))
+        own, other = [one.cause for one in check_secrets(settings, home, None) if one.id == "secret.no_key"]
+        assert "openai/gpt-4o needs a key, and neither [model] api_key nor OPENAI_API_KEY is set here." in own
+        assert "anthropic/claude needs a key" in other
+        assert "[model] api_key is only for the provider in [model] name" in other
+
     def test_the_variables_are_those_litellm_reads(self) -> None:
         spec = find_spec("litellm")
         assert spec is not None
