@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.fakes.botapi.faults import Html as PollFails
+from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, TooMany
 
 from tests.e2e.daemon import configure, running, started
 from tests.e2e.hurried import BOT
 from tests.e2e.on_discord import COUNTED, SCRIPT, answered, configured, connected, texts
 from tests.e2e.platforms import EDIT, POST, OnDiscord, OnTelegram
-from tests.fakes.botapi.faults import Html as PollFails
 from tests.fakes.botapi.server import Server as BotApi
-from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, TooMany
 from tests.fakes.discordapi.server import Server
 from tests.fakes.discordapi.world import User
 
@@ -28,11 +28,6 @@ async def server() -> AsyncIterator[Server]:
 @pytest.fixture
 def ada(server: Server) -> User:
     return server.user("Ada")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
 
 
 async def test_what_was_said_while_the_bot_was_down_is_answered_in_order_and_once(

@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.fakes.botapi.faults import Drop, Html, Refuse
 
 from tests.e2e.bot import entries, run
 from tests.e2e.daemon import configured, running, started
 from tests.fakes.botapi import odd
-from tests.fakes.botapi.faults import Drop, Html, Refuse
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.world import User
@@ -45,11 +45,6 @@ async def server() -> AsyncIterator[Server]:
 @pytest.fixture
 def ada(server: Server) -> User:
     return server.user("Ada", username="ada")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
 
 
 def texts(room: Gathering) -> list[str]:
