@@ -12,14 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.fakes.botapi.faults import Drop, Html, Refuse
 
 from tests.e2e.bot import entries, run
 from tests.e2e.daemon import configured, running, started
 from tests.fakes.botapi import odd
+from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.world import User
+from tests.fakes.platform.faults import Drop, Html
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
