@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import json
@@ -10,13 +11,16 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
+from bubbot.stores.sqlite.store import SqliteStore, open_store
+from tests.doubles import START, CountingSalt
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 _LOOK_SECONDS = 0.2
@@ -39,6 +43,17 @@ def found(findings: Iterable[Finding]) -> dict[str, Finding]:
 def level(findings: Iterable[Finding], wanted: str) -> str:
     """The level of one finding, which is among them."""
     return found(findings)[wanted].level
+
+
+def write(home: Home, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    """Let somebody write to the home, and close it."""
+
+    async def inside() -> None:
+        store = await open_store(home.database, salt=CountingSalt(), now=lambda: START)
+        await work(store)
+        await store.aclose()
+
+    asyncio.run(inside())
 
 
 def mend(

@@ -102,7 +102,8 @@ class People:
 
 async def main(name: str, chats: int, how: str) -> None:
     """Serves until standard input closes."""
-    async with PLATFORMS[name](chats) as platform:
+    async with PLATFORMS[name](limits=None) as server:
+        platform = Platform(server, chats)
         people = People(name, platform, chats, how)
         tell({"table": dict(platform.table())})
         async for question in asked():

@@ -8,8 +8,9 @@ import pytest
 from telegram.error import NetworkError, TimedOut
 
 from tests.fakes.botapi.client import library, raw
-from tests.fakes.botapi.faults import Cut, Drop, Html, Refuse, Slow, Wedge
+from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.server import Server
+from tests.fakes.platform.faults import Cut, Drop, Html, Slow, Wedge
 
 
 @pytest.mark.parametrize(

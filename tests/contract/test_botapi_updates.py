@@ -13,10 +13,10 @@ from telegram.error import Conflict, InvalidToken
 
 from tests.fakes.botapi import odd
 from tests.fakes.botapi.client import library, raw
-from tests.fakes.botapi.faults import Wedge
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.updates import LONGEST_POLL, TERMINATED, WHILE_WEBHOOK
 from tests.fakes.botapi.webhooks import SECRET_HEADER
+from tests.fakes.platform.faults import Wedge
 
 UNAUTHORIZED = {"ok": False, "error_code": 401, "description": "Unauthorized"}
 

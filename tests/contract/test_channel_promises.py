@@ -63,8 +63,7 @@ class TelegramBench:
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[Channel]:
-        server = self._server
-        table = {"token": server.bot.token, "base_url": server.base_url, "base_file_url": server.base_file_url}
+        table = self._server.table()
         settings = read_settings("tg", {**table, "poll_timeout": 1})
         options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, blob_of)
         channel = TelegramChannel(options, settings, FAST)

@@ -10,10 +10,11 @@ import pytest
 
 from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
 from tests.fakes.discord_channel import opened, with_pace
-from tests.fakes.discordapi.faults import Drop, Html, Refuse, Slow, TooMany
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
 from tests.fakes.discordapi.world import User
+from tests.fakes.platform.faults import Drop, Html, Slow
 
 HISTORY = "GET /channels/{}/messages"
 FAULTS = (Drop(), Html(503), Refuse(503), TooMany(0.05), Slow(0.02))

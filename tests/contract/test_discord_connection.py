@@ -13,8 +13,9 @@ import pytest
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import CommandInfo
 from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
-from tests.fakes.discordapi.faults import Drop, Html, Refuse
+from tests.fakes.discordapi.errors import Refuse
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Drop, Html
 
 HISTORY = "GET /channels/{}/messages"
 

@@ -14,10 +14,11 @@ from bubbot.ports.channel import CommandInfo, MessagePart, OutboundFile
 from channels.discord.slash_commands import build_commands, read_interaction
 from tests.fakes.discord_sending import FAST, Outgoing, outgoing
 from tests.fakes.discordapi.desk import FAILED, Interaction
-from tests.fakes.discordapi.faults import Cut, Drop, Html, Refuse
+from tests.fakes.discordapi.errors import Refuse
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
 from tests.fakes.discordapi.world import User
+from tests.fakes.platform.faults import Cut, Drop, Html
 
 CALLBACK = "POST /interactions/{}/{}/callback"
 ORIGINAL = "PATCH /webhooks/{}/{}/messages/{}"

@@ -17,15 +17,13 @@ from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.slash_commands import sync_commands
-from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discord_sending import CREATE, EDIT, FAST, Outgoing, long_ago, outgoing, own
 from tests.fakes.discordapi import shapes
 from tests.fakes.discordapi.asked import Sizes
-from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
-
-CREATE = "POST /channels/{}/messages"
-EDIT = "PATCH /channels/{}/messages/{}"
+from tests.fakes.platform.faults import Cut, Drop, Fault, Html, Slow, Wedge
 
 
 @pytest.fixture
@@ -43,14 +41,6 @@ def room(server: Server) -> Room:
 async def out(server: Server) -> AsyncIterator[Outgoing]:
     async with outgoing(server) as made:
         yield made
-
-
-def own(server: Server, room: Room) -> list[str]:
-    return room.texts(by=server.bot.user)
-
-
-def long_ago() -> str:
-    return datetime.now(UTC).isoformat()
 
 
 class TestFiles:

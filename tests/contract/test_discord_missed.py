@@ -8,8 +8,9 @@ import pytest
 
 from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
 from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
-from tests.fakes.discordapi.faults import Drop, Refuse
+from tests.fakes.discordapi.errors import Refuse
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Drop
 
 HISTORY = "GET /channels/{}/messages"
 

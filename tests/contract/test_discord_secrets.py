@@ -16,8 +16,9 @@ from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.slash_commands import build_commands, sync_commands
 from tests.fakes.discord_sending import FAST, Outgoing, outgoing
-from tests.fakes.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
 
 INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
 SHORT = replace(

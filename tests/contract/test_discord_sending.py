@@ -6,22 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from channels.discord import text as discord_text
-from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discord_sending import CREATE, FAST, Outgoing, outgoing, own
 from tests.fakes.discordapi.asked import Sizes
-from tests.fakes.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.limits import Limits
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
-
-CREATE = "POST /channels/{}/messages"
-EDIT = "PATCH /channels/{}/messages/{}"
+from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
 
 
 @pytest.fixture
@@ -39,14 +36,6 @@ def room(server: Server) -> Room:
 async def out(server: Server) -> AsyncIterator[Outgoing]:
     async with outgoing(server) as made:
         yield made
-
-
-def own(server: Server, room: Room) -> list[str]:
-    return room.texts(by=server.bot.user)
-
-
-def long_ago() -> str:
-    return datetime.now(UTC).isoformat()
 
 
 class TestSending:

@@ -9,10 +9,11 @@ import discord
 import pytest
 
 from tests.fakes.discordapi.client import Library, raw, running
-from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.limits import Limits
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Cut, Drop, Fault, Html, Slow, Wedge
 
 SEND = "POST /channels/{}/messages"
 

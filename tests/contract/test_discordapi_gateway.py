@@ -16,9 +16,9 @@ import pytest
 from tests.fakes.discordapi.client import Library, running
 from tests.fakes.discordapi.errors import Json
 from tests.fakes.discordapi.events import CONTENT, KNOWN, MEMBERS, PRESENCES
-from tests.fakes.discordapi.faults import Drop, Fault, Html, Slow
 from tests.fakes.discordapi.frames import zstd
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Drop, Fault, Html, Slow
 
 MESSAGES = 1 << 0 | 1 << 9 | 1 << 12
 

@@ -25,10 +25,11 @@ from channels.telegram import channel as telegram
 from channels.telegram.api import TelegramApiTiming as TelegramTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
 from channels.telegram.settings import read_settings as read_telegram
-from tests.fakes.botapi import faults as bot_faults
+from tests.fakes.botapi import errors as bot_errors
 from tests.fakes.botapi.server import Server as Telegram
-from tests.fakes.discordapi import faults as discord_faults
+from tests.fakes.discordapi import errors as discord_errors
 from tests.fakes.discordapi.server import Server as Discord
+from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
 from tests.fakes.telegram_server import ME, TOKEN, scripted_server
 
 HOOKED: dict[str, Any] = {
@@ -184,8 +185,8 @@ class TestFailures:
     @pytest.mark.parametrize(
         "fault",
         [
-            bot_faults.Drop(), bot_faults.Html(), bot_faults.Cut(), bot_faults.Refuse(500, f"Oops {WRONG}"),
-            bot_faults.Refuse(429, "Too Many Requests", 60),
+            Drop(), Html(), Cut(), bot_errors.Refuse(500, f"Oops {WRONG}"),
+            bot_errors.Refuse(429, "Too Many Requests", 60),
         ],
     )  # fmt: skip
     @pytest.mark.parametrize("method", ["getMe", "getWebhookInfo"])
@@ -200,8 +201,8 @@ class TestFailures:
     @pytest.mark.parametrize(
         "fault",
         [
-            discord_faults.Drop(), discord_faults.Html(403), discord_faults.Cut(), discord_faults.TooMany(60),
-            discord_faults.Refuse(403, "Missing Access", 50001), discord_faults.Html(200, "<html>"),
+            Drop(), Html(403), Cut(), discord_errors.TooMany(60),
+            discord_errors.Refuse(403, "Missing Access", 50001), Html(200, "<html>"),
         ],
     )  # fmt: skip
     async def test_any_other_failure_of_discord_is_no_refusal(self, fault: Any) -> None:
@@ -221,8 +222,8 @@ class TestFailures:
 
     async def test_a_server_that_hangs_is_given_up_soon(self) -> None:
         async with Telegram() as telegrams, Discord() as discords:
-            telegrams.fail("getMe", bot_faults.Wedge())
-            discords.fail("GET /applications/@me", discord_faults.Wedge())
+            telegrams.fail("getMe", Wedge())
+            discords.fail("GET /applications/@me", Wedge())
             async with asyncio.timeout(60):  # the servers would hold both for ever
                 found = await asyncio.gather(
                     on_telegram(telegrams.base_url, telegrams.bot.token, within=0.3),

@@ -25,14 +25,25 @@ from tests.raw import raw
 OLDEST = Path(__file__).parents[1] / "data" / "databases" / "version-1.db"
 """Made by the first versions that had a database and a chat: talk, memory, a handoff, a correction, an archive, an erased
 tape, an answer that was not delivered, and a turn that was killed in a tool call."""
+RENAMED = OLDEST.with_name("version-3.db")
+"""Made by the last version before classes and settings were renamed: talk, a tool call, memory, a correction, a handoff
+with its anchor `colours`, a session with erased entries, and the job `standup`. Prompts and tools are in blobs."""
+RENAMED_HEAD = "110:65e585ff5ebcb93f384a2122da053608044477d03d689880959c66af818540fc"
+"""What that version printed of it."""
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A home with the oldest database."""
+def database() -> Path:
+    """The database of the home."""
+    return OLDEST
+
+
+@pytest.fixture
+def home(tmp_path: Path, database: Path) -> Path:
+    """A home with a database of an older version."""
     made = tmp_path / "home"
     made.mkdir(mode=0o700)
-    shutil.copy(OLDEST, made / "bubbot.db")
+    shutil.copy(database, made / "bubbot.db")
     return made
 
 
@@ -101,6 +112,27 @@ def test_what_the_oldest_database_left_open_is_taken_up(home: Path) -> None:
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("database", [RENAMED])
+def test_a_home_of_the_version_before_the_new_names_opens_unchanged(home: Path) -> None:
+    assert f"0 altered, 0 missing, 0 renamed, 13 erased; head {RENAMED_HEAD}" in text_of(home, "tape", "verify")
+    assert "Likes green tea." in text_of(home, "memory", "show", "default")
+    assert "(standup)  on: every weekday (Monday to Friday) at 09:00" in text_of(home, "schedule", "list")
+    assert " colours " in text_of(home, "tape", "anchors", "default")
+    assert "my favourite colour is green" in text_of(home, "tape", "show", "default")
+    assert "this goes away" not in text_of(home, "tape", "show", "gone")
+    assert dump(home / "bubbot.db") == dump(RENAMED)
+
+
+@pytest.mark.parametrize("database", [RENAMED])
+def test_a_home_of_the_version_before_the_new_names_goes_on(home: Path) -> None:
+    assert text_of(home, "ask", "still there?") == "You said: still there?\n"
+    shown = text_of(home, "ask", ",context")
+    assert "Likes green tea." in shown
+    assert "You said: what was it?" in shown
+    assert "Scheduled as" in text_of(home, "schedule", "add", "stdin:default", "@daily", "--text", "Good night!")
+    assert "0 altered, 0 missing, 0 renamed, 13 erased" in text_of(home, "tape", "verify", "--head", RENAMED_HEAD)
+
+
 def test_a_backup_of_an_older_version_is_restored_and_migrated_without_another_one(home: Path, tmp_path: Path) -> None:
     run(home, "ask", "hello")
     [kept] = list_backups(home)
@@ -126,6 +158,13 @@ def test_where_no_backup_can_be_made_nothing_is_migrated(
     assert list((home / "backups").glob("*")) == []
     if (home / "backups").is_dir():
         assert run(home, "ask", "hello").returncode == 0
+
+
+def text_of(home: Path, *arguments: str) -> str:
+    """What a command prints; fails if it does not end well."""
+    done = run(home, *arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
 
 
 def full(_fd: int) -> None:

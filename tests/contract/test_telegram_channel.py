@@ -32,8 +32,8 @@ from channels.telegram.api import TelegramApiTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
 from channels.telegram.settings import read_settings
 from tests.fakes.botapi import odd
-from tests.fakes.botapi.faults import Cut, Drop, Html, Wedge
 from tests.fakes.botapi.server import Server
+from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
 from tests.fakes.telegram_channel import SHORT
 
 FAST = TelegramApiTiming(
@@ -53,12 +53,7 @@ class Talk:
     """A channel that runs, and what it heard."""
 
     def __init__(self, server: Server, **settings: Any) -> None:
-        table: dict[str, Any] = {
-            "token": server.bot.token,
-            "base_url": server.base_url,
-            "base_file_url": server.base_file_url,
-        }
-        table |= {"poll_timeout": 1, **settings}
+        table: dict[str, Any] = {**server.table(), "poll_timeout": 1, **settings}
         commands = table.pop("commands", no_commands)
         options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, list_commands=commands)
         read = read_settings("tg", table)

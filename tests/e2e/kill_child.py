@@ -19,7 +19,7 @@ from typing import Any
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
-from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import load
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
@@ -113,8 +113,8 @@ class KillingModel:
             yield event
 
 
-async def main(home: Path, script: str, point: str, broken: str) -> None:
-    killer = Killer(point)
+def touching(home: Path, killer: Killer) -> Tool:
+    """Build the tool that does something that can be seen from outside."""
 
     @tool("probe.touch")
     async def touch(turn: Turn, args: NoArgs) -> str:
@@ -125,11 +125,17 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
         killer.at("tool:after")
         return "touched"
 
+    return touch
+
+
+async def main(home: Path, script: str, point: str, broken: str) -> None:
+    killer = Killer(point)
+
     wrap = PortWrappers(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
         channel=lambda channel: KillingChannel(channel, killer),
-        tools=[touch],
+        tools=[touching(home, killer)],
     )
     settings = load(home=home)
     settings = settings.model_copy(

@@ -31,15 +31,13 @@ from bubbot.ports.channel import (
     SupportsEditing,
     SupportsTyping,
 )
-from bubbot.ports.tool import NoArgs, tool
-from bubbot.ports.turn import Turn
 from bubbot.settings.loader import load
 from bubbot.wiring.app import PortWrappers
 from bubbot.wiring.daemon import open_daemon
 from channels.discord.backfill import Backfill
 from tests.e2e import forked
 from tests.e2e.hurried import hurry
-from tests.e2e.kill_child import Killer, KillingModel, KillingStore
+from tests.e2e.kill_child import Killer, KillingModel, KillingStore, touching
 
 FIRST_AFTER = 0.1
 """Seconds of text before an answer is shown here: kills meet more live answers than people's bots show."""
@@ -143,20 +141,11 @@ async def main(home: Path, point: str, broken: str) -> None:
     killer, ending = Killer(point), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
 
-    @tool("probe.touch")
-    async def touch(turn: Turn, args: NoArgs) -> str:
-        """Does something that can be seen from outside."""
-        killer.at("tool:before")
-        with (home / "touched").open("a") as file:
-            file.write("touched\n")
-        killer.at("tool:after")
-        return "touched"
-
     wrap = PortWrappers(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
         channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, broken),
-        tools=[touch],
+        tools=[touching(home, killer)],
     )
     async with open_daemon(load(home=home), Home(home), wrappers=wrap) as daemon:
         await daemon.bot.recover_all()

@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.e2e.provider_server import listening, read_request
+
 Chunk = dict[str, Any]
 
 
@@ -82,10 +84,9 @@ class OpenaiServer:
         """One connection, one request: it closes afterwards, so that each attempt is seen."""
         step = Step(cut=True)
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            fields = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in head.split("\r\n")[1:])}
-            self.requests.append(json.loads(await reader.readexactly(int(fields["content-length"]))))
-            self.keys.append(fields.get("authorization", ""))
+            asked = await read_request(reader)
+            self.requests.append(asked.body)
+            self.keys.append(asked.headers.get("authorization", ""))
             step = self._step()
             if not step.drop:
                 await self._answer(step, writer)
@@ -139,20 +140,6 @@ class OpenaiServer:
 async def serving(*steps: Step) -> AsyncIterator[OpenaiServer]:
     """The server, until the block ends."""
     ours = OpenaiServer(steps)
-    tasks: set[asyncio.Task[None]] = set()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(ours.serve(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    ours.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with listening(ours.serve) as address:
+        ours.address = f"{address}/v1"
         yield ours
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
-from tests.fakes.botapi.faults import Drop as BotApiDrop
-from tests.fakes.botapi.faults import Slow as BotApiSlow
-from tests.fakes.botapi.gatherings import Gathering
-from tests.fakes.botapi.server import Server as BotApi
-from tests.fakes.discordapi.faults import Drop as DiscordDrop
-from tests.fakes.discordapi.faults import Slow as DiscordSlow
-from tests.fakes.discordapi.rooms import Room
-from tests.fakes.discordapi.server import Server as DiscordApi
+from tests.fakes.discordapi.server import Server as DiscordServer
+from tests.fakes.platform.faults import Drop, Slow
+from tests.fakes.platform.server import PlatformServer
 
 POST = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
@@ -25,150 +21,96 @@ QUIET = 0.5
 """Seconds without a request after which a bot has nothing more to do."""
 
 
-class Platform(Protocol):
-    """One server with people who each have a direct chat with the bot. People are named by their numeric ids."""
-
-    @property
-    def name(self) -> str:
-        """Of the channel."""
-
-    def table(self) -> dict[str, Any]:
-        """The keys of the channel that say where it is."""
-
-    def person(self, name: str) -> str:
-        """Somebody new, with a chat."""
-
-    def say(self, person: str, text: str) -> None:
-        """Somebody says something to the bot."""
-
-    def chat(self, person: str) -> str:
-        """The id of somebody's chat, as the bot names it."""
-
-    def answers(self, person: str) -> list[str]:
-        """What the bot has said in somebody's chat, as it stands now, oldest first."""
-
-    def slow(self, seconds: float, *, lost: int = 0) -> None:
-        """From now on what the bot sends is there at once and answered so late; the next `lost` answers never come."""
-
-    async def until(self, true: Callable[[], object], seconds: float) -> None:
-        """Waits until something holds."""
-
-    async def heard(self) -> None:
-        """Waits until a bot that was just started receives."""
-
-    async def quiet(self) -> None:
-        """Waits until a running bot has taken everything there is."""
-
-
 @dataclass
-class OnTelegram:
-    """See `Platform`."""
+class Platform(ABC):
+    """One server with people who each have a direct chat with the bot. People are named by their numeric ids.
 
-    server: BotApi
-    rooms: dict[str, Gathering] = field(default_factory=dict)
-    name: str = "telegram"
+    Attributes:
+        rooms: the chat of each person.
+        name: the name of the channel.
+        sends: the routes of messages to people, that of new ones first.
+    """
 
-    def table(self) -> dict[str, Any]:
-        """See `Platform`."""
-        server = self.server
-        return {
-            "token": server.bot.token,
-            "base_url": server.base_url,
-            "base_file_url": server.base_file_url,
-            "poll_timeout": 1,
-        }
-
-    def person(self, name: str) -> str:
-        """See `Platform`."""
-        user = self.server.user(name)
-        self.rooms[str(user.id)] = self.server.private(user)
-        return str(user.id)
-
-    def say(self, person: str, text: str) -> None:
-        """See `Platform`."""
-        self.rooms[person].say(text)
-
-    def chat(self, person: str) -> str:
-        """See `Platform`."""
-        return str(self.rooms[person].chat.id)
-
-    def answers(self, person: str) -> list[str]:
-        """See `Platform`."""
-        messages = self.rooms[person].chat.messages.values()
-        return [str(one["text"]) for one in messages if one.get("from", {}).get("is_bot") and "text" in one]
-
-    def slow(self, seconds: float, *, lost: int = 0) -> None:
-        """See `Platform`."""
-        self.server.faults.clear()
-        self.server.faults.add("sendMessage", BotApiDrop("after"), times=lost)
-        for method in ("sendMessage", "editMessageText"):
-            self.server.faults.add(method, BotApiSlow(seconds), times=ALWAYS)
-
-    async def until(self, true: Callable[[], object], seconds: float) -> None:
-        """See `Platform`."""
-        await self.server.until(true, seconds)
-
-    async def heard(self) -> None:
-        """See `Platform`; it polls."""
-        taken = len(self.server.calls("getUpdates"))
-        await self.until(lambda: len(self.server.calls("getUpdates")) > taken, 30)
-
-    async def quiet(self) -> None:
-        """See `Platform`; it polls in vain."""
-        taken = len(self.server.calls("getUpdates")) + 2
-        await self.until(lambda: len(self.server.calls("getUpdates")) >= taken, 30)
-
-
-@dataclass
-class OnDiscord:
-    """See `Platform`."""
-
-    server: DiscordApi
-    rooms: dict[str, Room] = field(default_factory=dict)
-    name: str = "discord"
+    server: PlatformServer[Any, Any]
+    rooms: dict[str, Any] = field(default_factory=dict)
+    name: ClassVar[str]
+    sends: ClassVar[Sequence[str]]
 
     def table(self) -> dict[str, Any]:
-        """See `Platform`."""
-        server = self.server
-        return {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url}
+        """Return the keys of the channel that say where it is."""
+        return self.server.table()
 
     def person(self, name: str) -> str:
-        """See `Platform`."""
-        user = self.server.user(name)
-        self.rooms[str(user.id)] = self.server.dm(user)
-        return str(user.id)
+        """Add somebody with a chat."""
+        number, room = self.server.person(name)
+        self.rooms[str(number)] = room
+        return str(number)
 
     def say(self, person: str, text: str) -> None:
-        """See `Platform`."""
-        room = self.rooms[person]
-        room.say(self.server.world.users[int(person)], text)
+        """Let somebody say something to the bot."""
+        self.rooms[person].write(text)
 
     def chat(self, person: str) -> str:
-        """See `Platform`."""
+        """Return the id of somebody's chat, as the bot names it."""
         return str(self.rooms[person].id)
 
     def answers(self, person: str) -> list[str]:
-        """See `Platform`."""
-        return self.rooms[person].texts(self.server.bot.user)
+        """Return what the bot has said in somebody's chat, as it stands now, oldest first."""
+        return [text for text in self.rooms[person].texts(self.server.bot.user) if text]
 
     def slow(self, seconds: float, *, lost: int = 0) -> None:
-        """See `Platform`."""
+        """Answer what the bot sends, which is there at once, so late from now on; lose the next `lost` answers."""
         self.server.faults.clear()
-        self.server.fail(POST, DiscordDrop("after"), times=lost)
-        for route in (POST, EDIT):
-            self.server.fail(route, DiscordSlow(seconds), times=ALWAYS)
+        self.server.fail(self.sends[0], Drop("after"), times=lost)
+        for route in self.sends:
+            self.server.fail(route, Slow(seconds), times=ALWAYS)
 
     async def until(self, true: Callable[[], object], seconds: float) -> None:
-        """See `Platform`."""
+        """Wait until something holds."""
         await self.server.until(true, seconds)
 
+    @abstractmethod
     async def heard(self) -> None:
-        """See `Platform`; it is connected."""
+        """Wait until a bot that was just started receives."""
+
+    @abstractmethod
+    async def quiet(self) -> None:
+        """Wait until a running bot has taken everything there is."""
+
+
+class OnTelegram(Platform):
+    """The bot polls; a poll in vain shows that it has everything."""
+
+    name = "telegram"
+    sends = ("sendMessage", "editMessageText")
+
+    def table(self) -> dict[str, Any]:
+        """Return the keys, with short polls."""
+        return {**super().table(), "poll_timeout": 1}
+
+    async def _polls(self, more: int) -> None:
+        count = len(self.server.calls("getUpdates")) + more
+        await self.until(lambda: len(self.server.calls("getUpdates")) >= count, 30)
+
+    async def heard(self) -> None:
+        await self._polls(1)
+
+    async def quiet(self) -> None:
+        await self._polls(2)
+
+
+class OnDiscord(Platform):
+    """The bot is connected; one that asks nothing more has everything."""
+
+    server: DiscordServer
+    name = "discord"
+    sends = (POST, EDIT)
+
+    async def heard(self) -> None:
         await self.until(lambda: self.server.gateway.connected, 30)
 
     async def quiet(self) -> None:
-        """See `Platform`; it is connected and asks nothing more."""
-        await self.until(lambda: self.server.gateway.connected, 30)
+        await self.heard()
         async with asyncio.timeout(30):
             before = -1
             while before != len(self.server.log):

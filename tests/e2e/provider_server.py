@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -61,24 +61,45 @@ class Speaks(Protocol):
 S = TypeVar("S", bound=Speaks)
 
 
-@dataclass
+async def read_request(reader: asyncio.StreamReader) -> Asked:
+    """Read one request; the client may go away meanwhile, as clients do."""
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = json.loads(await reader.readexactly(int(fields["content-length"])))
+    return Asked(first.split(" ")[1], fields, body)
+
+
+@asynccontextmanager
+async def listening(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """Serve each connection on loopback in its own task, until the block ends; yields the address."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**24)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()
+
+
+@dataclass(frozen=True)
 class _Connections:
     speaks: Speaks
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self.serve(reader, writer))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answer = Answer((), cut=True)
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            first, *lines = head.split("\r\n")
-            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            body = json.loads(await reader.readexactly(int(fields["content-length"])))
-            asked = Asked(first.split(" ")[1], fields, body)
+            asked = await read_request(reader)
             self.speaks.requests.append(asked)
             answer = self.speaks.answer(asked)
             await self.send(answer, writer)
@@ -115,14 +136,6 @@ class _Connections:
 @asynccontextmanager
 async def serving(speaks: S) -> AsyncIterator[S]:
     """The server on loopback, until the block ends."""
-    connections = _Connections(speaks)
-    server = await asyncio.start_server(connections.connected, "127.0.0.1", 0, limit=2**24)
-    speaks.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with listening(_Connections(speaks).serve) as address:
+        speaks.address = address
         yield speaks
-    finally:
-        server.close()
-        for task in list(connections.tasks):
-            task.cancel()
-        await asyncio.gather(*connections.tasks, return_exceptions=True)
-        await server.wait_closed()

@@ -31,11 +31,6 @@ def ada(server: Server) -> User:
     return server.user("Ada")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
 class TestTalking:
     async def test_messages_are_answered_once_in_order_and_quoted(self, server: Server, ada: User, home: Path) -> None:
         configured(home, server, owners=[ada.id], debounce=0)

@@ -12,11 +12,11 @@ from tests.e2e.daemon import configure, running, started
 from tests.e2e.hurried import BOT
 from tests.e2e.on_discord import COUNTED, SCRIPT, answered, configured, connected, texts
 from tests.e2e.platforms import EDIT, POST, OnDiscord, OnTelegram
-from tests.fakes.botapi.faults import Html as PollFails
 from tests.fakes.botapi.server import Server as BotApi
-from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, TooMany
+from tests.fakes.discordapi.errors import TooMany
 from tests.fakes.discordapi.server import Server
 from tests.fakes.discordapi.world import User
+from tests.fakes.platform.faults import Cut, Drop, Fault, Html
 
 
 @pytest.fixture
@@ -28,11 +28,6 @@ async def server() -> AsyncIterator[Server]:
 @pytest.fixture
 def ada(server: Server) -> User:
     return server.user("Ada")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
 
 
 async def test_what_was_said_while_the_bot_was_down_is_answered_in_order_and_once(
@@ -177,7 +172,7 @@ async def test_of_two_platforms_one_that_is_broken_does_not_hold_up_the_other(
     async with BotApi(limits=None, conflict_pause=0.1) as other:
         telegram = OnTelegram(other)
         person = telegram.person("Ada")
-        other.fail("getUpdates", PollFails(502), times=1000)
+        other.fail("getUpdates", Html(502), times=1000)
         keys = {"debounce": 0}
         tables = {
             "discord": {**OnDiscord(server).table(), **keys, "owners": [ada.id]},

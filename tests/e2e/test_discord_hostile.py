@@ -36,11 +36,6 @@ def ada(server: Server) -> User:
     return server.user("Ada")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
 async def verified(home: Path) -> None:
     """Every hash of every tape is right."""
     done = await asyncio.to_thread(run, home, "tape", "verify")

@@ -10,8 +10,9 @@ from tests.e2e.hurried import BOT
 from tests.e2e.on_discord import configured, connected, texts
 from tests.e2e.platforms import POST, OnDiscord
 from tests.e2e.test_litellm_secrets import forms
-from tests.fakes.discordapi.faults import Cut, Drop, Fault, Html, Refuse, TooMany
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Cut, Drop, Fault, Html
 
 KEY = "sk-planted/in+config==5e2b"
 ROUTES = (

@@ -27,11 +27,6 @@ def ada(server: Server) -> User:
     return server.user("Ada")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
 class TestCommands:
     async def test_they_are_registered_when_they_changed_and_only_then(
         self, server: Server, ada: User, home: Path

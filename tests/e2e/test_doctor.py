@@ -24,7 +24,7 @@ from tests.e2e.inside import logging_as_it_was, run, said
 from tests.e2e.test_status import WATCHED as HEALTH_PORT
 from tests.e2e.test_status import Door, status
 from tests.e2e.test_telegram import answered
-from tests.fakes.botapi.faults import Refuse
+from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.planting import found, mend_by_doctor, mends, plants

@@ -22,11 +22,6 @@ WRONG = "7777:" + "w" * 35
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
 async def telegram() -> AsyncIterator[Telegram]:
     async with Telegram(limits=None) as server:
         yield server

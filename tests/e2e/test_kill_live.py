@@ -16,8 +16,8 @@ from tests.e2e.on_discord import COUNTED, configured, connected, texts
 from tests.e2e.platforms import POST, Platform
 from tests.e2e.test_kill_discord import both, discord
 from tests.e2e.test_kill_telegram import POINTS, telegram
-from tests.fakes.discordapi.faults import Drop, Fault, Html
 from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Drop, Fault, Html
 
 Platforms = Callable[[], AbstractAsyncContextManager[Sequence[Platform]]]
 

@@ -49,7 +49,7 @@ def names(home: Path, tape: str) -> Counter[str]:
 
 def transcripts(platforms: list[Platform]) -> list[int]:
     """How many requests each server has had: a bot that is not connected makes none."""
-    return [len(one.server.log) for one in platforms]  # type: ignore[attr-defined]
+    return [len(one.server.log) for one in platforms]
 
 
 async def heard(home: Path, platforms: list[Platform], count: int) -> None:

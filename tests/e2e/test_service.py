@@ -20,8 +20,9 @@ from tests.e2e.daemon import configure, configured, running, started
 from tests.e2e.forked import ROOT
 from tests.e2e.manager import Manager, listening
 from tests.e2e.platforms import OnTelegram
-from tests.fakes.botapi.faults import Refuse, Wedge
+from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.server import Server
+from tests.fakes.platform.faults import Wedge
 
 READY = "READY=1"
 

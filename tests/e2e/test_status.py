@@ -43,11 +43,6 @@ async def server() -> AsyncIterator[Server]:
         yield found
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
 async def status(home: Path, *options: str) -> tuple[int, str]:
     """The exit code of `bubbot status` and what it prints."""
     done = await asyncio.to_thread(bot.run, home, "status", *options)

@@ -16,10 +16,11 @@ import pytest
 from tests.e2e.bot import entries, run
 from tests.e2e.daemon import configured, running, started
 from tests.fakes.botapi import odd
-from tests.fakes.botapi.faults import Drop, Html, Refuse
+from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.world import User
+from tests.fakes.platform.faults import Drop, Html
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
@@ -45,11 +46,6 @@ async def server() -> AsyncIterator[Server]:
 @pytest.fixture
 def ada(server: Server) -> User:
     return server.user("Ada", username="ada")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
 
 
 def texts(room: Gathering) -> list[str]:

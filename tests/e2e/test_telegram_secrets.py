@@ -9,8 +9,9 @@ from tests.e2e.bot import run
 from tests.e2e.daemon import configured, running
 from tests.e2e.test_litellm_secrets import forms
 from tests.fakes.botapi import odd
-from tests.fakes.botapi.faults import Cut, Drop, Html, Refuse
+from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.server import Server
+from tests.fakes.platform.faults import Cut, Drop, Html
 
 KEY = "sk-planted/in+config==5e2b"
 

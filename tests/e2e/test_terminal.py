@@ -32,11 +32,6 @@ SCRIPT: dict[str, Any] = {
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "script.json"
     path.write_text(json.dumps(SCRIPT))

@@ -38,7 +38,7 @@ FAST = DiscordReceiveTiming(
 def options(server: Server, known: BackfillCursor | None = None, **settings: Any) -> ChannelOptions:
     """What the factory is given, with the server's addresses."""
     commands = settings.pop("commands", no_commands)
-    table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
+    table = {**server.table(), **settings}
 
     async def what_is_known() -> BackfillCursor:
         return known or BackfillCursor()

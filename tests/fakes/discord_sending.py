@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from channels.discord.api import DiscordApi, DiscordApiTiming
@@ -13,8 +14,11 @@ from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.interactions import OpenInteractions
 from channels.discord.sender import DiscordSender
 from channels.discord.settings import read_settings
+from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
 
+CREATE = "POST /channels/{}/messages"
+EDIT = "PATCH /channels/{}/messages/{}"
 FAST = DiscordApiTiming(
     call_timeout=2.0,
     upload_timeout=2.0,
@@ -40,7 +44,7 @@ class Outgoing:
 @asynccontextmanager
 async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
     """All of it, closed at the end."""
-    table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
+    table = {**server.table(), **settings}
     checked = read_settings("discord", table)
     api = DiscordApi(checked, timing)
     interactions = OpenInteractions(api, timing)
@@ -55,3 +59,13 @@ async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: 
         yield Outgoing(server, api, sending, interactions, blobs)
     finally:
         await api.aclose()
+
+
+def own(server: Server, room: Room) -> list[str]:
+    """Return what the bot has said in a room."""
+    return room.texts(by=server.bot.user)
+
+
+def long_ago() -> str:
+    """Return the time before what the test does next."""
+    return datetime.now(UTC).isoformat()

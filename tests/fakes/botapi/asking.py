@@ -109,7 +109,7 @@ def leave_chat(site: Site, bot: Bot, params: Params) -> bool:
     if chat.kind == "private":
         raise bad("chat member status can't be changed in private chats")
     chat.status[bot.user.id] = "left"
-    site.world.happened(chat, "service", bot.user.name(), f"{bot.user.name()} left")
+    site.world.happened(chat, "service", f"{bot.user.name()}:", f"{bot.user.name()} left")
     return True
 
 

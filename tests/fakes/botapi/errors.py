@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.platform.faults import Effect, Fault
 
 Json = dict[str, Any]
 """One object of the Bot API, as it goes over the wire."""
@@ -21,6 +26,23 @@ class Refusal(Exception):
         """What the client reads."""
         body: Json = {"ok": False, "error_code": self.status, "description": self.description}
         return {**body, "parameters": self.parameters} if self.parameters else body
+
+    def response(self) -> web.Response:
+        return web.json_response(self.body(), status=self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(Fault):
+    """A refusal in the form of the API, such as 429 with `retry_after` seconds."""
+
+    status: int
+    description: str
+    retry_after: int | None = None
+    effect: Effect = "before"
+
+    def response(self) -> web.Response:
+        parameters = {"retry_after": self.retry_after} if self.retry_after else None
+        return Refusal(self.status, self.description, parameters).response()
 
 
 def bad(description: str, **parameters: Any) -> Refusal:

@@ -45,7 +45,9 @@ class Gathering(Room):
 
     def _service(self, by: User | None, content: Json, words: str, *, thread: int | None = None) -> Json:
         message = post(self.world, self.chat, by, content, thread=thread)
-        self.world.happened(self.chat, "service", by.name() if by else self.chat.title, words, message["message_id"])
+        self.world.happened(
+            self.chat, "service", f"{by.name() if by else self.chat.title}:", words, message["message_id"]
+        )
         tell(self.world, self.chat, message)
         return message
 
@@ -95,7 +97,9 @@ class Gathering(Room):
         update = {"chat": self.chat.json(), "from": person.json(), "date": self.world.clock.seconds()}
         update |= {"old_chat_member": as_member(bot.user, old), "new_chat_member": as_member(bot.user, new)}
         bot.queue.push("my_chat_member", update)
-        self.world.happened(self.chat, "service", person.name(), "blocked the bot" if blocked else "unblocked the bot")
+        self.world.happened(
+            self.chat, "service", f"{person.name()}:", "blocked the bot" if blocked else "unblocked the bot"
+        )
 
     def topic(self, name: str, by: User) -> Topic:
         """A new topic of a forum."""
@@ -105,7 +109,7 @@ class Gathering(Room):
         number: int = message["message_id"]
         message |= {"message_thread_id": number, "is_topic_message": True}
         self.chat.topics[number] = Topic(number, name)
-        self.world.happened(self.chat, "service", by.name(), f"opened the topic “{name}”", number)
+        self.world.happened(self.chat, "service", f"{by.name()}:", f"opened the topic “{name}”", number)
         tell(self.world, self.chat, message)
         return self.chat.topics[number]
 

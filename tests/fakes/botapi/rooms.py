@@ -12,13 +12,14 @@ from tests.fakes.botapi.hearing import tell
 from tests.fakes.botapi.messages import FOLDERS, poll_options, post, said
 from tests.fakes.botapi.text import check, find, in_order, units, words_of
 from tests.fakes.botapi.world import Chat, User, World
+from tests.fakes.platform import rooms
 
 Link = tuple[str, str]
 """Words in the text, and where they lead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Room(rooms.Room[User]):
     """A chat in the hands of its people. `by` may be left out in a private chat, and in a channel."""
 
     world: World
@@ -27,6 +28,10 @@ class Room:
     @property
     def id(self) -> int:
         return self.chat.id
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.world.key(self.chat)
 
     def _by(self, by: User | None) -> User | None:
         if by is None and self.chat.kind in ("group", "supergroup"):
@@ -177,6 +182,12 @@ class Room:
     def message(self, number: int) -> Json:
         """A message that stands in the chat now; `KeyError` if there is none."""
         return self.chat.messages[number]
+
+    def write(self, text: str) -> None:
+        self.say(text)
+
+    def text_of(self, message: int) -> str:
+        return words_of(self.chat.messages.get(message, {}))
 
     def texts(self, by: User | None = None) -> list[str]:
         """The texts and captions that stand in the chat now, of one sender or of all."""

@@ -8,16 +8,9 @@ count UTF-16 units.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from typing import Any
 
-from aiohttp import web
-
-from tests.fakes.botapi import transcript
 from tests.fakes.botapi.errors import Json
-from tests.fakes.botapi.faults import Fault, Faults
 from tests.fakes.botapi.gatherings import Gathering, invite
 from tests.fakes.botapi.http import Call, Front
 from tests.fakes.botapi.limits import FloodControl, Limits
@@ -26,9 +19,10 @@ from tests.fakes.botapi.params import Params
 from tests.fakes.botapi.reach import Site
 from tests.fakes.botapi.webhooks import Webhooks
 from tests.fakes.botapi.world import Bot, Chat, Kind, User, World
+from tests.fakes.platform.server import PlatformServer
 
 
-class Server:
+class Server(PlatformServer[World, Call]):
     """The platform: `async with Server() as server`. One bot is there from the start; more can be added.
 
     `limits=None` switches flood control off. `conflict_pause` is how long a second 409 waits, `webhook_retry` how long
@@ -47,31 +41,15 @@ class Server:
         webhook_retry: float = 1.0,
         longest_poll: float = 50.0,
     ) -> None:
-        self.world = World(longest_poll=longest_poll)
-        self.log: list[Call] = []
-        self.faults = Faults()
-        self.bot = self.add_bot(username, name, privacy=privacy)
-        self._webhooks = Webhooks(self.world, self._reply, webhook_retry)
-        site = Site(self.world, FloodControl(limits))
-        self._front = Front(site, self._webhooks, self.faults, self.log, conflict_pause)
-        self._runner = web.AppRunner(
-            self._front.app(), handler_cancellation=True, shutdown_timeout=0.2, access_log=None
-        )
-        self.port = 0
+        world = World(longest_poll=longest_poll)
+        self._webhooks = Webhooks(world, self._reply, webhook_retry)
+        self._front = Front(Site(world, FloodControl(limits)), self._webhooks, conflict_pause)
+        super().__init__(world, self._front)
+        self.bot: Bot = self.add_bot(username, name, privacy=privacy)
 
-    async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.port = self._runner.addresses[0][1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._front.closing.set()
+    async def disconnect(self) -> None:
         for bot in self.world.bots.values():
             await self._webhooks.remove(bot, Params())
-        await self._runner.cleanup()
 
     @property
     def base_url(self) -> str:
@@ -81,6 +59,9 @@ class Server:
     @property
     def base_file_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/file/bot"
+
+    def table(self) -> dict[str, Any]:
+        return {"token": self.bot.token, "base_url": self.base_url, "base_file_url": self.base_file_url}
 
     async def _reply(self, bot: Bot, given: Json) -> None:
         await self._front.carry_out(bot, given["method"], Params({key: str(value) for key, value in given.items()}))
@@ -101,6 +82,10 @@ class Server:
         known = self.world.chats.get((owner.user.id, user.id))
         chat = known or self.world.add_chat(Chat(user.id, "private", person=user, owner=owner))
         return Gathering(self.world, chat)
+
+    def person(self, name: str) -> tuple[int, Gathering]:
+        user = self.user(name)
+        return user.id, self.private(user)
 
     def group(self, title: str, people: list[User], *, bots: list[Bot] | None = None) -> Gathering:
         """A basic group. The first of the people made it; the first bot is in it unless others are named."""
@@ -140,12 +125,6 @@ class Server:
         """Makes a group a supergroup."""
         return group.migrate(by, self._supergroup_id())
 
-    # What goes wrong
-
-    def fail(self, method: str, fault: Fault, *, times: int = 1, skip: int = 0) -> None:
-        """The next `times` requests of a method fail after `skip` good ones; `*` is any method, `file` a download."""
-        self.faults.add(method, fault, times=times, skip=skip)
-
     def odd(self, payload: Payload, *, bot: Bot | None = None) -> int:
         """Queues an update as it is (see `odd.py`) and returns its id."""
         kind, content = payload
@@ -153,27 +132,3 @@ class Server:
         self.world.changed.set()
         assert number is not None
         return number
-
-    # What was done
-
-    def calls(self, method: str) -> list[Call]:
-        """The requests of a method, oldest first."""
-        return [call for call in self.log if call.method.lower() == method.lower()]
-
-    def transcript(self, *, times: bool = True) -> str:
-        """What people in each chat saw."""
-        return transcript.transcript(self.world, times=times)
-
-    async def until(self, true: Callable[[], object], seconds: float = 10.0) -> None:
-        """Waits until something holds; `AssertionError` with the transcript and the last calls after the seconds."""
-        end = asyncio.get_running_loop().time() + seconds
-        while not true():
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0:
-                last = "\n".join(f"{call.method} {call.params} -> {call.status}" for call in self.log[-10:])
-                raise AssertionError(f"not within {seconds} s\n{self.transcript()}\nlast calls:\n{last}")
-            self.world.changed.clear()
-            try:
-                await asyncio.wait_for(self.world.changed.wait(), min(left, 0.05))
-            except TimeoutError:
-                continue  # what is waited for may change elsewhere, in a file or a process

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tests.fakes.botapi.errors import Json
 from tests.fakes.botapi.updates import Queue
+from tests.fakes.platform import world as platform
 
 Kind = Literal["private", "group", "supergroup", "channel"]
 FIRST_UPDATE = 734_512_000
-
-
-@dataclass(slots=True)
-class Clock:
-    """The server's time, which a test can move forward."""
-
-    moved: float = 0.0
-
-    def now(self) -> float:
-        return time.time() + self.moved
-
-    def seconds(self) -> int:
-        return int(self.now())
-
-    def advance(self, seconds: float) -> None:
-        self.moved += seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +133,10 @@ class File:
     mime: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that people in a chat see, in order; the transcript is made of it."""
-
-    time: float
-    chat: tuple[int, int]
-    what: Literal["message", "edit", "delete", "typing", "reaction", "service"]
-    who: str
-    text: str
-    message: int | None = None
-
-
-@dataclass(slots=True)
-class World:
+@dataclass
+class World(platform.World[Chat]):
     """Everything, with the counters for ids."""
 
-    clock: Clock = field(default_factory=Clock)
     longest_poll: float = 50.0
     bots: dict[str, Bot] = field(default_factory=dict)
     users: dict[int, User] = field(default_factory=dict)
@@ -173,8 +144,6 @@ class World:
     files: dict[str, File] = field(default_factory=dict)
     linked: dict[str, tuple[str, float]] = field(default_factory=dict)
     callbacks: dict[str, float] = field(default_factory=dict)
-    happenings: list[Happening] = field(default_factory=list)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
     common_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -201,6 +170,17 @@ class World:
     def key(self, chat: Chat) -> tuple[int, int]:
         return (chat.owner.user.id if chat.owner else 0, chat.id)
 
+    def title(self, key: tuple[int, int]) -> str:
+        chat = self.chats[key]
+        return f"{chat.name()} ({'forum' if chat.is_forum else chat.kind})"
+
+    def remark(self, happening: platform.Happening) -> str:
+        """Name the topic of a message."""
+        chat = self.chats[happening.chat]
+        thread = chat.messages.get(happening.message or 0, {}).get("message_thread_id")
+        topic = chat.topics.get(thread) if thread and happening.what in ("message", "edit") else None
+        return f"  [in {topic.name}]" if topic else ""
+
     def find_chat(self, bot: Bot, given: str) -> Chat | None:
         """By number or by @name, as this bot sees it."""
         if given.startswith("@"):
@@ -224,11 +204,6 @@ class World:
         file = File(file_id, unique, path, content, len(content) if size is None else size, name, mime)
         self.files[file_id] = file
         return file
-
-    def happened(self, chat: Chat, what: str, who: str, text: str, message: int | None = None) -> None:
-        now = self.clock.now()
-        self.happenings.append(Happening(now, self.key(chat), what, who, text, message))  # type: ignore[arg-type]
-        self.changed.set()
 
     def bots_in(self, chat: Chat) -> list[Bot]:
         """Bots that are in a chat now."""

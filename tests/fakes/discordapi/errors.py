@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from aiohttp import web
+
+from tests.fakes.platform.faults import Effect, Fault
+
+VIA = {"Via": "1.1 google"}
 Json = dict[str, Any]
 """One object of the API, as it goes over the wire."""
 
@@ -23,6 +30,50 @@ class Refusal(Exception):
         """What the client reads."""
         body: Json = {"message": self.message, "code": self.code, **self.more}
         return body if self.errors is None else {**body, "errors": self.errors}
+
+
+def json_response(status: int, body: object, headers: dict[str, str]) -> web.Response:
+    """Answer in JSON without a character set: clients of Discord compare the content type to the letter."""
+    if body is None:
+        return web.Response(status=status, headers=headers)
+    return web.Response(status=status, body=json.dumps(body).encode(), headers={**headers, "Content-Type": "application/json"})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(Fault):
+    """A refusal in the form of the API, such as 500 with code 0 or 403 with code 50013."""
+
+    status: int
+    message: str = "Internal Server Error"
+    code: int = 0
+    effect: Effect = "before"
+
+    def response(self) -> web.Response:
+        return json_response(self.status, Refusal(self.status, self.code, self.message).body(), VIA)
+
+
+@dataclass(frozen=True, slots=True)
+class TooMany(Fault):
+    """429 with the seconds to wait, as the API says it; `banned` is a block of the network in front of it."""
+
+    retry_after: float
+    scope: Literal["user", "global", "shared"] = "user"
+    banned: bool = False
+    effect: Effect = "before"
+
+    def response(self) -> web.Response:
+        headers = {"Retry-After": str(int(self.retry_after) + 1)}
+        if self.banned:
+            return web.Response(status=429, text="error code: 1015", headers=headers)
+        headers |= {**VIA, "X-RateLimit-Scope": self.scope}
+        if self.scope == "global":
+            headers["X-RateLimit-Global"] = "true"
+        return json_response(429, too_many(self.retry_after, everywhere=self.scope == "global"), headers)
+
+
+def too_many(wait: float, *, everywhere: bool) -> Json:
+    """The body of a 429."""
+    return {"message": "You are being rate limited.", "retry_after": round(max(wait, 0.001), 3), "global": everywhere}
 
 
 UNKNOWN = {

@@ -6,8 +6,6 @@ import hashlib
 from collections import deque
 from dataclasses import dataclass, field
 
-from tests.fakes.discordapi.errors import Json
-
 Window = tuple[int, float]
 """So many requests in so many seconds."""
 
@@ -85,8 +83,3 @@ class Buckets:
         if route == "PATCH /channels/{}/messages/{}":
             return self.limits.edits
         return self.limits.others
-
-
-def too_many(wait: float, *, everywhere: bool) -> Json:
-    """The body of a 429."""
-    return {"message": "You are being rate limited.", "retry_after": round(max(wait, 0.001), 3), "global": everywhere}

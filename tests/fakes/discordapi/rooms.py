@@ -9,13 +9,14 @@ from tests.fakes.discordapi import events, posting
 from tests.fakes.discordapi.errors import Json
 from tests.fakes.discordapi.permissions import USUAL, bits
 from tests.fakes.discordapi.world import FORUM, TEXT, Channel, Guild, Member, Message, Role, User, World
+from tests.fakes.platform import rooms
 
 GivenFile = tuple[str, bytes, str]
 """Name, content, type."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Room(rooms.Room[User]):
     """A channel, a thread or a direct conversation, for the people in it."""
 
     world: World
@@ -23,6 +24,10 @@ class Room:
 
     @property
     def id(self) -> int:
+        return self.channel.id
+
+    @property
+    def key(self) -> int:
         return self.channel.id
 
     @property
@@ -41,6 +46,12 @@ class Room:
     def texts(self, by: User | None = None) -> list[str]:
         """The texts that are there now, of everybody or of one."""
         return [one.content for one in self.messages if by is None or one.author.id == by.id]
+
+    def write(self, text: str) -> None:
+        self.say(self._person(), text)
+
+    def text_of(self, message: int) -> str:
+        return self.channel.messages[message].content if message in self.channel.messages else ""
 
     def say(
         self,
@@ -157,7 +168,7 @@ class Room:
     def _person(self) -> User:
         others = [one for one in self.channel.recipients if one.id != self.world.bot.id]
         if not others:
-            raise ValueError("only a direct conversation can be blocked")
+            raise ValueError("only a direct conversation has one person")
         return others[0]
 
 

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Literal
 
 from tests.fakes.discordapi.errors import Json
+from tests.fakes.platform import world as platform
 
 EPOCH = 1_420_070_400_000
 """Discord's first millisecond, 2015-01-01, in Unix time."""
 TEXT, DM, VOICE, CATEGORY, NEWS, PUBLIC_THREAD, PRIVATE_THREAD, FORUM = 0, 1, 2, 4, 5, 11, 12, 15
 THREADS = (10, PUBLIC_THREAD, PRIVATE_THREAD)
 DEFAULT, REPLY, THREAD_CREATED, SLASH, STARTER = 0, 19, 18, 20, 21
-Marks = Literal["message", "edit", "delete", "typing", "reaction", "service"]
-
-
-@dataclass(slots=True)
-class Clock:
-    """The server's time, which a test can move forward."""
-
-    moved: float = 0.0
-
-    def now(self) -> float:
-        return time.time() + self.moved
-
-    def stamp(self) -> str:
-        """As Discord writes a time."""
-        return datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="microseconds")
-
-    def advance(self, seconds: float) -> None:
-        self.moved += seconds
 
 
 @dataclass(slots=True)
 class Snowflakes:
     """Ids with the time in them; each is larger than the one before."""
 
-    clock: Clock
+    clock: platform.Clock
     last: int = 0
 
     def next(self) -> int:
@@ -221,18 +200,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that people in a channel see, in order; the transcript is made of it."""
-
-    time: float
-    channel: int
-    what: Marks
-    who: str
-    text: str
-    message: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """What the gateway may tell. `intents` names those that have it, in a guild and in a direct conversation."""
 
@@ -244,12 +211,11 @@ class Event:
     intents: int = 0
 
 
-@dataclass(slots=True)
-class World:
+@dataclass
+class World(platform.World[Channel]):
     """Everything, with the ids. `tell` is set by the gateway; `origin` is where files are fetched."""
 
     bot: Bot
-    clock: Clock
     ids: Snowflakes
     users: dict[int, User] = field(default_factory=dict)
     guilds: dict[int, Guild] = field(default_factory=dict)
@@ -257,10 +223,8 @@ class World:
     files: dict[int, File] = field(default_factory=dict)
     nonces: dict[tuple[int, str], tuple[Message, float]] = field(default_factory=dict)
     blocked: set[int] = field(default_factory=set)
-    happenings: list[Happening] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
     tell: Callable[[Event], None] = lambda event: None
     origin: str = ""
 
@@ -288,13 +252,26 @@ class World:
                 return channel
         return self.add_channel(DM, recipients=[self.bot.user, user])
 
+    def key(self, chat: Channel) -> int:
+        return chat.id
+
+    def title(self, key: int) -> str:
+        channel = self.channels[key]
+        if channel.kind == DM:
+            names = [one.name() for one in channel.recipients if one.id != self.bot.id]
+            return f"{', '.join(names)} (direct)"
+        if channel.is_thread and channel.parent is not None:
+            kind = "post" if channel.parent.kind == FORUM else "thread"
+            return f"{channel.name} ({kind} in #{channel.parent.name})"
+        return f"#{channel.name} ({channel.guild.name if channel.guild else ''})"
+
     def number(self, message: int) -> int:
-        """A message's place in its channel, for the transcript."""
+        """Return a message's place in its channel."""
         return self.numbers.get(message, 0)
 
-    def happened(self, channel: Channel, what: Marks, who: str, text: str, message: int | None = None) -> None:
+    def happened(self, chat: Channel, what: platform.Mark, who: str, text: str, message: int | None = None) -> None:
+        """Record what people see, and number a new message."""
         if message is not None and message not in self.numbers:
-            self.counts[channel.id] = self.counts.get(channel.id, 0) + 1
-            self.numbers[message] = self.counts[channel.id]
-        self.happenings.append(Happening(self.clock.now(), channel.id, what, who, text, message))
-        self.changed.set()
+            self.counts[chat.id] = self.counts.get(chat.id, 0) + 1
+            self.numbers[message] = self.counts[chat.id]
+        super().happened(chat, what, who, text, message)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,32 +10,13 @@ from bubbot.errors import ModelOverflow, ModelUnavailable
 from bubbot.home import Home
 from bubbot.ops.doctor.answers import check_answers
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import ANN, opened, plan, spend
-from tests.doubles import START, CountingSalt, SteppingClock
-from tests.planting import found, plants
+from tests.doubles import START, SteppingClock
+from tests.planting import found, plants, write
 
 HOUR = timedelta(hours=1)
 MODEL = "openai/x"
-
-
-@pytest.fixture
-def home(tmp_path: Path, new_database: Path) -> Home:
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    shutil.copy(new_database, path / "bubbot.db")
-    return Home(path)
-
-
-def write(home: Home, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
-    """Lets somebody write to the home, and closes it."""
-
-    async def inside() -> None:
-        store = await open_store(home.database, salt=CountingSalt(), now=lambda: START)
-        await work(store)
-        await store.aclose()
-
-    asyncio.run(inside())
 
 
 def failed(status: int | None) -> ModelUnavailable:

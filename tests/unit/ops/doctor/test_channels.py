@@ -16,10 +16,9 @@ from bubbot.home import Home
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels, probe_channels
 from bubbot.ops.doctor.finding import Finding
 from bubbot.settings.loader import Settings
-from tests.fakes.botapi import faults as bot_faults
 from tests.fakes.botapi.server import Server as Telegram
-from tests.fakes.discordapi import faults as discord_faults
 from tests.fakes.discordapi.server import Server as Discord
+from tests.fakes.platform.faults import Html, Wedge
 from tests.installed import installed
 from tests.planting import found, plants
 
@@ -134,14 +133,14 @@ class TestPlatforms:
     async def test_one_that_is_not_reached(self, asking: ChannelProbe, telegram: Telegram) -> None:
         finding = (await told(asking, tg=on(telegram, base_url=NOWHERE)))["platform.unreachable"]
         assert (finding.level, finding.fix) == ("warning", f"curl -sSI {NOWHERE}/")
-        telegram.fail("getMe", bot_faults.Html())
+        telegram.fail("getMe", Html())
         assert "platform.unreachable" in await told(asking, tg=on(telegram))
 
     @plants("platform.silent", "platform.ok")
     async def test_one_that_hangs_keeps_nobody_waiting_and_the_others_answer(
         self, asking: ChannelProbe, telegram: Telegram, discord: Discord
     ) -> None:
-        discord.fail("GET /applications/@me", discord_faults.Wedge())
+        discord.fail("GET /applications/@me", Wedge())
         hangs = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
         async with asyncio.timeout(60):  # the server would hold it for ever
             both = await told(replace(asking, timeout_seconds=2.0), tg=on(telegram), dc=hangs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import shutil
 import sqlite3
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -36,15 +35,6 @@ from tests.installed import installed
 from tests.planting import found, level, plants
 from tests.raw import raw, tamper
 from tests.tapes import batch, note
-
-
-@pytest.fixture
-def home(tmp_path: Path, new_database: Path) -> Home:
-    """A home with an empty database, as a first chat leaves it."""
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    shutil.copy(new_database, path / "bubbot.db")
-    return Home(path)
 
 
 def database(home: Home, *, now: datetime = START, deep: bool = False) -> list[Finding]:

@@ -13,7 +13,7 @@ import sys
 import threading
 import venv
 import zipfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,37 +38,31 @@ from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, Sch
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import HealthSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
-from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from bubbot.views.schedule import Actor, ChatRef, ScheduleState
 from bubbot.wiring.app import now
 from tests.budgets import ANN, opened, plan
 from tests.docs.pages import ROOT
-from tests.doubles import START, CountingIds, CountingSalt, SteppingClock
+from tests.doubles import START, CountingIds, SteppingClock
 from tests.fakes.botapi.server import Server
-from tests.planting import found, mend, mend_by_doctor, mend_in_shell, mend_running, mends, plants
+from tests.planting import found, mend, mend_by_doctor, mend_in_shell, mend_running, mends, plants, write
 from tests.raw import raw
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
 TOKEN, OTHER = "12345678:" + "c" * 35, "87654321:" + "d" * 35
 
 
-@pytest.fixture(autouse=True)
-def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are looked at elsewhere, and take the most time by far."""
-    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
+pytestmark = pytest.mark.usefixtures("no_plugins")
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_database: Path) -> Home:
+def home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home as a first chat leaves it, and the one that commands without --home mean."""
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    shutil.copy(new_database, path / "bubbot.db")
-    monkeypatch.setenv("BUBBOT_HOME", str(path))
+    monkeypatch.setenv("BUBBOT_HOME", str(home.path))
     monkeypatch.setenv("BUBBOT_MODEL__NAME", "scripted")
-    return Home(path)
+    return home
 
 
 def checkup(home: Home, *, days: int = 0) -> Callable[[], Iterable[Finding]]:
@@ -525,17 +519,6 @@ def wheel(folder: Path, name: str, version: str, code: str) -> None:
     with zipfile.ZipFile(folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl", "w") as made:
         for path, text in {**files, f"{info}/RECORD": record}.items():
             made.writestr(path, text)
-
-
-def write(home: Home, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
-    """Let somebody write to the home, and close it."""
-
-    async def inside() -> None:
-        store = await open_store(home.database, salt=CountingSalt(), now=lambda: START)
-        await work(store)
-        await store.aclose()
-
-    asyncio.run(inside())
 
 
 async def failing_call(store: SqliteStore, model: str) -> None:

@@ -22,10 +22,7 @@ CANARY = "canary-7f3a91"
 RIGHT = "12345678:" + "a" * 35
 
 
-@pytest.fixture(autouse=True)
-def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are looked at elsewhere, and take the most time by far."""
-    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
+pytestmark = pytest.mark.usefixtures("no_plugins")
 
 
 @pytest.fixture

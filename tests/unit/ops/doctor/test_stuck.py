@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,40 +20,18 @@ from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.quarantine import Quarantine, release_entry
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.check import DatabaseState, check_database
-from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
-from tests.doubles import START, CountingIds, CountingSalt
-from tests.planting import found, plants
+from tests.doubles import START, CountingIds
+from tests.planting import found, plants, write
 from tests.raw import tamper
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-@pytest.fixture(autouse=True)
-def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are looked at elsewhere, and take the most time by far."""
-    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
-
-
-@pytest.fixture
-def home(tmp_path: Path, new_database: Path) -> Home:
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    shutil.copy(new_database, path / "bubbot.db")
-    return Home(path)
-
-
-def write(home: Home, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
-    """Lets somebody write to the home, and closes it."""
-
-    async def inside() -> None:
-        store = await open_store(home.database, salt=CountingSalt(), now=lambda: START)
-        await work(store)
-        await store.aclose()
-
-    asyncio.run(inside())
+pytestmark = pytest.mark.usefixtures("no_plugins")
 
 
 def outbox(store: SqliteStore, channel: str) -> Outbox:

@@ -2,78 +2,64 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from aiohttp import web
+
 Effect = Literal["before", "after"]
 """Whether the fault comes before the request took effect, or after it."""
-Scope = Literal["user", "global", "shared"]
 
 HTML = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><h1>502 Bad Gateway</h1></body>\r\n</html>\r\n"
 
 
+class Fault:
+    """Something that goes wrong with a request. One with an `effect` takes the place of the answer."""
+
+    __slots__ = ()
+
+    def response(self) -> web.Response | None:
+        """Build what comes instead of the answer; None if the connection ends without one."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
-class Html:
+class Html(Fault):
     """An answer of a proxy in between: a status and a page instead of JSON."""
 
     status: int = 502
     page: str = HTML
     effect: Effect = "before"
 
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """A refusal in the form of the API, such as 500 with code 0 or 403 with code 50013."""
-
-    status: int
-    message: str = "Internal Server Error"
-    code: int = 0
-    effect: Effect = "before"
+    def response(self) -> web.Response:
+        return web.Response(status=self.status, text=self.page, content_type="text/html")
 
 
 @dataclass(frozen=True, slots=True)
-class TooMany:
-    """429 with the seconds to wait, as the API says it; `banned` is a block of the network in front of it."""
-
-    retry_after: float
-    scope: Scope = "user"
-    banned: bool = False
-    effect: Effect = "before"
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Fault):
     """The connection ends without a byte of an answer. aiohttp's client by itself repeats a GET once after that."""
 
     effect: Effect = "before"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """The answer ends in its middle. The request took effect."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wedge:
+class Wedge(Fault):
     """The connection stays open and nothing comes, until the client or the server goes away."""
 
     effect: Effect = "before"
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class Cut(Fault):
+    """The answer ends in its middle. The request took effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Fault):
     """The answer is right and comes after some seconds; the effect is there at once."""
 
     seconds: float
-
-
-Fault = Html | Refuse | TooMany | Drop | Cut | Wedge | Slow
-
-
-def template(route: str) -> str:
-    """A route with its parameters blanked: `POST /channels/{}/messages`."""
-    return re.sub(r"\{[^}]*\}", "{}", route)
 
 
 @dataclass(slots=True)
@@ -86,25 +72,26 @@ class _Rule:
 
 @dataclass(slots=True)
 class Faults:
-    """The script. The oldest rule that applies to a request is used."""
+    """The script. The oldest rule that applies to a request is used. `spell` makes spellings of a route equal."""
 
+    spell: Callable[[str], str]
     rules: list[_Rule] = field(default_factory=list)
 
     def add(self, route: str, fault: Fault, *, times: int = 1, skip: int = 0) -> None:
-        """The next `times` requests of a route fail after `skip` good ones.
+        """Let the next `times` requests of a route fail after `skip` good ones.
 
-        `*` is any request but a connection to the gateway, `file` a download, `gateway` such a connection.
+        `*` is any request except a connection to a `gateway`, `file` a download.
         """
-        self.rules.append(_Rule(template(route), fault, skip, times))
+        self.rules.append(_Rule(self.spell(route), fault, skip, times))
 
     def clear(self) -> None:
-        """Nothing fails any more."""
+        """Let nothing fail any more."""
         self.rules.clear()
 
     def take(self, route: str) -> Fault | None:
-        """The fault of this request; counts it."""
+        """Return the fault of this request and count it."""
         for rule in self.rules:
-            if rule.route != route and (rule.route != "*" or route == "gateway"):
+            if rule.route != self.spell(route) and (rule.route != "*" or route == "gateway"):
                 continue
             if rule.skip:
                 rule.skip -= 1
