@@ -174,7 +174,7 @@ class Budget:
         now: Clock,
         new_id: NewId,
         zone: tzinfo,
-        texts: Texts = Texts(),  # noqa: B008 - frozen
+        texts: Texts | None = None,
         notify_owner: NotifyOwner = notify_nobody,
     ) -> None:
         self.limits = limits or BudgetLimits()
@@ -184,7 +184,7 @@ class Budget:
         self._now = now
         self._new_id = new_id
         self._zone = zone
-        self._texts = texts
+        self._texts = texts or Texts()
         self._notify_owner = notify_owner
         self._books = BudgetState()
         self._new_facts = 0

@@ -348,14 +348,17 @@ class MemoryTooLarge(BubbotError):
 class ScheduleRefused(BubbotError):
     """A schedule that cannot be understood, or may not be made or changed.
 
-    `sentence` names the text that says so in any language; `values` fill it.
+    `message` is a text, or what `str()` turns into one. `sentence` names the text that says so in any language; `values`
+    fill it.
     """
 
     kind = "schedule"
     sentence: str = ""
     values: Mapping[str, object] = MappingProxyType({})
 
-    def __init__(self, message: str, sentence: str = "", values: Mapping[str, object] = MappingProxyType({})) -> None:
+    def __init__(
+        self, message: object, sentence: str = "", values: Mapping[str, object] = MappingProxyType({})
+    ) -> None:
         super().__init__(message)
         self.sentence = sentence
         self.values = values

@@ -194,7 +194,7 @@ class Options:
     zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
     show: PreviewCallback = ignore_preview
     load: Callable[[str], Model] = no_other
-    texts: Texts = Texts()  # noqa: RUF009 - frozen
+    texts: Texts = field(default_factory=Texts)
     intake: AttachmentIntake = field(default_factory=AttachmentIntake)
     waiting: QueuePolicy = field(default_factory=QueuePolicy)
     max_file: int = 1_000_000

@@ -105,6 +105,8 @@ async def _live(_request: web.Request) -> web.Response:
 
 
 def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.Response]]:
+    english = Texts()
+
     async def ready(_request: web.Request) -> web.Response:
         unready = {
             channel.name: {"state": channel.state or "begins", "note": channel.note}
@@ -119,7 +121,7 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
         # Not a reason for 503, which may cut the bot off: people still have their commands.
         if failing := probe.failing_models():
             body["models"] = {
-                outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(Texts(), outage)}
+                outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(english, outage)}
                 for outage in failing
             }
         if probe.is_disk_full():

@@ -69,7 +69,7 @@ class GatePolicy:
     access: AccessService | None = None
     queue_limit: int | None = QUEUE_LIMIT
     migrations: ChatMigrations = field(default_factory=ChatMigrations)
-    texts: Texts = Texts()  # noqa: RUF009 - frozen
+    texts: Texts = field(default_factory=Texts)
     activity: ActivityTracker | None = None
     report: HealthReport = report_nothing
     limiter: PersonLimiter | None = None

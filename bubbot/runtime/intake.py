@@ -107,7 +107,7 @@ class AttachmentIntake:
         transcriber: tuple[str, TranscribesAudio] | None = None,
         *,
         budget: Budget | None = None,
-        texts: Texts = Texts(),  # noqa: B008 - frozen
+        texts: Texts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Set the limits and the transcriber.
@@ -116,11 +116,11 @@ class AttachmentIntake:
             settings: None for the defaults.
             transcriber: writes down recordings; with the name of its model. None: recordings stay files.
             budget: counts transcriptions; None if nobody counts.
-            texts: the bot's own sentences.
+            texts: the bot's own sentences; None for English.
             sleep: replaced in tests.
         """
         self._settings = settings or AttachmentLimits()
-        self._texts = texts
+        self._texts = texts or Texts()
         self._budget = budget
         self._transcriber = transcriber
         self._sleep = sleep

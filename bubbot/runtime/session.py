@@ -114,7 +114,7 @@ class SessionDeps:
     turn_limiter: TurnLimiter
     deliver: Callable[[str, OutboxMessage], Awaitable[None]]
     on_preview: PreviewCallback = ignore_preview
-    texts: Texts = Texts()  # noqa: RUF009 - frozen
+    texts: Texts = field(default_factory=Texts)
     firings: Firings | None = None
     intake: AttachmentIntake = field(default_factory=AttachmentIntake)
     rate_gate: RateGate = field(default_factory=lambda: RateGate(None, Texts(), ignore_notice))

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from bubbot.errors import ScheduleRefused
 from bubbot.texts import Texts
 
 
+@dataclass(frozen=True, slots=True)
+class _EnglishSentence:
+    """A sentence that reads its catalogue only if somebody asks for its text: chats show it in their own language."""
+
+    name: str
+    values: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return Texts().say(self.name, **self.values)
+
+
 def build_refusal(sentence: str, **values: object) -> ScheduleRefused:
     """Make the error with the sentence of this name; `refusal_text` translates it."""
-    return ScheduleRefused(Texts().say(sentence, **values), sentence, values)
+    return ScheduleRefused(_EnglishSentence(sentence, values), sentence, values)
 
 
 def refusal_text(error: ScheduleRefused, texts: Texts) -> str:

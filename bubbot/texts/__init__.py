@@ -1,22 +1,24 @@
 """The bot's own sentences, for people; no model wrote them.
 
-The languages are data: `en.py` and `zh.py`, one entry for each sentence. Texts for models stay in English, such as
-`SILENT_MARK` and `OUTCOME_UNKNOWN`.
+They are in catalogues, one for each area and language: `schedule.pot` in English, `zh/schedule.po` in Chinese. Texts for
+models stay in English, such as `SILENT_MARK` and `OUTCOME_UNKNOWN`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import cached_property
 
 from bubbot.errors import BubbotError
-from bubbot.texts.en import ENGLISH
-from bubbot.texts.language import Language
-from bubbot.texts.zh import CHINESE
-
-LANGUAGES: Mapping[str, Language] = MappingProxyType({"en": ENGLISH, "zh": CHINESE})
-"""The available languages, by tag."""
+from bubbot.texts.catalogue import (
+    SOURCE_LANGUAGE,
+    Catalogue,
+    list_areas,
+    list_languages,
+    list_names,
+    read_catalogue,
+)
 
 SILENT_MARK = "[SILENT]"
 """The answer with which a model stays silent."""
@@ -27,29 +29,39 @@ TRACE_DIGITS = 8
 """Digits of a turn's id in a message about a failure."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Texts:
-    """The sentences in one language, by its tag; `zh-Hans` is `zh`, and untranslated languages are English."""
+    """The sentences in one language. An area is read when its first sentence is said, and kept: pass one object on.
 
-    language: str = "en"
+    Attributes:
+        language: its tag; `zh-Hans` is `zh`, and untranslated languages are English.
+        package: the package whose catalogues hold the sentences.
+    """
+
+    language: str = SOURCE_LANGUAGE
+    package: str = "bubbot.texts"
 
     @property
     def is_translated(self) -> bool:
         """True if this language is available."""
-        return self._tag in LANGUAGES
+        return self._tag in list_languages(self.package)
+
+    @cached_property
+    def english(self) -> Texts:
+        """The same sentences in English."""
+        return self if self._available == SOURCE_LANGUAGE else Texts(package=self.package)
 
     def say(self, name: str, /, **values: object) -> str:
         """Return the sentence of this name with the values of its placeholders; an int `count` chooses its form.
 
         Raise `KeyError` for an unknown sentence and for a missing value.
         """
-        language = self._language
-        sentence = language.sentences[name]
-        if not isinstance(sentence, str):
-            count = values["count"]
-            assert isinstance(count, int)
-            sentence = sentence.get(language.form(count), sentence["other"])
-        return sentence.format_map(values)
+        catalogue = self._catalogue(name)
+        if not catalogue.entries[name].plural:
+            return catalogue.find(name).format_map(values)
+        count = values["count"]
+        assert isinstance(count, int)
+        return catalogue.find(name, count).format_map(values)
 
     def format_failure(self, error: BubbotError, turn: str) -> str:
         """Tell people that an error ended the turn with this id."""
@@ -60,23 +72,48 @@ class Texts:
         return self.say("traced", sentence=sentence, trace=turn[:TRACE_DIGITS])
 
     def reason(self, error: BubbotError) -> str:
-        """Return an error as a reason; in English if the language has no text for its kind."""
-        template = self._language.reasons.get(error.kind)
+        """Return an error as a reason; in English if nobody has translated its kind."""
         detail = str(error)
-        return detail if template is None else template.format_map({**vars(error), "detail": detail.rstrip(".")})
+        template = self._translate(f"error.{error.kind}")
+        return template.format_map({**vars(error), "detail": detail.rstrip(".")}) if template else detail
 
     def summary(self, tool: str, english: str) -> str:
         """Return the summary of a tool for people."""
-        return self._language.summaries.get(tool, english)
+        return self._translate(f"command.{tool}") or english
 
     def role(self, role: str) -> str:
         """Return the name of a role."""
-        return self._language.roles.get(role, role)
+        return self._translate(f"role.{role}") or role
+
+    def _translate(self, name: str) -> str:
+        """Return the translation of what is also known in English, or an empty text."""
+        if self._available == SOURCE_LANGUAGE or name not in self._areas:
+            return ""
+        catalogue = self._catalogue(name)
+        text = catalogue.find(name)
+        return "" if text == catalogue.entries[name].singular else text
 
     @property
     def _tag(self) -> str:
         return self.language.partition("-")[0].lower()
 
-    @property
-    def _language(self) -> Language:
-        return LANGUAGES.get(self._tag, ENGLISH)
+    @cached_property
+    def _available(self) -> str:
+        return self._tag if self.is_translated else SOURCE_LANGUAGE
+
+    def _catalogue(self, name: str) -> Catalogue:
+        """Return the catalogue with this sentence, which is read once. Raise `KeyError` if there is none."""
+        area = self._areas[name]
+        if area not in self._catalogues:
+            self._catalogues[area] = read_catalogue(self.package, area, self._available)
+        return self._catalogues[area]
+
+    @cached_property
+    def _areas(self) -> Mapping[str, str]:
+        """The area of each sentence, by the sentence's name."""
+        return {name: area for area in list_areas(self.package) for name in list_names(self.package, area)}
+
+    @cached_property
+    def _catalogues(self) -> dict[str, Catalogue]:
+        """What was read so far, by area."""
+        return {}

@@ -129,7 +129,7 @@ def _make_daily(retention_days: int) -> Tool:
 @tool("memory.recall")
 async def _recall(turn: Turn, args: RecallArgs) -> str:
     """Search long-term memory and the notes of the last days; without a query it gives all of them."""
-    zone, english = _open_zone(turn), Texts()
+    zone, english = _open_zone(turn), turn.texts.english
     snapshot = await zone.read()
     cited = _cite(snapshot, english)
     if snapshot.is_empty:

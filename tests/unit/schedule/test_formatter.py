@@ -16,11 +16,13 @@ from bubbot.schedule.refusal import refusal_text
 from bubbot.schedule.when import find_zone, parse_when
 from bubbot.schedule.words import describe_schedule, format_length, format_moment
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.texts import LANGUAGES, Texts
+from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from bubbot.views.schedule import Actor, ChatRef, DeliveryState, Job, ScheduleState
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UTC_ZONE = find_zone("UTC")
+LANGUAGES = list_languages("bubbot.texts")
 ANN = {"channel": "test", "id": "1", "name": "Ann", "roles": []}
 BOT = {"channel": "", "id": "", "name": "", "roles": []}
 MARK = "2026-11-22T13:00:00Z"

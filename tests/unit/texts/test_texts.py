@@ -6,11 +6,16 @@ import ast
 import asyncio
 import re
 import string
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from gettext import GNUTranslations
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import polib
 import pytest
 
 from bubbot import errors
@@ -32,87 +37,218 @@ from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.texts import LANGUAGES, Texts
-from bubbot.texts.language import Language, Sentence
+from bubbot.texts import Texts
+from bubbot.texts.catalogue import (
+    SOURCE_LANGUAGE,
+    CatalogueEntry,
+    list_areas,
+    list_languages,
+    list_names,
+    read_catalogue,
+)
 from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.usage import usage_tool
 from tests.docs.pages import ROOT
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
 
-ENGLISH = LANGUAGES["en"]
-OTHERS = {tag: language for tag, language in LANGUAGES.items() if tag != "en"}
+PACKAGE = "bubbot.texts"
+AREAS = list_areas(PACKAGE)
+OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
 CHINESE = Texts("zh")
+TABLES = ("command.", "error.", "role.")
+"""Beginnings of names that the code puts together from what they are about."""
 
 
 def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-def wanted(sentence: Sentence) -> set[str]:
+def wanted(entry: CatalogueEntry) -> set[str]:
     """The placeholders of all forms of a sentence, and the number that chooses among them."""
-    forms = [sentence] if isinstance(sentence, str) else list(sentence.values())
-    return {name for form in forms for name in placeholders(form)} | (set() if isinstance(sentence, str) else {"count"})
+    return placeholders(entry.singular) | placeholders(entry.plural) | ({"count"} if entry.plural else set())
+
+
+def _english() -> dict[str, CatalogueEntry]:
+    return {name: one for area in AREAS for name, one in read_catalogue(PACKAGE, area, "en").entries.items()}
+
+
+ENGLISH = _english()
+SENTENCES = {name: entry for name, entry in ENGLISH.items() if not name.startswith(TABLES)}
+
+
+def _table(beginning: str) -> dict[str, str]:
+    """The English of every name that begins so, by the rest of the name."""
+    return {
+        name.removeprefix(beginning): entry.singular for name, entry in ENGLISH.items() if name.startswith(beginning)
+    }
+
+
+def _template(area: str) -> polib.POFile:
+    return polib.pofile(str(ROOT / "bubbot/texts" / f"{area}.pot"))
+
+
+def _translation(tag: str, area: str) -> polib.POFile:
+    return polib.pofile(str(ROOT / "bubbot/texts" / tag / f"{area}.po"))
+
+
+def _forms(entry: polib.POEntry) -> list[str]:
+    return list(entry.msgstr_plural.values()) if entry.msgid_plural else [entry.msgstr]
+
+
+def _plural_forms(tag: str, area: str) -> int:
+    return int(_translation(tag, area).metadata["Plural-Forms"].split("nplurals=")[1].split(";")[0])
+
+
+def _forms_asked_for(tag: str, area: str) -> set[str]:
+    """The forms that numbers ask for, by a sentence whose forms are told apart by their index."""
+    forms = polib.POFile()
+    forms.metadata = _translation(tag, area).metadata
+    forms.append(polib.POEntry(msgid="one", msgid_plural="many", msgstr_plural={n: f"form {n}" for n in range(10)}))
+    translations = GNUTranslations(BytesIO(forms.to_binary()))
+    return {translations.ngettext("one", "many", number) for number in range(200)}
 
 
 class TestLanguages:
-    @pytest.mark.parametrize("tag", OTHERS)
-    def test_a_language_has_every_sentence_and_no_other(self, tag: str) -> None:
-        assert sorted(LANGUAGES[tag].sentences) == sorted(ENGLISH.sentences)
+    @pytest.mark.parametrize("area", AREAS)
+    def test_the_names_of_an_area_are_found_without_reading_the_rest(self, area: str) -> None:
+        assert list_names(PACKAGE, area) == [*read_catalogue(PACKAGE, area, SOURCE_LANGUAGE).entries]
+
+    def test_the_wheel_has_every_catalogue(self) -> None:
+        settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        patterns = settings["tool"]["setuptools"]["package-data"]["bubbot"]
+        packaged = {path for pattern in patterns for path in (ROOT / "bubbot").glob(pattern)}
+        assert set((ROOT / "bubbot/texts").rglob("*.po*")) <= packaged
+
+    def test_a_name_is_in_one_area_only(self) -> None:
+        names = Counter(entry.msgctxt for area in AREAS for entry in _template(area))
+        assert [name for name, times in names.items() if times > 1] == []
+
+    @pytest.mark.parametrize("area", AREAS)
+    def test_each_form_in_english_says_the_same_things(self, area: str) -> None:
+        for name, entry in read_catalogue(PACKAGE, area, "en").entries.items():
+            if entry.plural:
+                left_out = [wanted(entry) - placeholders(form) - {"count"} for form in (entry.singular, entry.plural)]
+                assert left_out == [set(), set()], name
 
     @pytest.mark.parametrize("tag", OTHERS)
-    def test_a_sentence_has_the_same_placeholders(self, tag: str) -> None:
-        theirs = LANGUAGES[tag].sentences
-        differ = {name for name, one in ENGLISH.sentences.items() if wanted(one) != wanted(theirs.get(name, ""))}
-        assert differ == set()
+    def test_a_language_has_every_area_and_no_other(self, tag: str) -> None:
+        assert sorted(file.stem for file in (ROOT / "bubbot/texts" / tag).iterdir()) == AREAS
 
-    @pytest.mark.parametrize("tag", LANGUAGES)
-    def test_every_form_that_a_number_can_ask_for_is_there_and_every_form_is_asked_for(self, tag: str) -> None:
-        language = LANGUAGES[tag]
-        asked = {language.form(count) for count in range(200)}
-        for name, sentence in language.sentences.items():
-            if isinstance(sentence, Mapping):
-                assert set(sentence) == asked, name
-                assert "other" in sentence
-
-    @pytest.mark.parametrize("tag", LANGUAGES)
-    def test_each_form_of_a_sentence_says_the_same_things(self, tag: str) -> None:
-        for name, sentence in LANGUAGES[tag].sentences.items():
-            if isinstance(sentence, Mapping):
-                left_out = [wanted(sentence) - placeholders(form) - {"count"} for form in sentence.values()]
-                assert left_out == [set()] * len(sentence), name
-
+    @pytest.mark.parametrize("area", AREAS)
     @pytest.mark.parametrize("tag", OTHERS)
-    def test_the_commands_of_the_bot_have_a_summary_and_roles_a_name(self, tag: str) -> None:
-        language = LANGUAGES[tag]
+    def test_a_language_translates_every_sentence_as_its_english_is_now(self, tag: str, area: str) -> None:
+        english = [(entry.msgctxt, entry.msgid, entry.msgid_plural) for entry in _template(area)]
+        translation = _translation(tag, area)
+        assert sorted((entry.msgctxt, entry.msgid, entry.msgid_plural) for entry in translation) == sorted(english)
+        assert [entry.msgctxt for entry in translation if not all(_forms(entry)) or entry.fuzzy] == []
+
+    @pytest.mark.parametrize("area", AREAS)
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_a_translation_has_the_placeholders_of_its_english(self, tag: str, area: str) -> None:
+        for entry in _translation(tag, area):
+            used = {name for form in _forms(entry) for name in placeholders(form)}
+            every = wanted(ENGLISH[entry.msgctxt])
+            assert used | ({"count"} & every) == every, entry.msgctxt
+            assert [form for form in _forms(entry) if used - placeholders(form) - {"count"}] == [], entry.msgctxt
+
+    @pytest.mark.parametrize("area", AREAS)
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_every_form_that_a_number_can_ask_for_is_there_and_every_form_is_asked_for(
+        self, tag: str, area: str
+    ) -> None:
+        forms = range(_plural_forms(tag, area))
+        assert _forms_asked_for(tag, area) == {f"form {number}" for number in forms}
+        for entry in _translation(tag, area):
+            assert not entry.msgid_plural or [*entry.msgstr_plural] == [*forms], entry.msgctxt
+
+    def test_the_commands_of_the_bot_have_the_summary_that_is_translated(self) -> None:
         unused: Any = None
         tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused)]
-        assert set(language.summaries) == {one.name for one in tools}
-        assert set(language.roles) == set(Role)
+        assert _table("command.") == {one.name: one.summary for one in tools}
 
-    @pytest.mark.parametrize("tag", OTHERS)
-    def test_the_errors_of_models_are_told_by_kind(self, tag: str) -> None:
+    def test_the_roles_have_a_name(self) -> None:
+        assert _table("role.") == {role.value: role.value for role in Role}
+
+    def test_the_errors_of_models_are_told_by_kind(self) -> None:
         kinds = {one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ModelError)}
-        assert set(LANGUAGES[tag].reasons) == kinds
+        assert set(_table("error.")) == kinds
+
+    @pytest.mark.parametrize("error", [ModelStepLimit(7), ModelRepeatsCall("tape_info"), ModelEmptyAnswer()])
+    def test_an_error_is_translated_from_what_it_says_in_english(self, error: BubbotError) -> None:
+        assert f"{_table('error.')[error.kind].format_map(vars(error))}." == str(error)
 
     def test_chinese_has_full_width_punctuation(self) -> None:
-        texts = [*_all_texts(LANGUAGES["zh"])]
+        entries = [entry for area in AREAS for entry in _translation("zh", area)]
+        texts = [text for entry in entries if not entry.msgctxt.startswith("role.") for text in _forms(entry)]
         assert [
             text for text in texts for place, char in enumerate(text) if char in ",;:?!()" and _beside(text, place)
         ] == []
         assert [text for text in texts if text.endswith((".", "?", "!"))] == []
 
 
-def _all_texts(language: Language) -> Iterator[str]:
-    for sentence in language.sentences.values():
-        yield from [sentence] if isinstance(sentence, str) else sentence.values()
-    yield from language.reasons.values()
-    yield from language.summaries.values()
-
-
 def _beside(text: str, place: int) -> bool:
     """Whether the character before it is Chinese: a comma there is one of a sentence and not of a command."""
     return place > 0 and "\u4e00" <= text[place - 1] <= "\u9fff"
+
+
+GREETINGS = """
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: {forms};\\n"
+
+msgctxt "sunny"
+msgid "The sun shines in {{place!r}}."
+msgstr "{sunny}"
+
+msgctxt "rain"
+msgid "{{count}} day of rain"
+msgid_plural "{{count}} days of rain"
+{rain}
+"""
+
+
+@pytest.fixture
+def weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an installed package with a catalogue of its own, half of it in Polish."""
+    folder = tmp_path / "bubbot_weather"
+    (folder / "pl").mkdir(parents=True)
+    (folder / "no_language").mkdir()
+    (folder / "__init__.py").touch()
+    template = GREETINGS.format(forms="nplurals=2; plural=(n != 1)", sunny="", rain='msgstr[0] ""\nmsgstr[1] ""')
+    polish = GREETINGS.format(
+        forms="nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2)",
+        sunny="",
+        rain='msgstr[0] "{count} dzień deszczu"\nmsgstr[1] "{count} dni"\nmsgstr[2] "{count} dni deszczu"',
+    )
+    (folder / "forecast.pot").write_text(template, encoding="utf-8")
+    (folder / "pl" / "forecast.po").write_text(polish, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    return folder.name
+
+
+class TestCatalogueOfAPackage:
+    def test_an_installed_package_brings_its_own_areas_and_languages(self, weather: str) -> None:
+        assert (list_areas(weather), list_languages(weather)) == (["forecast"], ["en", "pl"])
+        assert Texts(package=weather).say("sunny", place="Łódź") == "The sun shines in 'Łódź'."
+        assert not Texts("zh", weather).is_translated
+
+    @pytest.mark.parametrize(("count", "said"), [(1, "1 dzień deszczu"), (3, "3 dni"), (5, "5 dni deszczu")])
+    def test_the_catalogue_says_which_form_goes_with_a_number(self, weather: str, count: int, said: str) -> None:
+        assert Texts("pl", weather).say("rain", count=count) == said
+
+    @pytest.mark.parametrize("tag", ["pl", "zh", "no_language"])
+    def test_what_nobody_translated_is_english(self, weather: str, tag: str) -> None:
+        assert Texts(tag, weather).say("sunny", place="Oslo") == "The sun shines in 'Oslo'."
+
+    def test_the_english_sentences_are_of_the_same_package(self, weather: str) -> None:
+        assert Texts("pl", weather).english.say("rain", count=2) == "2 days of rain"
+
+    def test_an_unknown_sentence_and_a_missing_value_are_errors(self, weather: str) -> None:
+        for name in ("stopped", "sunny", "rain"):
+            with pytest.raises(KeyError):
+                Texts(package=weather).say(name)
 
 
 class TestTexts:
@@ -316,13 +452,14 @@ def _used() -> Iterator[tuple[str, str, set[str]]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             called = node.func if isinstance(node, ast.Call) else None
             said = isinstance(called, ast.Attribute) and called.attr == "say"
-            if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "refused")):
+            if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "build_refusal")):
                 if not node.args:
                     continue
                 place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
                 name = node.args[0]
-                if isinstance(name, ast.Constant):
-                    yield place, str(name.value), {str(one.arg) for one in node.keywords}
+                for either in (name.body, name.orelse) if isinstance(name, ast.IfExp) else (name,):
+                    if isinstance(either, ast.Constant):
+                        yield place, str(either.value), {str(one.arg) for one in node.keywords}
 
 
 class TestTheSource:
@@ -330,13 +467,13 @@ class TestTheSource:
         wrong = [
             f"{place}: {name}"
             for place, name, values in _used()
-            if name not in ENGLISH.sentences or wanted(ENGLISH.sentences[name]) != values
+            if name not in SENTENCES or wanted(SENTENCES[name]) != values
         ]
         assert wrong == []
 
     def test_no_sentence_is_unused(self) -> None:
         used = {name for _, name, _ in _used()} | _spelt()
-        assert sorted(name for name in set(ENGLISH.sentences) - used if not name.startswith(BUILT)) == []
+        assert sorted(name for name in set(SENTENCES) - used if not name.startswith(BUILT)) == []
 
     def test_sentences_for_people_are_written_nowhere_else(self) -> None:
         found = [

@@ -1,0 +1,94 @@
+"""Catalogues of sentences: gettext files that translators edit.
+
+A package keeps `AREA.pot`, the sentences of one area in English, and `LANGUAGE/AREA.po`, their translation. `msgctxt` is
+the name by which the code knows a sentence, `msgid` its English, `msgid_plural` its English for any number but one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from gettext import GNUTranslations, NullTranslations
+from io import BytesIO
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+SOURCE_LANGUAGE = "en"
+"""The language of the templates."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A sentence in English; `plural` is empty unless the sentence depends on a number."""
+
+    singular: str
+    plural: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The sentences of one area in one language.
+
+    Attributes:
+        entries: the sentences in English, by name.
+        translations: their translation; a sentence without one stays English.
+    """
+
+    entries: Mapping[str, CatalogueEntry]
+    translations: NullTranslations
+
+    def find(self, name: str, count: int = 1) -> str:
+        """Return the text of this sentence, in the form for this number. Raise `KeyError` if there is none."""
+        entry = self.entries[name]
+        if entry.plural:
+            return self.translations.npgettext(name, entry.singular, entry.plural, count)
+        return self.translations.pgettext(name, entry.singular)
+
+
+def list_languages(package: str) -> list[str]:
+    """Return the tags of the languages of a package's catalogues."""
+    folders = [folder for folder in _folder(package).iterdir() if folder.is_dir()]
+    return sorted([SOURCE_LANGUAGE, *(folder.name for folder in folders if any(_stems(folder, ".po")))])
+
+
+def list_areas(package: str) -> list[str]:
+    """Return the areas that a package has sentences for."""
+    return sorted(_stems(_folder(package), ".pot"))
+
+
+def list_names(package: str, area: str) -> list[str]:
+    """Return the names of the sentences of an area. Much faster than `read_catalogue`."""
+    return re.findall(r'^msgctxt "(.*)"$', _read(_folder(package).joinpath(f"{area}.pot")), re.MULTILINE)
+
+
+def read_catalogue(package: str, area: str, language: str) -> Catalogue:
+    """Read the sentences of one area from the files of a package, in English if nobody has translated the area."""
+    import polib
+
+    folder = _folder(package)
+    template = polib.pofile(_read(folder.joinpath(f"{area}.pot")))
+    entries = {entry.msgctxt: CatalogueEntry(entry.msgid, entry.msgid_plural) for entry in template}
+    translation = folder.joinpath(language, f"{area}.po")
+    if not translation.is_file():
+        return Catalogue(entries, NullTranslations())
+    compiled = polib.pofile(_read(translation)).to_binary()
+    return Catalogue(entries, GNUTranslations(BytesIO(compiled)))
+
+
+def _folder(package: str) -> Traversable:
+    # Imported here, as polib is: most commands of the shell say no sentence.
+    from importlib.resources import files
+
+    return files(package)
+
+
+def _read(file: Traversable) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def _stems(folder: Traversable, suffix: str) -> Iterator[str]:
+    return (PurePath(file.name).stem for file in folder.iterdir() if file.name.endswith(suffix))
