@@ -14,7 +14,7 @@ from discord.http import HTTPClient, Ratelimit, Route
 from telegram.request import HTTPXRequest
 
 from tests.fakes.discordapi.client import Library, running
-from tests.fakes.discordapi.faults import TooMany
+from tests.fakes.discordapi.errors import TooMany
 from tests.fakes.discordapi.server import Server
 
 
