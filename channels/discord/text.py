@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass, field, replace
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
-from channels.discord.markdown import TABLE_COLUMNS, render
+from channels.discord.dialect import TABLE_COLUMNS, render
 from channels.discord.pieces import split_markdown
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 

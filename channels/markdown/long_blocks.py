@@ -10,7 +10,7 @@ from markdown_it.token import Token
 from bubbot.ports.channel import OutboundFile
 from channels.markdown.marked_text import clean_text
 from channels.markdown.parser import parse_tokens, split_fence_info
-from channels.markdown.render import PHONE_COLUMNS
+from channels.markdown.table import PHONE_COLUMNS
 
 FILE_SIGN = "📎"
 _SUFFIXES = {

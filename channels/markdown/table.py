@@ -8,6 +8,8 @@ from wcwidth import wcwidth
 
 from channels.markdown.marked_text import MarkedText, TextMark
 
+PHONE_COLUMNS = 40
+"""Columns of fixed width that a phone shows."""
 Row = Sequence[MarkedText]
 
 

@@ -17,8 +17,9 @@ from typing import Any
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, extract_part
-from channels.markdown.render import PHONE_COLUMNS, parse_markdown
 from channels.markdown.split import split_marked
+from channels.markdown.table import PHONE_COLUMNS
+from channels.telegram.dialect import parse_markdown
 
 TELEGRAM_MESSAGE_LIMIT = 4_096
 """UTF-16 code units of a message."""

@@ -11,13 +11,10 @@ from urllib.parse import urlsplit
 from markdown_it.token import Token
 
 from channels.markdown.marked_text import MarkedText, MarkKind, TextMark, clean_text, normalise_marks
-from channels.markdown.parser import parse_tokens, split_fence_info
-from channels.markdown.table import lay_out_table
+from channels.markdown.parser import RULE_LINE, parse_tokens, split_fence_info
+from channels.markdown.table import PHONE_COLUMNS, lay_out_table
 
-RULE_LINE = "—" * 8
 BULLET_SIGN = "•"
-PHONE_COLUMNS = 40
-"""Columns of fixed width that a phone shows."""
 _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
 _LINKABLE = re.compile(r"(?:https?|ton)://\S+", re.IGNORECASE)
 """Addresses that a text may link to. Not `tg://`: a link to `tg://user` notifies the person."""

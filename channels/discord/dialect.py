@@ -14,8 +14,7 @@ from markdown_it.token import Token
 
 from channels.discord.inline import escape_code, has_hidden_url, plain_text, render_inline
 from channels.markdown.marked_text import MarkedText, clean_text
-from channels.markdown.parser import parse_tokens, split_fence_info
-from channels.markdown.render import RULE_LINE
+from channels.markdown.parser import RULE_LINE, parse_tokens, split_fence_info
 from channels.markdown.table import align_rows, measure_rows
 
 TABLE_COLUMNS = 64
