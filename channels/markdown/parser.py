@@ -26,7 +26,6 @@ MAX_PARAGRAPH_CHARS = 10_000
 MAX_STEPS_PER_CHAR = 5
 """Parser steps allowed for each character of a paragraph; ordinary text takes one. Brackets that never close take
 thousands, so such a paragraph is shown as written."""
-RULE_LINE = "—" * 8
 _SCHEME = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"://[^\s<>\"`|\x00-\x20\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f]+")
 _SENTENCE_END = ".,;:!?'*_~"
