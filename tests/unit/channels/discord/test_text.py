@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import render
-from channels.discord.pieces import _open_at_end
-from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, split_answer
+from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, _open_at_end, split_answer
 from channels.markdown.long_blocks import LongBlockLimits
 from channels.markdown.marked_text import clean_text, count_utf16_units
 from channels.telegram.dialect import parse_markdown

@@ -7,8 +7,7 @@ import pytest
 from channels.markdown.cuts import is_boundary
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, limit_marks
-from channels.markdown.split import split_marked
-from channels.markdown.split_source import split_source
+from channels.markdown.split import split_marked, split_source
 from channels.telegram.dialect import parse_markdown
 
 
