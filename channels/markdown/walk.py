@@ -24,7 +24,9 @@ from channels.markdown.table import align_rows, measure_rows
 
 RULE_LINE = "—" * 8
 _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
-_SPACED_BLOCKS = ("paragraph_open", "heading_open", "fence", "code_block", "hr", "blockquote_open", "list_item_open")
+_SPACED_BLOCKS = (
+    "paragraph_open", "heading_open", "fence", "code_block", "hr", "blockquote_open", "list_item_open", "table_open",
+)  # fmt: skip
 _MARK_KINDS: dict[str, MarkKind] = {"strong": "bold", "em": "italic", "s": "strike", "spoiler": "spoiler"}
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -42,12 +44,8 @@ class Dialect(Protocol[OutputT_co]):
     def begin_block(self, *, has_gap: bool) -> None:
         """Begin a block; `has_gap`: an empty line precedes it in the source."""
 
-    def write_paragraph(self, children: Sequence[Token]) -> None:
-        """Write a paragraph, perhaps an empty one."""
-
-    def write_heading(self, children: Sequence[Token], level: int) -> None:
-        """Write a heading of level 1 to 6."""
-
+    def write_paragraph(self, children: Sequence[Token]) -> None: ...
+    def write_heading(self, children: Sequence[Token], level: int) -> None: ...
     def write_code(self, code: str, language: str, info: str) -> None:
         """Write a block of code; `info` is the line after the fence if it has more than the language."""
 
@@ -60,48 +58,26 @@ class Dialect(Protocol[OutputT_co]):
     def write_rows(self, rows: Sequence[Sequence[Sequence[Token]]]) -> None:
         """Write a table, its head first, as a block for each row with a line `head: cell` for each column."""
 
-    def open_quote(self) -> None:
-        """Begin a quote."""
-
-    def close_quote(self) -> None:
-        """End the innermost quote."""
-
     def open_item(self, number: str, checkbox: str) -> None:
         """Begin an item of a list; `number` and `checkbox` are empty if it has none."""
 
-    def close_item(self) -> None:
-        """End the innermost item."""
-
-    def finish(self) -> OutputT_co:
-        """Return what was written."""
+    def close_item(self) -> None: ...
+    def open_quote(self) -> None: ...
+    def close_quote(self) -> None: ...
+    def finish(self) -> OutputT_co: ...
 
 
 class LineDialect(Protocol):
-    """A writer of the text within a paragraph, a heading or a cell for one platform."""
+    """A writer of the text within a paragraph, a heading or a cell. `after` is the token that follows."""
 
-    def write_text(self, text: str) -> None:
-        """Write text that is not markup."""
-
-    def write_break(self) -> None:
-        """Write a line break."""
-
-    def write_code(self, code: str) -> None:
-        """Write inline code."""
-
-    def write_image(self, children: Sequence[Token], url: str, title: str) -> None:
-        """Write an image; `children` is its description."""
-
-    def open_mark(self, kind: MarkKind) -> None:
-        """Begin bold text and the like."""
-
-    def close_mark(self, after: Token | None) -> None:
-        """End the innermost mark; `after` is the token that follows."""
-
-    def open_link(self) -> None:
-        """Begin the text of a link."""
-
-    def close_link(self, url: str, title: str, after: Token | None, *, is_autolink: bool) -> None:
-        """End the text of the innermost link; `is_autolink`: it is an address in angle brackets."""
+    def write_text(self, text: str) -> None: ...
+    def write_break(self) -> None: ...
+    def write_code(self, code: str) -> None: ...
+    def write_image(self, children: Sequence[Token], url: str, title: str) -> None: ...
+    def open_mark(self, kind: MarkKind) -> None: ...
+    def close_mark(self, after: Token | None) -> None: ...
+    def open_link(self) -> None: ...
+    def close_link(self, url: str, title: str, after: Token | None, *, is_autolink: bool) -> None: ...
 
 
 def walk_markdown(source: str, dialect: Dialect[OutputT], literal: Callable[[str], OutputT]) -> OutputT:
@@ -125,7 +101,7 @@ class _BlockWalk:
 
     def walk(self) -> None:
         for position, token in enumerate(self._tokens):
-            if token.type in _SPACED_BLOCKS or token.type == "table_open":
+            if token.type in _SPACED_BLOCKS:
                 self._dialect.begin_block(has_gap=self._has_gap_above(token))
             match token.type:
                 case "inline":
@@ -196,13 +172,11 @@ class _BlockWalk:
 
 def _take_checkbox(content: Sequence[Token]) -> str:
     """Remove a task item's checkbox from its first paragraph and return its sign; empty if there is none."""
-    if len(content) < 2 or not content[1].children or content[1].children[0].type != "text":
+    children = content[1].children if len(content) > 1 else None
+    box = _TASK.match(children[0].content) if children and children[0].type == "text" else None
+    if not children or not box:
         return ""
-    first = content[1].children[0]
-    box = _TASK.match(first.content)
-    if not box:
-        return ""
-    first.content = first.content[box.end() :]
+    children[0].content = children[0].content[box.end() :]
     return "☐ " if box[1] == " " else "☑ "
 
 

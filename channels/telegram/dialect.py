@@ -166,7 +166,7 @@ class _TelegramLine(LineDialect):
     def open_mark(self, kind: MarkKind) -> None:
         self._opened.append((len(self.text), kind))
 
-    def close_mark(self, after: Token | None) -> None:  # noqa: ARG002 (marks never touch each other here)
+    def close_mark(self, after: Token | None) -> None:  # noqa: ARG002 (entities need no look ahead)
         start, kind = self._opened.pop()
         self.marks.append(TextMark(start, len(self.text), kind))
 
