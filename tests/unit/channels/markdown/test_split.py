@@ -177,6 +177,14 @@ def test_a_long_wide_table_is_a_file_with_its_lines() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cell", "files"), [("x" * 36, 0), ("x" * 37, 1), ("汉" * 18, 0), ("汉" * 19, 1), ("e\u0301" * 36, 0)]
+)
+def test_the_width_of_a_long_table_is_counted_in_columns(cell: str, files: int) -> None:
+    table = "| a |\n|---|\n" + f"| {cell} |\n" * 21
+    assert len(extract_files(table)[1]) == files
+
+
+@pytest.mark.parametrize(
     ("text", "at", "boundary"),
     [
         ("ab", 1, True),
