@@ -52,17 +52,14 @@ class TelegramDialect(Dialect[MarkedText]):
     def _flush(self, *, flat: bool = False) -> None:
         """Write the pending line ends; `flat` leaves out the indentation, so that people can copy what follows."""
         if self._gap and self._at:
-            self._append("\n" * self._gap + ("" if flat else "".join(self._indents)))
+            self._write("\n" * self._gap + ("" if flat else "".join(self._indents)))
         self._gap = 0
-
-    def _append(self, text: str) -> None:
-        self._pieces.append(text)
-        self._at += len(text)
 
     def _write(self, text: str, *marks: TextMark) -> None:
         self._marks += [replace(mark, start=mark.start + self._at, end=mark.end + self._at) for mark in marks]
         if text:
-            self._append(text)
+            self._pieces.append(text)
+            self._at += len(text)
 
     def write_paragraph(self, children: Sequence[Token]) -> None:
         self._flush()
