@@ -24,7 +24,7 @@ from channels.discord.errors import (
 from channels.discord.files import format_size
 from channels.discord.interactions import OpenInteractions
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import is_visible
+from channels.markdown.marked_text import is_visible
 
 log = logging.getLogger(__name__)
 NO_PREVIEWS = 1 << 2

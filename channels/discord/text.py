@@ -1,21 +1,33 @@
 """Conversion of answers to Discord messages: pieces of its own Markdown, then the files.
 
 A message has at most 2,000 characters; UTF-16 code units are the stricter reading of that. Discord strips white space
-from both ends of a message, and refuses an empty one.
+from both ends of a message, and refuses an empty one. Formatting across a cut is closed before it and reopened after it.
 """
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from dataclasses import dataclass, field, replace
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
-from channels.discord.markdown import TABLE_COLUMNS, render
-from channels.discord.pieces import split_markdown
+from channels.discord.dialect import TABLE_COLUMNS, render
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
+from channels.markdown.marked_text import count_utf16_units, is_visible
+from channels.markdown.split import split_source
 
 DISCORD_MESSAGE_LIMIT = 2_000
 """UTF-16 code units of a message."""
+MARKS_MARGIN_UTF16 = 24
+"""UTF-16 code units reserved for marks that are closed and reopened: more than all of them at once."""
+_FENCE = re.compile(r"(?:> )*```")
+_BLOCK = re.compile(r"(?:> )*\s*(?:$|- |\d{1,9}[.)] |#{1,3} )")
+_LEAD = re.compile(r"(?:> )*\s*")
+_SCAN = re.compile(
+    r"\\."
+    r"|(?P<code>`+)(?:.*?[^`])?(?P=code)(?!`)"
+    r"|<https?://[^>\s]*>|\]\([^)\s]*\)|https?://\S*[^\s*_~|]"
+    r"|(?P<torn>`+)|(?P<mark>\*\*|\*|~~|\|\||_)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +51,54 @@ def split_answer(outbound: Outbound, layout: DiscordLayout | None = None) -> lis
     return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(result)]
 
 
-def is_visible(text: str) -> bool:
-    """Return true if the text contains a visible character."""
-    return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
-
-
 def _file_part(outbound: Outbound, file: OutboundFile) -> MessagePart:
     return MessagePart(outbound.chat, "", outbound.thread, file=file)
+
+
+def split_markdown(source: str, limit: int) -> list[str]:
+    """Split rendered Markdown into pieces of at most `limit` UTF-16 code units, in order."""
+    if count_utf16_units(source) <= limit:
+        return [source] if source.strip() else []
+    result: list[str] = []
+    open_marks: list[str] = []
+    escape = ""
+    for part in split_source(source, limit - MARKS_MARGIN_UTF16, count_utf16_units):
+        piece = escape + part
+        if open_marks and not _FENCE.match(piece):
+            lead = _LEAD.match(piece)
+            at = lead.end() if lead else 0
+            piece = piece[:at] + "".join(open_marks) + piece[at:]
+        open_marks, escape = _open_at_end(piece)
+        result.append(piece.removesuffix(escape) + "".join(reversed(open_marks)))
+    if escape:
+        result[-1] += escape
+    return result
+
+
+def _open_at_end(piece: str) -> tuple[list[str], str]:
+    """Return the marks still open, outer ones first, and a final backslash that the cut separates from its sign."""
+    marks: list[str] = []
+    fenced, line = False, ""
+    for line in piece.split("\n"):
+        if _FENCE.match(line):
+            fenced, marks = not fenced, []
+        elif not fenced:
+            if _BLOCK.match(line):
+                marks = []
+            _update_marks(line, marks)
+    torn = not fenced and (len(line) - len(line.rstrip("\\"))) % 2
+    return marks, "\\" if torn else ""
+
+
+def _update_marks(line: str, marks: list[str]) -> None:
+    for match in _SCAN.finditer(line):
+        if match["torn"]:
+            marks.append(match["torn"])
+            return  # the rest of the line is code
+        mark = match["mark"]
+        if not mark:
+            continue
+        if mark in marks:
+            del marks[marks.index(mark) :]
+        else:
+            marks.append(mark)

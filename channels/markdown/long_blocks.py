@@ -10,7 +10,7 @@ from markdown_it.token import Token
 from bubbot.ports.channel import OutboundFile
 from channels.markdown.marked_text import clean_text
 from channels.markdown.parser import parse_tokens, split_fence_info
-from channels.markdown.render import PHONE_COLUMNS
+from channels.markdown.table import PHONE_COLUMNS, count_columns
 
 FILE_SIGN = "📎"
 _SUFFIXES = {
@@ -43,7 +43,7 @@ class LongBlockLimits:
     Attributes:
         code_characters: characters of a block of code; 0: no block becomes a file.
         code_lines: lines of a block of code.
-        columns: characters of the longest row in a table's source.
+        columns: terminal columns of the widest row in a table's source; wide characters take two.
         rows: rows of a table, without its head.
     """
 
@@ -87,7 +87,7 @@ def _is_long(token: Token, long: LongBlockLimits) -> bool:
     if token.type != "table_open":
         return False
     rows = token.meta["source"].splitlines()
-    return len(rows) - 2 > long.rows and max(map(len, rows)) > long.columns
+    return len(rows) - 2 > long.rows and max(map(count_columns, rows)) > long.columns
 
 
 def _make_file(token: Token, taken: Collection[str]) -> OutboundFile:

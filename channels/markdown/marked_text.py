@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,11 @@ def clean_text(text: str) -> str:
         # Two halves that belong together become one character here.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def is_visible(text: str) -> bool:
+    """Return true if the text contains a visible character."""
+    return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
 
 
 def extract_part(marked: MarkedText, start: int, end: int) -> MarkedText:

@@ -8,7 +8,6 @@ strips white space from both ends of a message, in front only up to the first en
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -16,9 +15,10 @@ from typing import Any
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
-from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, extract_part
-from channels.markdown.render import PHONE_COLUMNS, parse_markdown
+from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, extract_part, is_visible
 from channels.markdown.split import split_marked
+from channels.markdown.table import PHONE_COLUMNS
+from channels.telegram.dialect import parse_markdown
 
 TELEGRAM_MESSAGE_LIMIT = 4_096
 """UTF-16 code units of a message."""
@@ -55,7 +55,7 @@ def make_parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list
         count_utf16_units,
         max_marks=MAX_ENTITIES,
     )
-    texts = [_make_text_part(outbound, piece) for piece in map(_trim, pieces) if _is_visible(piece.text)]
+    texts = [_make_text_part(outbound, piece) for piece in map(_trim, pieces) if is_visible(piece.text)]
     files = [_make_file_part(outbound, file) for file in (*blocks, *outbound.files)]
     return [part if index else replace(part, reply_to=outbound.reply_to) for index, part in enumerate([*texts, *files])]
 
@@ -98,10 +98,6 @@ def _trim(marked: MarkedText) -> MarkedText:
     first = marked.marks[0].start if marked.marks else len(text)
     start = min(len(text) - len(text.lstrip(" \n")), first)
     return extract_part(marked, start, len(text.rstrip()))
-
-
-def _is_visible(text: str) -> bool:
-    return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
 
 
 def _make_text_part(outbound: Outbound, piece: MarkedText) -> MessagePart:

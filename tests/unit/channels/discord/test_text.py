@@ -10,12 +10,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
-from channels.discord.markdown import render
-from channels.discord.pieces import _open_at_end
-from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, split_answer
+from channels.discord.dialect import render
+from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, _open_at_end, split_answer
 from channels.markdown.long_blocks import LongBlockLimits
 from channels.markdown.marked_text import clean_text, count_utf16_units
-from channels.markdown.render import parse_markdown
+from channels.telegram.dialect import parse_markdown
 from tests.fakes.discord_reading import read
 from tests.property.markdowns import Document, documents, noise
 

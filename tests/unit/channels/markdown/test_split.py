@@ -7,9 +7,8 @@ import pytest
 from channels.markdown.cuts import is_boundary
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 from channels.markdown.marked_text import MarkedText, TextMark, count_utf16_units, limit_marks
-from channels.markdown.render import parse_markdown
-from channels.markdown.split import split_marked
-from channels.markdown.split_source import split_source
+from channels.markdown.split import split_marked, split_source
+from channels.telegram.dialect import parse_markdown
 
 
 def texts(text: str, limit: int) -> list[str]:
@@ -175,6 +174,14 @@ def test_a_long_wide_table_is_a_file_with_its_lines() -> None:
     assert [(file.name, file.media_type, file.text) for file in files] == [("table-1.md", "text/markdown", table)]
     assert parse_markdown(text).text == "Look\n\n📎 table-1.md\n\nend"
     assert extract_files(table, LongBlockLimits(rows=21))[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "files"), [("x" * 36, 0), ("x" * 37, 1), ("汉" * 18, 0), ("汉" * 19, 1), ("e\u0301" * 36, 0)]
+)
+def test_the_width_of_a_long_table_is_counted_in_columns(cell: str, files: int) -> None:
+    table = "| a |\n|---|\n" + f"| {cell} |\n" * 21
+    assert len(extract_files(table)[1]) == files
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from markdown_it.rules_inline import StateInline
 
 from channels.markdown.marked_text import MarkedText
 from channels.markdown.parser import MAX_STEPS_PER_CHAR
-from channels.markdown.render import parse_markdown
+from channels.telegram.dialect import parse_markdown
 
 
 def shown(marked: MarkedText) -> list[tuple[str, str]]:
