@@ -22,7 +22,7 @@ from bubbot.concurrency import Backoff
 from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.litellm import errors, sizes
-from bubbot.models.litellm.keys import KEY_PROVIDER
+from bubbot.models.litellm.keys import KEY_PROVIDER, describe_key_source
 from bubbot.models.litellm.messages import ReplyAssembler, build_messages, provider_of
 from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.tokens import TokenizerCache
@@ -321,7 +321,8 @@ class LitellmModel:
             if cut and errors.is_cut(error):
                 raise ModelUnavailable(cut) from None
             # The cause is dropped: its text and its frames hold headers, and with them the key.
-            raise errors.translate(error, target, self._redact) from None
+            key_source = describe_key_source(provider_of(target), is_set=bool(self._endpoint(target)))
+            raise errors.translate(error, target, self._redact, key_source=key_source) from None
 
     async def _build_reply(
         self, chunks: Any, answer: ReplyAssembler, ending: StreamEnding, request: ModelRequest
