@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -30,6 +32,17 @@ class Finding:
 def shell_quote(path: Path | str) -> str:
     """Quote a path for the shell."""
     return shlex.quote(str(path))
+
+
+def sudo_bubbot(arguments: str, *, uid: int | None = None) -> str:
+    """Return the command that runs bubbot as root, or as the user `uid`.
+
+    `sudo` has its own search path, so a bubbot in a virtual environment is named by its full path.
+    """
+    script = Path(sys.executable).with_name("bubbot")
+    is_hidden = sys.prefix != sys.base_prefix and os.access(script, os.X_OK)
+    user = "" if uid is None else f"-u '#{uid}' "
+    return f"sudo {user}{shell_quote(script) if is_hidden else 'bubbot'} {arguments}"
 
 
 def edit_command(file: Path | str) -> str:

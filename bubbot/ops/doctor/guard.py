@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ops.doctor.finding import Finding, shell_quote, sudo_bubbot
 
 
 def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
@@ -24,5 +24,5 @@ def failure_finding(name: str, error: BaseException) -> Finding:
     )
     fix = f"{shell_quote(sys.executable)} -m pip install --upgrade bubbot"
     if isinstance(error, PermissionError):
-        fix = "sudo bubbot doctor"
+        fix = sudo_bubbot("doctor")
     return Finding("doctor.failed", "problem", cause, fix)
