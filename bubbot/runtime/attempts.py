@@ -7,7 +7,7 @@ from typing import Any
 
 from bubbot.errors import ModelError
 from bubbot.ports.model import FailedAttempt, ModelReply, Usage
-from bubbot.runtime.calls import clean
+from bubbot.ports.text import clean
 from bubbot.tape.entry import JsonObject
 
 

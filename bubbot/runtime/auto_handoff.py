@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bubbot.errors import ModelOverflow
+from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import clean
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.handle import spans_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured
+from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import clean
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.metering import record_denial
 from bubbot.tape import entry as make

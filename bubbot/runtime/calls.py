@@ -11,6 +11,7 @@ from typing import Any
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
 from bubbot.ports.channel import ToolFinished, ToolStarted
 from bubbot.ports.model import ToolCall
+from bubbot.ports.text import clean
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.runtime.preview import PreviewCallback, ignore_preview, shorten
@@ -151,10 +152,3 @@ class ToolCallRunner:
         budget = max(limit - len(mark(len(text))) - 1, limit // 4)
         tail = budget // TAIL_SHARE
         return f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}"
-
-
-def clean(text: str) -> str:
-    """Make a text storable: join halves of a surrogate pair, replace lone ones by replacement characters."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

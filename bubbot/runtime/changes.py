@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction
+from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.runtime.calls import clean
 from bubbot.runtime.opening import message_entry, sender_data
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry

@@ -10,10 +10,11 @@ from typing import Any
 from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import StepFinished, TextStreamed
 from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.attempts import AttemptRecorder, usage_as_json
 from bubbot.runtime.auto_handoff import overflow_handoff
-from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner, clean
+from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
 from bubbot.runtime.fitting import RequestFitter
 from bubbot.runtime.metering import CallObserver, Meter, Unmetered

@@ -12,9 +12,9 @@ from bubbot.inbox import done_entry
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
 from bubbot.ports.channel import Inbound, Role, TurnFinished, TurnStarted
+from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, TapeChange, Turn, TurnResult
 from bubbot.runtime.boundary import record_failure
-from bubbot.runtime.calls import clean
 from bubbot.runtime.changes import build_change_entries
 from bubbot.runtime.intake import AttachmentResult, list_attachments
 from bubbot.runtime.link import SessionChannel, SessionDeps

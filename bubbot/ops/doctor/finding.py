@@ -48,8 +48,3 @@ def sudo_bubbot(arguments: str, *, uid: int | None = None) -> str:
 def edit_command(file: Path | str) -> str:
     """Return the command that opens a file in an editor."""
     return f'"${{EDITOR:-vi}}" {shell_quote(file)}'
-
-
-def format_size(number: float) -> str:
-    """Format a number of bytes for people."""
-    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

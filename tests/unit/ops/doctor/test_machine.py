@@ -101,7 +101,7 @@ class TestLimits:
         memory, group = tmp_path / "meminfo", tmp_path / "group"
         memory.write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
         big = Settings(model=ModelSettings(name="openai/gpt-4o"))
-        assert "102 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
+        assert "102.4 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
         assert not found(check_memory(Settings(model=ModelSettings(name="scripted")), memory=memory, group=group))
         memory.write_text("MemAvailable:     9000000 kB\n")
         assert not found(check_memory(big, memory=memory, group=group))
