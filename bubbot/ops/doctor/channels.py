@@ -16,8 +16,7 @@ from bubbot.access import ACCESS_TAPE
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote, sudo_bubbot
-from bubbot.ops.doctor.guard import failure_finding
+from bubbot.ops.doctor.finding import Finding, edit_command, failure_finding, shell_quote, sudo_bubbot
 from bubbot.ops.doctor.secrets import command_to_set
 from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.channel import Channel, ChannelOptions, SupportsClose, VerifiesCredentials

@@ -1,10 +1,11 @@
-"""The result of a check."""
+"""The result of a check, also of one that fails: its failure becomes a finding, and the next checks run anyway."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -48,3 +49,23 @@ def sudo_bubbot(arguments: str, *, uid: int | None = None) -> str:
 def edit_command(file: Path | str) -> str:
     """Return the command that opens a file in an editor."""
     return f'"${{EDITOR:-vi}}" {shell_quote(file)}'
+
+
+def run_check(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Run a check and yield its findings; if it fails, the last one is the failure."""
+    try:
+        yield from check()
+    except Exception as error:  # noqa: BLE001 - the other checks run anyway
+        yield failure_finding(name, error)
+
+
+def failure_finding(name: str, error: BaseException) -> Finding:
+    """Make the finding for a failed check; the error's text may be long, so cut it."""
+    reason = " ".join(str(error).split())[:300]
+    cause = (
+        f"The check of {name} failed, so that nothing is known of it: {type(error).__name__}: {reason or 'no reason'}."
+    )
+    fix = f"{shell_quote(sys.executable)} -m pip install --upgrade bubbot"
+    if isinstance(error, PermissionError):
+        fix = sudo_bubbot("doctor")
+    return Finding("doctor.failed", "problem", cause, fix)

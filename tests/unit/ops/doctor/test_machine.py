@@ -13,11 +13,10 @@ import pytest
 
 from bubbot.home import Home
 from bubbot.ops.doctor import limits
-from bubbot.ops.doctor.clock import check_time_service
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.limits import check_files, check_memory
 from bubbot.ops.doctor.service import check_service
-from bubbot.ops.doctor.system import check_python, check_sqlite
+from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.tools import read_output
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ops.service.render import read_unit, render_unit
