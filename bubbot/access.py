@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from bubbot.errors import AccessError, ConfigError
 from bubbot.identity import is_id, numeric_id
 from bubbot.ports.channel import Role, Sender
+from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.views.access import (
@@ -224,7 +225,7 @@ class AccessService:
                 "channel": channel,
                 "id": sender.id,
                 "chat": chat,
-                "name": _storable_name(sender.name),
+                "name": clean(sender.name[:MAX_STORED_NAME_CHARS]),
                 "salt": salt.hex(),
                 "digest": _digest(salt, text).hex(),
                 "expires": timestamp(now + CODE_LIFETIME),
@@ -376,8 +377,3 @@ _REFUSALS = MappingProxyType(
         "expired": "this code has expired, after an hour or a revocation: the person may write again for another one",
     }
 )
-
-
-def _storable_name(name: str) -> str:
-    """Return a display name that the tape accepts: cut, and half a surrogate pair replaced."""
-    return name[:MAX_STORED_NAME_CHARS].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Long-lived work that is restarted when it fails."""
+"""Waits between tries, and long-lived work that is restarted when it fails."""
 
 from __future__ import annotations
 
@@ -21,19 +21,26 @@ HEALTHY_AFTER_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The waits before work is restarted: `first_seconds` seconds, doubled each time, `max_seconds` at most.
+    """The waits between tries, which double with each failure.
 
-    `jitter` (0 to 1) spreads the waits by a quarter, so that many tasks do not restart at the same instant.
+    Attributes:
+        jitter: random numbers from 0 to 1, so that many tasks do not try again at the same instant.
+        first_seconds: the wait after the first failure.
+        max_seconds: the limit of the doubling; the jitter comes on top.
+        spread: what a wait is multiplied by if the random number is 0 and if it is 1.
     """
 
     jitter: Callable[[], float]
     first_seconds: float = 1.0
     max_seconds: float = 60.0
+    spread: tuple[float, float] = (0.75, 1.25)
 
     def delay_seconds(self, failures: int) -> float:
         """Return the seconds to wait after so many failures in a row."""
-        return float(
-            min(self.max_seconds, self.first_seconds * 2 ** min(failures - 1, 30)) * (0.75 + self.jitter() / 2)
+        doublings = min(max(failures, 1) - 1, 30)  # the power must not overflow
+        lowest, highest = self.spread
+        return min(self.max_seconds, self.first_seconds * 2.0**doublings) * (
+            lowest + (highest - lowest) * self.jitter()
         )
 
 

@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import import_module
+from dataclasses import fields
 from types import MappingProxyType
 
-from bubbot.access import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
+from bubbot.access import ACCESS_TAPE, AccessService, ListedPeople
+from bubbot.cli.access_change import ChangeAccess, configured_people
 from bubbot.cli.output import show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -17,8 +18,6 @@ from bubbot.cli.write_command import run_write_command
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
 from bubbot.ports.channel import Role
-from bubbot.settings.channels import split_channel_settings
-from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.views.access import GRANTED
 from bubbot.wiring.app import now, open_tapes
@@ -65,10 +64,9 @@ def run(args: argparse.Namespace) -> int:
     """Run one action; return its exit code."""
     setup = load_setup(args)
     if args.action in ACCESS_WRITE_ACTIONS:
-        # Imported here: reading actions do not need it, and it imports this file.
-        arguments = import_module("bubbot.cli.access_change").ChangeAccess
-        fields = {name: value for name, value in vars(args).items() if name in arguments.__dataclass_fields__}
-        return asyncio.run(run_write_command(setup, "access", arguments(**fields)))
+        names = {field.name for field in fields(ChangeAccess)}
+        arguments = ChangeAccess(**{name: value for name, value in vars(args).items() if name in names})
+        return asyncio.run(run_write_command(setup, "access", arguments))
     show(asyncio.run(_read(setup, args)))
     return 0
 
@@ -84,29 +82,12 @@ async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
     try:
         async with open_tapes(setup.home) as (store, _):
             access = AccessService(tape_service(store, ACCESS_TAPE), now=now, random=os.urandom, configured=people)
-            return await perform_action(access, args)
+            await access.load()
+            return await _READ_ACTIONS[args.action](access, args)
     except StoreUnavailable:
         if setup.home.database.exists():
             raise
         return _describe_unused_home(people, args.action)
-
-
-def configured_people(settings: Settings) -> dict[str, ListedPeople]:
-    """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
-    channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
-    return {
-        name: ListedPeople(frozenset(channel.owners), frozenset(channel.admins), frozenset(channel.members))
-        for name, channel in channels.items()
-    }
-
-
-async def perform_action(access: AccessService, args: argparse.Namespace, actor: str = TERMINAL) -> str:
-    """Run the action of `args` for the actor `actor` and return the text to print.
-
-    The caller holds the lock of the home if the action writes.
-    """
-    await access.load()
-    return await _ACTIONS[args.action](access, args, actor)
 
 
 def _describe_unused_home(people: Mapping[str, ListedPeople], action: str) -> str:
@@ -133,7 +114,7 @@ def _configured_lines(people: Mapping[str, ListedPeople]) -> list[tuple[str, ...
     ]
 
 
-async def _list(access: AccessService, _args: argparse.Namespace, _by: str) -> str:
+async def _list(access: AccessService, _args: argparse.Namespace) -> str:
     lines = _configured_lines(access.configured)
     for grant in sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id))):
         unused = "" if grant.channel in access.configured else ", but no such channel is configured"
@@ -142,7 +123,7 @@ async def _list(access: AccessService, _args: argparse.Namespace, _by: str) -> s
     return _format_table(lines) if lines else _NONE["list"]
 
 
-async def _pending(access: AccessService, _args: argparse.Namespace, _by: str) -> str:
+async def _pending(access: AccessService, _args: argparse.Namespace) -> str:
     codes = access.pending_codes()
     if not codes:
         return _NONE["pending"]
@@ -152,40 +133,7 @@ async def _pending(access: AccessService, _args: argparse.Namespace, _by: str) -
     return f"{_format_table(lines)}\n\nThe code itself is not kept: ask the person for it, by a way on which you know them."
 
 
-async def _approve(access: AccessService, args: argparse.Namespace, by: str) -> str:
-    grant = await access.approve(args.code, Role(args.role), by)
-    name = f" ({printable(grant.name)})" if grant.name else ""
-    text = (
-        f"{grant.id}{name} is now {grant.role.value} on {grant.channel}. "
-        f"`bubbot access revoke {grant.channel} {grant.id}` takes it back."
-    )
-    if _has_owner(access, grant.channel):
-        return text
-    # A person who sets up a bot types the command that the bot shows, which grants the role member.
-    return f"{text} Nobody is owner there yet; if this is you: bubbot access grant {grant.channel} {grant.id} owner"
-
-
-def _has_owner(access: AccessService, channel: str) -> bool:
-    roles = {grant.role for grant in access.state.grants.values() if grant.channel == channel}
-    return Role.OWNER in roles.union(access.configured.get(channel, ListedPeople()).listed_roles().values())
-
-
-async def _grant(access: AccessService, args: argparse.Namespace, by: str) -> str:
-    previous = access.state.grants.get((args.channel, args.id))
-    grant = await access.grant(args.channel, args.id, Role(args.role), by)
-    effective = access.role(grant.channel, grant.id)
-    text = f"{grant.id} is now {grant.role.value} on {grant.channel}."
-    if grant == previous:
-        text = f"Nothing changed: {grant.id} is {grant.role.value} on {grant.channel} already."
-    return text if effective is grant.role else f"{text} The configuration makes it {effective.value}, and that holds."
-
-
-async def _revoke(access: AccessService, args: argparse.Namespace, by: str) -> str:
-    await access.revoke(args.channel, args.id, by)
-    return f"{args.id} may no longer talk to the bot on {args.channel}, but for groups whose people may all speak."
-
-
-async def _history(access: AccessService, args: argparse.Namespace, _by: str) -> str:
+async def _history(access: AccessService, args: argparse.Namespace) -> str:
     entries = await access.read_history(max(args.limit, 0))
     return "\n".join(_format_entry(entry) for entry in entries) if entries else _NONE["history"]
 
@@ -208,11 +156,8 @@ def _format_table(lines: Sequence[tuple[str, ...]]) -> str:
     )
 
 
-_ACTIONS: Mapping[str, Callable[[AccessService, argparse.Namespace, str], Awaitable[str]]] = {
+_READ_ACTIONS: Mapping[str, Callable[[AccessService, argparse.Namespace], Awaitable[str]]] = {
     "list": _list,
     "pending": _pending,
-    "approve": _approve,
-    "grant": _grant,
-    "revoke": _revoke,
     "history": _history,
 }

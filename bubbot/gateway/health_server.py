@@ -124,8 +124,9 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
                 outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(english, outage)}
                 for outage in failing
             }
-        if probe.is_disk_full():
-            body["disk"] = "full"
+        if probe.is_disk_full():  # nothing is accepted until there is room
+            is_ready = False
+            body |= {"ready": False, "disk": "full"}
         return web.json_response(body, status=200 if is_ready else 503)
 
     return ready

@@ -13,7 +13,7 @@ from bubbot.access import AccessService
 from bubbot.concurrency import run_uninterrupted
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
-from bubbot.gateway.health.formatter import describe_activity, format_size
+from bubbot.gateway.health.formatter import describe_activity
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.inbox import Inbox, done_entry
@@ -32,6 +32,7 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.router import is_command, is_overtaking
@@ -221,7 +222,7 @@ class InboundGate:
             case "hour":
                 notice = say("skipped_hour", number=limits.messages_per_hour)
             case "bytes":
-                notice = say("skipped_bytes", size=format_size(limits.bytes_per_day))
+                notice = say("skipped_bytes", size=format_bytes(limits.bytes_per_day))
         log.warning(
             "sender over a limit, message discarded: %s", limit,
             extra={"action": "receive.over_limit", "channel": inbound.channel, "sender": inbound.sender.id},

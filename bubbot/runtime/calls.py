@@ -11,6 +11,7 @@ from typing import Any
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
 from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
 from bubbot.ports.model import ToolCall
+from bubbot.ports.text import clean
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.tape import entry as make
@@ -158,10 +159,3 @@ def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:
     """Shorten a text to its beginning, on one line."""
     line = " ".join(text[: 4 * limit].split())
     return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1]}…"
-
-
-def clean(text: str) -> str:
-    """Make a text storable: join halves of a surrogate pair, replace lone ones by replacement characters."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -17,13 +17,13 @@ from bubbot.budget import Budget
 from bubbot.errors import FetchFailed, ModelError
 from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.model import ModelReply, TranscribesAudio
+from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.turn import AcceptedInbound
-from bubbot.runtime.calls import clean
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
-from bubbot.views.attachments import FILE, IMAGE, format_bytes
+from bubbot.views.attachments import FILE, IMAGE
 from bubbot.views.budget import BudgetSubject, user_key
 from bubbot.views.compact import estimate_tokens
 from bubbot.views.quoting import clean_label

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
+from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import AttachmentResult, list_attachments, unfetched_part
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry

@@ -12,10 +12,10 @@ from bubbot.budget import Budget, MeteredCall
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
 from bubbot.ports.channel import Outbound
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta
+from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Turn
 from bubbot.rates import RateLimiter
 from bubbot.runtime.answer import route_assistant
-from bubbot.runtime.calls import clean
 from bubbot.runtime.compose import ComposedRequest, estimate_fixed_tokens
 from bubbot.runtime.router import is_command
 from bubbot.tape import entry as make

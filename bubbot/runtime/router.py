@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args, get_origin
 from xml.sax.saxutils import escape, quoteattr
 
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolFailed, ToolRetry
+from bubbot.ports.text import clean
 from bubbot.ports.tool import RerunModel, Tool, ToolArgs, Toolbox
 from bubbot.ports.turn import SCHEDULE_ORIGIN, Turn
-from bubbot.runtime.calls import ToolCallRunner, clean
+from bubbot.runtime.calls import ToolCallRunner
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
 

@@ -10,9 +10,10 @@ from typing import Any
 from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, Usage, tools_text
+from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
-from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner, clean
+from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
 from bubbot.runtime.fitting import RequestFitter
 from bubbot.runtime.metering import CallObserver, Meter, Unmetered

@@ -25,8 +25,8 @@ from bubbot.ports.channel import (
     TurnStarted,
     ignore_preview,
 )
+from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Status, TapeChange, Turn, TurnResult
-from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import AttachmentIntake, AttachmentResult, Fetch, list_attachments, refuse_fetch
 from bubbot.runtime.loop import AgentLoop, LoopResult
 from bubbot.runtime.messages import (
@@ -235,9 +235,11 @@ class SessionRuntime:
             await self._queue.wait_quiet(self._deps.now)
             if changed := self._queue.take_change():
                 self._current_change = changed
-                async with self._write_lock:
-                    await self._apply_change(changed)
-                self._current_change = None
+                try:
+                    async with self._write_lock:
+                        await self._apply_change(changed)
+                finally:
+                    self._current_change = None
                 continue
             await self._take_attachments(
                 lambda: [a for a in self._queue.peek_batch(self._deps.now()) if not a.attempts]
@@ -250,7 +252,10 @@ class SessionRuntime:
                 self._write_lock,
             ):
                 if not self._paused:
-                    await self._run_next()
+                    try:
+                        await self._run_next()
+                    finally:
+                        self._current = []
 
     async def _run_next(self) -> None:
         """Run one turn for the next messages of the queue."""
@@ -269,7 +274,6 @@ class SessionRuntime:
         self._stop_requested = self._stop_requested and self._is_overtaking() and bool(self._queue.stoppable_count)
         for message in self._current:
             message.settle(result)
-        self._current = []
 
     async def _fail_batch(self, batch: Sequence[AcceptedInbound], error: Exception) -> TurnResult:
         """End messages that no turn can be made of with a failure, so that no later start meets them again."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+
+log = logging.getLogger(__name__)
 
 QUIET_WAIT_SECONDS = 5.0
 """Seconds a turn waits before its chat gets a notice."""
@@ -46,7 +49,7 @@ class TurnLimiter:
                 try:
                     await ticket  # a chat that takes the notice slowly delays nobody
                 finally:
-                    await _cancel_notice(notice)
+                    await _end_notice(notice)
         except BaseException:
             if ticket.done() and not ticket.cancelled():
                 self._leave()  # the place came at the last moment: pass it on
@@ -63,9 +66,9 @@ class TurnLimiter:
         self._free += 1
 
 
-async def _cancel_notice(notice: asyncio.Future[None]) -> None:
-    """Cancel a notice that was not sent yet, since its reason is gone; raise the error of one that failed."""
+async def _end_notice(notice: asyncio.Future[None]) -> None:
+    """Cancel a notice that was not sent yet, since its reason is gone; log one that failed: the turn does not need it."""
     notice.cancel()
     await asyncio.wait([notice])
     if not notice.cancelled() and (error := notice.exception()) is not None:
-        raise error
+        log.warning("notice not delivered: %s: %s", type(error).__name__, error, extra={"action": "tell.failed"})

@@ -9,11 +9,10 @@ from pydantic import Field
 
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
 from bubbot.ports.channel import OutboundFile
+from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import file_name, image_type
-from bubbot.views.attachments import format_bytes
 
 MAX_FILES = 10
 """Files per answer."""

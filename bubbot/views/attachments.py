@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bubbot.ports.text import format_bytes
 from bubbot.tape.entry import JsonObject
 from bubbot.views.quoting import clean_field, escape_tags
 
@@ -25,14 +26,6 @@ MAX_LABEL_CHARS = 500
 UNSEEN = "this model cannot see it"
 OLDER = "no longer shown"
 TOO_LARGE_NOTE = "too large to be shown"
-_KB, _MB = 1000, 1_000_000
-
-
-def format_bytes(size: int) -> str:
-    """Format a number of bytes for people."""
-    if size < _KB:
-        return f"{size} bytes"
-    return f"{size / _MB:.1f} MB" if size >= _MB else f"{size / _KB:.0f} kB"
 
 
 def is_attached(part: Mapping[str, Any]) -> bool:

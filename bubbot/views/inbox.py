@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
+from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import JsonObject, Kind
 from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
@@ -37,7 +38,7 @@ def inbound_data(inbound: Inbound) -> JsonObject:
 
 def _storable(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return clean(value)
     if isinstance(value, dict):
         return {name: _storable(item) for name, item in value.items()}
     return [_storable(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -7,6 +7,7 @@ from typing import Any
 
 from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment
+from bubbot.ports.text import format_bytes
 from channels.discord.api import DiscordApi
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, to_fetch_failed
 
@@ -29,13 +30,8 @@ async def fetch_attachment(api: DiscordApi, attachment: Attachment, limit: int) 
     except (DiscordApiError, DiscordUnavailable) as error:
         raise to_fetch_failed(error) from None
     if content is None:
-        raise FetchFailed(f"the file is larger than {format_size(limit)}, the most that is taken")
+        raise FetchFailed(f"the file is larger than {format_bytes(limit)}, the most that is taken")
     return content
-
-
-def format_size(size: int) -> str:
-    """Format a number of bytes for people."""
-    return f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size} bytes"
 
 
 def _parse_reference(attachment: Attachment) -> dict[str, str]:
@@ -64,4 +60,4 @@ async def _refresh_url(api: DiscordApi, reference: dict[str, str]) -> str:
 
 def _check_size(size: int | None, limit: int) -> None:
     if size is not None and size > limit:
-        raise FetchFailed(f"the file is {format_size(size)} large, and at most {format_size(limit)} are taken")
+        raise FetchFailed(f"the file is {format_bytes(size)} large, and at most {format_bytes(limit)} are taken")

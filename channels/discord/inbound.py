@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
+from bubbot.ports.text import clean_json
 from channels.discord.content import Raw, describe_extras, read_attachments, require_id, require_objects, require_text
 from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text, replace_tags
 
@@ -21,7 +22,6 @@ thread starts with a copy of a message)."""
 FORWARD_REFERENCE_TYPE = 1
 """The type of a reference to a forwarded message."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 T = TypeVar("T")
 
 
@@ -134,12 +134,6 @@ def _sender_id(raw: Any) -> str:
     return number if isinstance(number, str) and number.isdecimal() else ""
 
 
-def replace_surrogates(value: Any) -> Any:
-    """Replace every lone surrogate in a JSON value: it is legal in JSON but not in text."""
-    text = json.dumps(value, ensure_ascii=False)
-    return json.loads(_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)) if _SURROGATE.search(text) else value
-
-
 def read_sender(user: Raw, member: object = None, roles: tuple[str, ...] = ()) -> Sender:
     """Read a user, with nickname and roles from the server's member object. `roles` apply if it has none."""
     profile: Raw = member if isinstance(member, dict) else {}
@@ -161,7 +155,7 @@ def to_utc(value: object) -> str:
 
 def _read(scene: MessageScene, raw: Any, mark: str, read: Callable[[Raw], T]) -> T | UnparsedUpdate:
     try:
-        value = replace_surrogates(raw)
+        value = clean_json(raw)
         if not isinstance(value, dict):
             raise TypeError(f"a {type(raw).__name__} was sent instead of an object")
         return read(value)

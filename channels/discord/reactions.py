@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.ports.channel import Reaction, Sender, UnparsedUpdate
+from bubbot.ports.text import clean_json
 from channels.discord.content import Raw, require_id, require_text
-from channels.discord.inbound import MessageScene, read_sender, replace_surrogates, unparsed_update
+from channels.discord.inbound import MessageScene, read_sender, unparsed_update
 
 MAX_TRACKED_REACTIONS = 5000
 """Tracked pairs of message and person; the one without changes for longest is forgotten first."""
@@ -39,7 +40,7 @@ class ReactionTracker:
             roles: the roles of the person who removed a reaction.
         """
         try:
-            changes = list(self._changes(scene, event, replace_surrogates(raw), roles))
+            changes = list(self._changes(scene, event, clean_json(raw), roles))
         except Exception as error:  # noqa: BLE001 - unreadable input is kept, as for messages
             reason = f"a reaction cannot be read ({type(error).__name__}: {str(error)[:200]})"
             return [unparsed_update(scene.channel, scene.place.chat, "r", raw, reason)]

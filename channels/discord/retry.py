@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bubbot.concurrency import Backoff
 from channels.discord.api import DiscordApi
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.platform.refusals import RefusalTiming
@@ -61,8 +62,7 @@ class DiscordReceiveTiming:
 
     def backoff_seconds(self, failures: int) -> float:
         """Return the seconds to wait after this many failures in a row."""
-        longest = min(self.initial_backoff * 2 ** min(max(failures, 1) - 1, 20), self.max_backoff)
-        return float(longest * (0.5 + self.jitter() / 2))
+        return Backoff(self.jitter, self.initial_backoff, self.max_backoff, spread=(0.5, 1.0)).delay_seconds(failures)
 
 
 class RetryingDiscordApi:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import MessagePart, OutboundFile, Receipt
+from bubbot.ports.text import format_bytes
 from channels.discord.api import DiscordApi, FileUpload
 from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.errors import (
@@ -21,7 +22,6 @@ from channels.discord.errors import (
     DiscordUnavailable,
     to_delivery_failed,
 )
-from channels.discord.files import format_size
 from channels.discord.interactions import OpenInteractions
 from channels.discord.settings import DiscordSettings
 from channels.markdown.marked_text import is_visible
@@ -78,7 +78,7 @@ class DiscordSender:
             if not (error.is_too_large and files):
                 raise to_delivery_failed(error) from None
         log.warning("file too large for discord: %s", files[0].name, extra={"action": "discord.too_large"})
-        notice = f"📎 `{files[0].name.replace('`', '')}` ({format_size(len(files[0].content))}) is too large for Discord here."
+        notice = f"📎 `{files[0].name.replace('`', '')}` ({format_bytes(len(files[0].content))}) is too large for Discord here."
         try:
             return Receipt(await self._send_payload(part, channel_id, self._payload(notice), ()))
         except (DiscordApiError, DiscordUnavailable) as error:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bubbot.ports.channel import CommandInfo, Inbound
+from bubbot.ports.text import clean_json
 from channels.discord.api import DiscordApi
 from channels.discord.content import require_id
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
-from channels.discord.inbound import read_sender, replace_surrogates
+from channels.discord.inbound import read_sender
 
 log = logging.getLogger(__name__)
 PREFERRED_COMMANDS = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
@@ -96,7 +97,7 @@ def read_interaction(channel: str, bot_id: str, raw: Any) -> Inbound | None:
     `channel` is the configured name of the bot's channel, `bot_id` the bot's own id.
     """
     try:
-        raw = replace_surrogates(raw)
+        raw = clean_json(raw)
         if raw["type"] != COMMAND_INTERACTION_TYPE or raw["data"].get("type", CHAT_INPUT_COMMAND) != CHAT_INPUT_COMMAND:
             return None
         return _read(channel, bot_id, raw)

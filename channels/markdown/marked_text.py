@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from bubbot.ports.text import clean
+
 MarkKind: TypeAlias = Literal["quote", "spoiler", "bold", "italic", "strike", "link", "code", "pre"]
 _OUTER_FIRST: tuple[MarkKind, ...] = ("quote", "spoiler", "bold", "italic", "strike", "link", "code", "pre")
 _LEAST_FIRST: tuple[MarkKind, ...] = ("italic", "bold", "strike", "code", "quote", "pre", "spoiler", "link")
@@ -51,10 +53,7 @@ def count_utf16_units(text: str) -> int:
 
 def clean_text(text: str) -> str:
     """Make the text fit for every platform: line ends become `\\n`; NUL and half a surrogate pair become `�`."""
-    if not text.isascii():
-        # Two halves that belong together become one character here.
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return clean(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def is_visible(text: str) -> bool:

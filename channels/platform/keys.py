@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot.errors import ConfigError
+from bubbot.ports.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,7 @@ def check_keys(adapter: str, keys: Sequence[SettingKey], channel: str, names: It
     key_names = [key.name for key in keys]
     for name in names:
         if name not in key_names:
-            matches = get_close_matches(name, key_names, n=1)
-            hint = (
-                f"did you mean {matches[0]!r}?" if matches else "docs/reference/config.md lists the keys of a channel."
-            )
+            hint = did_you_mean(name, key_names) or "docs/reference/config.md lists the keys of a channel."
             raise ConfigError(f"[channels.{channel}] {name} is no key of a {adapter} channel: {hint}")
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from bubbot.concurrency import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +57,10 @@ class RefusalMonitor:
         self._channel = channel
         self._timing = timing
         self._monotonic = monotonic
-        self._jitter = jitter
+        self._backoff = Backoff(jitter, timing.first_wait, timing.max_wait, spread=(0.5, 1.0))
+        self._confirmed_backoff = replace(
+            self._backoff, first_seconds=timing.confirmed_wait, max_seconds=timing.confirmed_wait
+        )
         self._quiet_seconds = quiet_seconds
         self._count = 0
         self._first = self._last = 0.0
@@ -90,8 +95,8 @@ class RefusalMonitor:
                 problem,
                 extra={"action": "channel.down", "channel": self._channel},
             )
-        wait = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.max_wait)
-        return (timing.confirmed_wait if self._is_confirmed else wait) * (0.5 + self._jitter() / 2)
+        backoff = self._confirmed_backoff if self._is_confirmed else self._backoff
+        return backoff.delay_seconds(self._count)
 
     def record_success(self) -> None:
         """Record a success, which ends the refusals if they were quiet for long enough."""

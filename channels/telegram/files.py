@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment
+from bubbot.ports.text import format_bytes
 from channels.telegram.api import TelegramApi
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, make_fetch_error
 
@@ -59,7 +60,7 @@ async def fetch_attachment(
     except (TelegramApiError, TelegramUnavailable) as error:
         raise make_fetch_error(error) from None
     if content is None:
-        raise FetchFailed(f"the file is larger than {_format_size(limit)}, the most that is taken")
+        raise FetchFailed(f"the file is larger than {format_bytes(limit)}, the most that is taken")
     return content
 
 
@@ -72,11 +73,7 @@ def _read_path(file: Any) -> str:
 
 def _check_size(size: object, limit: int) -> None:
     if isinstance(size, int) and size > limit:
-        raise FetchFailed(f"the file is {_format_size(size)} large, and at most {_format_size(limit)} are taken")
-
-
-def _format_size(number: int) -> str:
-    return f"{number / 1_000_000:.1f} MB" if number >= 100_000 else f"{number} bytes"
+        raise FetchFailed(f"the file is {format_bytes(size)} large, and at most {format_bytes(limit)} are taken")
 
 
 def _read_file(path: Path, limit: int, local: LocalFiles) -> bytes | None:
@@ -110,5 +107,5 @@ def _open_below(folder: Path, parts: Sequence[str]) -> Iterator[BinaryIO]:
             fd = os.open(part, flags, dir_fd=fd)
             opened.callback(os.close, fd)
         if not S_ISREG(os.fstat(fd).st_mode):
-            raise FetchFailed("the Bot API server names a path that is no file")
+            raise FetchFailed("the Bot API server names a path that is not a file")
         yield opened.enter_context(os.fdopen(fd, "rb", closefd=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,11 +24,11 @@ from telegram import (
 )
 
 from bubbot.ports.channel import ChannelEvent, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
+from bubbot.ports.text import clean_json
 from channels.telegram.content import describe_content, read_attachments, require_text
 from channels.telegram.inbound_text import TelegramBotUser, parse_text
 
 PAID_REACTION = "⭐"
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | None:
@@ -38,8 +37,7 @@ def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | N
     An unreadable update becomes `UnparsedUpdate`, with the update as JSON. The external id is made of the bot's id and
     the update's, so it is the same if the update comes again.
     """
-    # Half a surrogate pair is legal JSON but not text; one unit replaces one unit, so that offsets stay right.
-    raw = _replace_half_pairs(raw)
+    raw = clean_json(raw)
     number = raw.get("update_id") if isinstance(raw, Mapping) else None
     if not isinstance(number, int) or isinstance(number, bool):
         return make_unparsed(channel, me, json.dumps(raw).encode(), "an update without a number")
@@ -54,12 +52,6 @@ def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | N
 def make_unparsed(channel: str, me: TelegramBotUser, raw: bytes, reason: str) -> UnparsedUpdate:
     """Make the event for an update without a number; a digest of its content is its id."""
     return UnparsedUpdate(channel, f"{me.id}:u{hashlib.sha256(raw).hexdigest()[:32]}", "", raw, reason)
-
-
-def _replace_half_pairs(value: Any) -> Any:
-    """Replace every half of a surrogate pair in the value's texts."""
-    text = json.dumps(value, ensure_ascii=False)
-    return json.loads(_HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)) if _HALF_PAIR.search(text) else value
 
 
 def _chat_of(raw: Mapping[str, Any]) -> str:

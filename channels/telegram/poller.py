@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from bubbot.concurrency import Backoff
 from channels.platform.refusals import RefusalMonitor
 from channels.telegram.api import TelegramApi, TelegramApiTiming
 from channels.telegram.errors import (
@@ -34,6 +35,7 @@ class OutageLog:
     def __init__(self, channel: str, timing: TelegramApiTiming) -> None:
         self._channel = channel
         self._timing = timing
+        self._backoff = Backoff(timing.jitter, timing.first_wait, timing.max_wait, spread=(0.5, 1.0))
         self._failures = 0
         self._since = 0.0
 
@@ -48,8 +50,7 @@ class OutageLog:
                 extra={"action": "telegram.offline"},
             )
         self._failures += 1
-        limit = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.max_wait)
-        seconds = limit * (0.5 + self._timing.jitter() / 2)
+        seconds = self._backoff.delay_seconds(self._failures)
         if isinstance(error, TelegramApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         await asyncio.sleep(seconds)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from prompt_toolkit import PromptSession
@@ -110,16 +110,17 @@ class TerminalChannel:
 
     async def run(self, receive: Receive) -> None:
         """Read until Ctrl-D, `,quit`, or the end of the terminal."""
-        async with self._running_helpers(receive):
-            with print_above(self._put):
-                is_eof = await self._read_lines()
-                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._ask_to_stop)
-                if is_eof and self._live.busy:
-                    self._put(dim(WAITING_NOTICE, colour=self._colour))
-                await self._lines.join()
-                if self._live.busy:
-                    await self._idle.wait()
-                await self._prints.join()
+        with ExitStack() as signals:
+            async with self._running_helpers(receive):
+                with print_above(self._put):
+                    is_eof = await self._read_lines()
+                    signals.enter_context(_handle_interrupts(self._ask_to_stop))
+                    if is_eof and self._live.busy:
+                        self._put(dim(WAITING_NOTICE, colour=self._colour))
+                    await self._lines.join()
+                    if self._live.busy:
+                        await self._idle.wait()
+                    await self._prints.join()
 
     @asynccontextmanager
     async def _running_helpers(self, receive: Receive) -> AsyncIterator[None]:
@@ -373,6 +374,18 @@ class TerminalChannel:
             self._put(dim(LEAVE_HINT, colour=self._colour))
 
         return keys
+
+
+@contextmanager
+def _handle_interrupts(on_interrupt: Callable[[], None]) -> Iterator[None]:
+    """Call `on_interrupt` for each SIGINT within the block; then restore the previous handler."""
+    loop, previous = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, previous)
 
 
 def create(options: ChannelOptions) -> TerminalChannel:

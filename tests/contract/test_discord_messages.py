@@ -65,7 +65,7 @@ class TestFiles:
         receipt = await out.sending.send(
             MessagePart(str(room.id), "", file=OutboundFile("big.txt", text="x" * 200_000), key="f")
         )
-        assert own(server, room) == ["📎 `big.txt` (0.2 MB) is too large for Discord here."]
+        assert own(server, room) == ["📎 `big.txt` (200 kB) is too large for Discord here."]
         assert receipt.external_id == str(room.messages[-1].id)
 
     async def test_a_file_that_came_is_fetched_without_the_token(

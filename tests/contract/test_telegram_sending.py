@@ -191,7 +191,7 @@ class TestFetching:
                 await channel.fetch(Attachment("F", size=5_000_000), 999)
             assert server.calls == []
             server.usual["getFile"]["file_size"] = 1000
-            with pytest.raises(FetchFailed, match="the file is 1000 bytes large, and at most 999 bytes are taken"):
+            with pytest.raises(FetchFailed, match="the file is 1 kB large, and at most 999 bytes are taken"):
                 await channel.fetch(Attachment("F", size=5), 999)
 
     async def test_nor_read_to_its_end_whatever_was_said_of_it(self, server: ScriptedServer) -> None:
@@ -209,7 +209,7 @@ class TestFetching:
 
         server.files["photos/file 1.jpg"] = endless
         async with opened(server) as channel:
-            with pytest.raises(FetchFailed, match=r"larger than 0\.1 MB, the most that is taken"):
+            with pytest.raises(FetchFailed, match="larger than 100 kB, the most that is taken"):
                 await channel.fetch(Attachment("F", size=5), 100_000)
         assert given < 50_000_000
         server.files["photos/file 1.jpg"] = lambda _: web.Response(body=b"x" * 1000)

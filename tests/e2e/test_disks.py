@@ -81,7 +81,7 @@ async def test_a_full_disk_holds_everything_and_then_each_message_is_answered_on
         assert "\ndisk            full: nothing is accepted, acknowledged or sent" in told
         before = outside(server, platform, [*people, in_a_turn])
         http, body = await Door(daemon).get("/ready")
-        assert (http, json.loads(body)) == (200, {"ready": True, "channels": {}, "disk": "full"})
+        assert (http, json.loads(body)) == (503, {"ready": False, "channels": {}, "disk": "full"})
         done = await asyncio.to_thread(bot.run, home, "doctor", "--offline", "--json")
         assert "disk.full" in found(Finding(**one) for one in json.loads(done.stdout)["findings"])
         assert done.returncode == 1

@@ -70,6 +70,16 @@ async def test_a_chat_that_switches_to_another_provider_sends_it_its_own_key(
     assert len(one.keys) == 2
 
 
+async def test_a_refused_key_is_named_by_the_variable_that_it_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = Fails(401, "authentication_error", "invalid x-api-key")
+    async with bot(tmp_path / "home", monkeypatch, fails(401, "no such key"), refusal) as (app, _, _):
+        first, _, other = await answers(app, "hi", f",model {CLAUDE}", "and now?")
+    assert "openai/test refused the credentials ([model] api_key)" in first
+    assert f"{CLAUDE} refused the credentials (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN)" in other
+
+
 async def test_a_fallback_of_another_provider_is_sent_its_own_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

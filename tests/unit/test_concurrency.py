@@ -56,6 +56,11 @@ async def test_waits_are_spread(chance: float, factor: float) -> None:
     assert work.waits == [factor]
 
 
+@pytest.mark.parametrize(("chance", "wait"), [(0.0, 4.0), (1.0, 8.0)])
+def test_the_spread_can_be_chosen(chance: float, wait: float) -> None:
+    assert Backoff(lambda: chance, 1.0, 10.0, spread=(0.5, 1.0)).delay_seconds(4) == wait
+
+
 def test_many_failures_are_no_overflow() -> None:
     assert STEADY.delay_seconds(100_000) == 60
 

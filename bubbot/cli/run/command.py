@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
+import random
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,14 +21,15 @@ from typing import Any
 from bubbot.cli.quarantine import read_quarantine
 from bubbot.cli.run.control import serve_control
 from bubbot.cli.run.health import serve_health
-from bubbot.cli.run.service import start_reporting, watched_channels
 from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.concurrency import Backoff
 from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.models.lazy import LazyModel
-from bubbot.ops.service.report import ServiceReporter
-from bubbot.settings.environment import runtime_folder
+from bubbot.ops.service.notify import ServiceNotifier
+from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
+from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.wiring.daemon import Daemon, open_daemon
 from bubbot.wiring.reload import Reloader
@@ -62,7 +66,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
-        async with start_reporting() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
+        async with _start_reporting() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
             signals.store = daemon.bot.sqlite_store
             await _serve(daemon, setup, path, signals, report)
     except StoreFull as error:
@@ -108,7 +112,7 @@ async def _serve(
         serve_health(daemon, setup),
     ):
         manager.start(app.group.create_task)
-        report.watch(partial(watched_channels, daemon))
+        report.watch(partial(_watched_channels, daemon))
         background = [
             daemon.start_schedules(),
             daemon.start_daily_digest(setup.settings.bot.timezone),
@@ -200,3 +204,16 @@ def _install_signal_handlers(signals: PendingSignals) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(end, number))
     loop.add_signal_handler(signal.SIGHUP, partial(end, signal.SIGHUP) if in_terminal else signals.reload.set)
+
+
+def _start_reporting() -> AbstractAsyncContextManager[ServiceReporter]:
+    """Report to the service manager during a block; to nobody without one."""
+    address, watchdog = read_service_manager(os.getpid())
+    return open_reporter(ServiceNotifier(address, time.monotonic_ns), watchdog, Backoff(random.random), ServiceTiming())
+
+
+def _watched_channels(daemon: Daemon) -> WatchedChannels:
+    """Return the channels of the daemon, except that of the terminals, which always receives."""
+    lines = daemon.bot.channel_runtimes.items()
+    channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
+    return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)

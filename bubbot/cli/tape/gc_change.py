@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
+from bubbot.ports.text import format_bytes
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.sizes import UnreferencedBlobs
@@ -120,7 +121,10 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     after = await context.store.measure_size()
     report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
     freed = max(0, before.file + before.wal - after.file - after.wal)
-    lines = [*report, f"The database takes {_bytes(after.file + after.wal)}, {_bytes(freed)} less than before."]
+    lines = [
+        *report,
+        f"The database takes {format_bytes(after.file + after.wal)}, {format_bytes(freed)} less than before.",
+    ]
     if not after.gives_back:
         lines.append(
             "It is from an earlier version: with the bot stopped, bubbot tape gc gives its free room back, too."
@@ -175,7 +179,3 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
         return 0
     async with context.lock_tape(tape, session):
         return await context.store.drop_blobs(tape, loose, timestamp(at))
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.write_command import CommandContext, CommandResult, run_write_command
+from bubbot.ports.text import format_bytes
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.index import IndexState
 from bubbot.wiring.app import open_tapes
@@ -61,7 +62,7 @@ def describe_state(state: IndexState | None) -> str:
     """Describe the state in a line."""
     if state is None:
         return "There is no search index yet; searches read the tapes. It is filled while the bot runs."
-    size = f"{state.bytes / 1e6:.1f} MB for {state.texts / 1e6:.1f} MB of text"
+    size = f"{format_bytes(state.bytes)} for {format_bytes(state.texts)} of text"
     if not state.fresh:
         return f"The search index is not one of these tapes as they are now, and is not used ({size})."
     behind = "" if state.behind == 0 else f", {state.behind} not yet"

@@ -18,12 +18,11 @@ from bubbot.errors import (
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import BudgetUsage, ChannelState, HealthSnapshot, ModelOutage
 from bubbot.ports.channel import Role
+from bubbot.ports.text import format_bytes
 from bubbot.schedule.words import format_length
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.views.budget import budget_owner_text
-
-SIZE_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +133,9 @@ class HealthFormatter:
         text = say("st_no_database")
         if database is not None:
             sizes = {
-                "size": format_size(database.size),
-                "wal": format_size(database.wal),
-                "free": format_size(database.free),
+                "size": format_bytes(database.size),
+                "wal": format_bytes(database.wal),
+                "free": format_bytes(database.free),
             }
             text = say(
                 "st_database_is",
@@ -227,11 +226,3 @@ def explain_outage(texts: Texts, outage: ModelOutage) -> str:
         case ModelUnavailable.kind, _:
             return texts.say("failing_unavailable")
     return texts.say("failing_otherwise", kind=outage.kind)
-
-
-def format_size(size: int) -> str:
-    """Format bytes for people."""
-    for unit, name in SIZE_UNITS:
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} B"

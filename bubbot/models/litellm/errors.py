@@ -97,15 +97,20 @@ def is_overflow(text: str, status: int | None = None) -> bool:
     return status != 429 and _OVERFLOW.search(text) is not None and _RATE.search(text) is None
 
 
-def translate(error: BaseException, model: str, redact: Callable[[str], str]) -> ModelError:
-    """Translate `error` to our tree, with a sentence that names the model and holds no secret."""
+def translate(error: BaseException, model: str, redact: Callable[[str], str], *, key_source: str = "") -> ModelError:
+    """Translate `error` to our tree, with a sentence that names the model and holds no secret.
+
+    `key_source` is the setting or variable that the key came from; empty if unknown.
+    """
     chain = tuple(_error_chain(error))
-    model_error = _build_error(chain, model, redact)
+    model_error = _build_error(chain, model, redact, key_source)
     model_error.status = _http_status(_underlying(chain))
     return model_error
 
 
-def _build_error(chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str]) -> ModelError:
+def _build_error(
+    chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str], key_source: str
+) -> ModelError:
     error = chain[0]
     kind, message = _classify(chain), redact(_provider_message(chain))[:MAX_PROVIDER_CHARS]
     match kind:
@@ -119,7 +124,7 @@ def _build_error(chain: tuple[BaseException, ...], model: str, redact: Callable[
             provider = model.partition("/")[0]
             return ModelRefused(f"[model] name is {model!r}, and litellm knows no provider {provider!r}")
         case "refused" if _http_status(chain) in (401, 403):
-            return ModelRefused(f"{model} refused the credentials ([model] api_key): {message}")
+            return ModelRefused(f"{model} refused the credentials{key_source and f' ({key_source})'}: {message}")
         case "refused":
             return ModelRefused(f"{model} refused the request: {message}")
         case _:

@@ -25,6 +25,16 @@ KEY_PROVIDER = "key_provider"
 """In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is called."""
 
 
+def describe_key_source(provider: str, *, is_set: bool) -> str:
+    """Return where the key for a provider comes from; empty if unknown.
+
+    Args:
+        provider: of the model that is called.
+        is_set: the settings hold a key or an address for this provider.
+    """
+    return "[model] api_key" if is_set else " or ".join(PROVIDER_KEY_VARIABLES.get(provider, ()))
+
+
 def find_keyless_models(
     names: Iterable[str], *, provider: str, is_set: bool, variables: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.runtime.calls import clean
+from bubbot.ports.text import clean
 from bubbot.tape.entry import JsonObject, thaw
 from bubbot.views.compact import estimate_tokens
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -17,10 +18,11 @@ from typing import Any, TypeVar
 
 import httpx
 
+from bubbot.concurrency import Backoff
 from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.litellm import errors, sizes
-from bubbot.models.litellm.keys import KEY_PROVIDER
+from bubbot.models.litellm.keys import KEY_PROVIDER, describe_key_source
 from bubbot.models.litellm.messages import ReplyAssembler, build_messages, provider_of
 from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.tokens import TokenizerCache
@@ -104,7 +106,8 @@ class LitellmModel:
         self._targets = tuple(name for name in (options.name, *settings.get("fallback", ())) if name not in keyless)
         self._own_secrets = Redactor([key for key in (settings.get("api_key"),) if key])
         self._sleep = sleep
-        self._jitter = jitter
+        # The limit is applied below, after the jitter.
+        self._backoff = Backoff(jitter, first_seconds=self._limits.retry_wait, max_seconds=math.inf)
         size = settings.get("context_tokens")
         self._tokenizers = TokenizerCache()
         self._max_output = {
@@ -226,7 +229,7 @@ class LitellmModel:
         """
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= MAX_RETRY_WAIT_SECONDS else None
-        return float(min(MAX_RETRY_WAIT_SECONDS, self._limits.retry_wait * 2**attempt * (0.75 + self._jitter() / 2)))
+        return min(MAX_RETRY_WAIT_SECONDS, self._backoff.delay_seconds(attempt + 1))
 
     async def _stream_once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream one call; translate every error of litellm and of the libraries below it."""
@@ -318,7 +321,8 @@ class LitellmModel:
             if cut and errors.is_cut(error):
                 raise ModelUnavailable(cut) from None
             # The cause is dropped: its text and its frames hold headers, and with them the key.
-            raise errors.translate(error, target, self._redact) from None
+            key_source = describe_key_source(provider_of(target), is_set=bool(self._endpoint(target)))
+            raise errors.translate(error, target, self._redact, key_source=key_source) from None
 
     async def _build_reply(
         self, chunks: Any, answer: ReplyAssembler, ending: StreamEnding, request: ModelRequest

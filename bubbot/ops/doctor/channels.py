@@ -16,8 +16,7 @@ from bubbot.access import ACCESS_TAPE
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
-from bubbot.ops.doctor.guard import failure_finding
+from bubbot.ops.doctor.finding import Finding, edit_command, failure_finding, shell_quote, sudo_bubbot
 from bubbot.ops.doctor.secrets import command_to_set
 from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.channel import Channel, ChannelOptions, SupportsClose, VerifiesCredentials
@@ -156,9 +155,8 @@ def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator
         yield Finding("channel.credential", "ok", cause)
     elif kind in KINDS_REQUIRING_TOKEN and probe.credentials.is_hidden(credential):
         cause = f"[channels.{name}] has no token here; whether systemd hands one to the service only root can see."
-        yield Finding(
-            "channel.hidden_token", "warning", cause, f"sudo bubbot doctor --home {shell_quote(probe.home.path)}"
-        )
+        fix = sudo_bubbot(f"doctor --home {shell_quote(probe.home.path)}")
+        yield Finding("channel.hidden_token", "warning", cause, fix)
     elif kind in KINDS_REQUIRING_TOKEN:
         cause = f"[channels.{name}] has no token and is not started."
         is_elsewhere = probe.file.parent != probe.home.path

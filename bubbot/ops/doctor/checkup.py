@@ -13,13 +13,11 @@ from bubbot.home import Home
 from bubbot.ops.doctor.answers import check_answers
 from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels
-from bubbot.ops.doctor.clock import check_time_service
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.ops.doctor.database import read_database
 from bubbot.ops.doctor.disk import check_disk, check_file_system
-from bubbot.ops.doctor.finding import Finding
-from bubbot.ops.doctor.guard import run_check
+from bubbot.ops.doctor.finding import Finding, run_check
 from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.limits import check_files, check_memory
@@ -30,7 +28,7 @@ from bubbot.ops.doctor.running import check_running
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.stuck import check_stuck
-from bubbot.ops.doctor.system import check_python, check_sqlite
+from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.check import DatabaseState

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote, sudo_bubbot
 from bubbot.ops.onboarding.edit import format_toml
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
@@ -55,7 +55,8 @@ def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
 
 def _root_command(home: Home, config: Path | None) -> str:
     """Return the command that repeats the checks as root."""
-    return f"sudo bubbot doctor --home {shell_quote(home.path)}{'' if config is None else f' --config {shell_quote(config)}'}"
+    option = "" if config is None else f" --config {shell_quote(config)}"
+    return sudo_bubbot(f"doctor --home {shell_quote(home.path)}{option}")
 
 
 def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bubbot.errors import StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, format_size, shell_quote
+from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ports.text import format_bytes
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
@@ -99,12 +100,12 @@ def _check_size(home: Home, state: DatabaseState) -> Iterator[Finding]:
         journal = Path(f"{home.database}-wal").stat().st_size
         if journal > NEGLIGIBLE_BYTES and journal > _MAX_JOURNAL_RATIO * state.size:
             cause = (
-                f"The journal {home.database}-wal has {format_size(journal)}, and the database {format_size(state.size)}: something "
+                f"The journal {home.database}-wal has {format_bytes(journal)}, and the database {format_bytes(state.size)}: something "
                 "keeps it from being written back, such as another program that reads the database for hours."
             )
             yield Finding("database.journal", "warning", cause, f"fuser -v {shell_quote(f'{home.database}-wal')}")
     if state.slack > NEGLIGIBLE_BYTES and state.slack > state.size / 4:
-        cause = f"{format_size(state.slack)} of the {format_size(state.size)} of {home.database} are empty pages."
+        cause = f"{format_bytes(state.slack)} of the {format_bytes(state.size)} of {home.database} are empty pages."
         yield Finding("database.slack", "warning", cause, "bubbot tape gc")
 
 

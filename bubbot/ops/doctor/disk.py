@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, Level, format_size, shell_quote
+from bubbot.ops.doctor.finding import Finding, Level, shell_quote
+from bubbot.ports.text import format_bytes
 
 LOW_SPACE_BYTES = 1_000_000_000
 MIN_SPACE_BYTES = 100_000_000
@@ -34,7 +35,7 @@ def check_disk(home: Home, *, statvfs: Callable[[Path], os.statvfs_result] = os.
     free = stats.f_bavail * stats.f_frsize
     if free < LOW_SPACE_BYTES:
         level: Level = "problem" if free < MIN_SPACE_BYTES else "warning"
-        cause = f"Only {format_size(free)} are free on the disk of {folder}; without space no message can be accepted."
+        cause = f"Only {format_bytes(free)} are free on the disk of {folder}; without space no message can be accepted."
         yield Finding("disk.scarce", level, cause, f"du -xh {shell_quote(folder)} | sort -h | tail -20")
     elif stats.f_files and stats.f_favail < LOW_FREE_INODES:
         cause = (
@@ -44,7 +45,7 @@ def check_disk(home: Home, *, statvfs: Callable[[Path], os.statvfs_result] = os.
         fix = f"du -x --inodes {shell_quote(folder)} | sort -n | tail -20"
         yield Finding("disk.files", "problem" if stats.f_favail < MIN_FREE_INODES else "warning", cause, fix)
     else:
-        yield Finding("disk.ok", "ok", f"{format_size(free)} are free on the disk of {folder}.")
+        yield Finding("disk.ok", "ok", f"{format_bytes(free)} are free on the disk of {folder}.")
 
 
 def check_file_system(home: Home, *, mounts: Path = MOUNTS_PATH) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ops.doctor.finding import Finding, shell_quote, sudo_bubbot
 
 LOCKS_PATH = Path("/proc/locks")
 
@@ -22,7 +22,7 @@ def check_home(home: Home) -> Iterator[Finding]:
     if not os.path.lexists(path):
         if hidden := next((folder for folder in path.absolute().parents if _is_closed(folder)), None):
             cause = f"The folder {hidden} cannot be entered by uid {os.geteuid()}, so it cannot be checked what is in {path}."
-            fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {shell_quote(path)}"
+            fix = sudo_bubbot(f"doctor --home {shell_quote(path)}", uid=hidden.stat().st_uid)
             yield Finding("home.hidden", "problem", cause, fix)
             return
         yield Finding(
@@ -36,7 +36,8 @@ def check_home(home: Home) -> Iterator[Finding]:
     if not os.access(path, os.R_OK | os.X_OK):
         owner = path.stat().st_uid
         cause = f"The home {path} belongs to uid {owner}, and uid {os.geteuid()} may not read it."
-        yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {shell_quote(path)}")
+        fix = sudo_bubbot(f"doctor --home {shell_quote(path)}", uid=owner)
+        yield Finding("home.closed", "problem", cause, fix)
         return
     try:
         home.ensure()  # the folder exists: this only tries to make an unnamed file in it

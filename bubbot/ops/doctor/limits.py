@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bubbot.ops.doctor.finding import Finding, format_size
+from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.text import format_bytes
 from bubbot.settings.loader import Settings
 
 MIN_OPEN_FILES = 1024
@@ -36,7 +37,7 @@ def check_memory(settings: Settings, *, memory: Path = MEMINFO_PATH, group: Path
         return
     amounts = [amount for amount in (_system_memory(memory), _container_memory(group)) if amount is not None]
     if amounts and min(amounts) < MIN_FREE_MEMORY_BYTES:
-        cause = f"Only {format_size(min(amounts))} of memory are free, and the models of providers need {format_size(MIN_FREE_MEMORY_BYTES)}."
+        cause = f"Only {format_bytes(min(amounts))} of memory are free, and the models of providers need {format_bytes(MIN_FREE_MEMORY_BYTES)}."
         yield Finding("limits.memory", "warning", cause, "ps -eo pid,rss,comm --sort=-rss | head")
 
 

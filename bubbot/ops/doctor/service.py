@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ops.doctor.finding import Finding, shell_quote, sudo_bubbot
 from bubbot.ops.doctor.tools import parse_properties, read_output
 from bubbot.ops.service.render import read_unit, render_unit
 
@@ -136,5 +136,6 @@ def _check_text(unit: _UnitState, home: Home) -> Iterator[Finding]:
             f"is kept when it is replaced; what is to stay belongs into a drop-in ({unit.control} edit {UNIT})."
         )
         paths = [f"--home {shell_quote(unit_home)}", *([f"--config {shell_quote(unit.config)}"] if unit.config else [])]
-        fix = f"bubbot service install {'--user' if unit.is_user_unit else '--system'} {' '.join(paths)}"
-        yield Finding("service.differs", "warning", cause, fix if unit.is_user_unit else f"sudo {fix}")
+        install = f"service install {'--user' if unit.is_user_unit else '--system'} {' '.join(paths)}"
+        fix = f"bubbot {install}" if unit.is_user_unit else sudo_bubbot(install)
+        yield Finding("service.differs", "warning", cause, fix)

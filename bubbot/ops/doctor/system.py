@@ -1,4 +1,4 @@
-"""The versions of Python and SQLite."""
+"""The versions of Python and SQLite, and the time service. The check of the database compares the clock with the tapes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.tools import parse_properties, read_output
 
 OLDEST_PYTHON = (3, 11)
 WAL_RESET = ((3, 7, 0), (3, 51, 2))
@@ -35,3 +36,17 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iter
         yield Finding("sqlite.wal_reset", "ok", bug)
     else:
         yield Finding("sqlite.ok", "ok", f"SQLite {text}.")
+
+
+def check_time_service() -> Iterator[Finding]:
+    """Check that the system synchronises its clock; report nothing if the system does not tell."""
+    answer = read_output(["timedatectl", "show", "-p", "NTP", "-p", "NTPSynchronized"])
+    properties = parse_properties(answer or "")
+    if properties.get("NTPSynchronized") == "yes":
+        yield Finding("clock.set", "ok", "The system sets its clock by a time server.")
+    elif properties.get("NTPSynchronized") == "no":
+        reason = "is switched off" if properties.get("NTP") == "no" else "has not reached a time server"
+        cause = (
+            f"The clock of this machine is not set by others: its time service {reason}. Schedules follow this clock."
+        )
+        yield Finding("clock.unset", "warning", cause, "sudo timedatectl set-ntp true")

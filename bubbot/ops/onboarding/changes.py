@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,9 +94,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes() if path.is_file() else b""
     except OSError:
         return b""
-
-
-def differs(existing: ExistingConfig, text: str, secrets: Mapping[Path, str]) -> Sequence[Path]:
-    """Return the files to write."""
-    config = [existing.path] if text != existing.text else []
-    return [*secrets, *config]

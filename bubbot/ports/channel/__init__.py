@@ -20,7 +20,6 @@ from bubbot.ports.channel.capabilities import (
     VerifiesCredentials,
     WebhookVerifier,
 )
-from bubbot.ports.channel.display import replace_controls
 from bubbot.ports.channel.events import (
     Attachment,
     AttachmentKind,
@@ -60,6 +59,7 @@ from bubbot.ports.channel.previews import (
     ignore_preview,
 )
 from bubbot.ports.channel.sending import MessagePart, Outbound, OutboundFile, Receipt
+from bubbot.ports.text import replace_controls
 
 __all__ = [
     "AcknowledgesInteractions",

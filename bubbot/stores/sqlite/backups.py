@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from bubbot import __version__
-from bubbot.errors import ConfigError, StoreFull, TapeCorrupt
+from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.files import copy_file, digest_of_file, new_folder, remove_folder, remove_partials, write_file
 from bubbot.stores.sqlite.backup import DatabaseContent, TapeHead, copy_database, no_room_message
 from bubbot.tape.entry import timestamp
@@ -244,3 +244,26 @@ def prune_backups(home: Path, keep: int) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"an old backup cannot be removed: {error.filename}: {error.strerror}") from error
     return excess
+
+
+MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]
+"""Backs up the database at a path, with its version, before it is migrated. Raises `StoreError`."""
+
+
+def back_up_before_migration(database: Path, version: int, now: datetime) -> None:
+    """Make a backup in the default folder next to the database. Raises `StoreUnavailable` if that fails."""
+    folder = backups_folder(database.parent)
+    target = unused_path(folder, f"before-migration-v{version}-{now:%Y%m%dT%H%M%SZ}")
+    config = database.parent / CONFIG_FILE
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_backup(database, target, ExtraFiles({CONFIG_FILE: config} if config.is_file() else {}), now)
+    except (BubbotError, OSError) as error:
+        raise StoreUnavailable(
+            f"the database has the older version {version} and was left as it is, because no backup of it could be made "
+            f"first: {error}"
+        ) from error
+
+
+def skip_backup(_database: Path, _version: int, _now: datetime) -> None:
+    """Make no backup: the database is itself the copy of one."""

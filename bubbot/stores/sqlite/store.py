@@ -15,9 +15,9 @@ from typing import Protocol
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import DeploymentAudit, audit_all, head_at
+from bubbot.stores.sqlite.backups import MigrationHook, back_up_before_migration
 from bubbot.stores.sqlite.index.reader import IndexReader, read_index_state
 from bubbot.stores.sqlite.index.schema import delete_index, index_path
-from bubbot.stores.sqlite.migration import MigrationHook, back_up_before_migration
 from bubbot.stores.sqlite.rows import find_entries, tape_number
 from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (

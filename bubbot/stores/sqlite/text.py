@@ -65,15 +65,16 @@ def search(
     """
     is_over = stop.started()
     try:
-        with reader.transaction() as index_of, _interrupt_when(is_over, [conn, *reader.connections()]):
-            conn.execute("BEGIN")
-            try:
+        try:
+            with (
+                reader.transaction() as index_of,
+                _interrupt_when(is_over, [conn, *reader.connections()]),
+                _read_transaction(conn),
+            ):
                 return [_find(conn, query, index_of(conn)) for query in queries]
-            finally:
-                conn.execute("COMMIT")
-    except IndexUnreadable:
-        with _interrupt_when(is_over, [conn]):
-            return [find_entries(conn, query) for query in queries]
+        except IndexUnreadable:
+            with _interrupt_when(is_over, [conn]), _read_transaction(conn):
+                return [find_entries(conn, query) for query in queries]
     except sqlite3.OperationalError as error:
         if is_over():
             raise StoreUnavailable(
@@ -91,6 +92,15 @@ def _interrupt_when(is_over: Callable[[], bool], conns: Sequence[sqlite3.Connect
     finally:
         for conn in conns:
             conn.set_progress_handler(None, 0)
+
+
+@contextmanager
+def _read_transaction(conn: sqlite3.Connection) -> Iterator[None]:
+    conn.execute("BEGIN")
+    try:
+        yield
+    finally:
+        conn.execute("COMMIT")
 
 
 def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -> tuple[TapeEntry, ...]:

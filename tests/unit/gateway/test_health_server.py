@@ -21,7 +21,7 @@ FINE = replace(FULL, channels=FULL.channels[:1])
 
 @asynccontextmanager
 async def door(
-    snapshot: HealthSnapshot, error: Exception | None = None
+    snapshot: HealthSnapshot, error: Exception | None = None, *, full: bool = False
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A door before a bot that is like this."""
 
@@ -31,7 +31,7 @@ async def door(
         return snapshot
 
     asked = HealthProbe(
-        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing
+        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing, lambda: full
     )
     async with (
         serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
@@ -62,6 +62,14 @@ async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
     assert told["channels"]["work"] == {"state": "running", "note": "no answer for 60 s"}
     assert told["channels"]["old"] == {"state": "refused", "note": "its token is not taken"}
     assert set(told["channels"]) == {"work", "old", "gone", "new"}
+
+
+async def test_with_a_full_disk_the_bot_accepts_nothing_and_is_not_ready() -> None:
+    async with (
+        door(FINE, full=True) as (session, address),
+        session.get(f"{address}/ready") as ready,
+    ):
+        assert (ready.status, await ready.json()) == (503, {"ready": False, "channels": {}, "disk": "full"})
 
 
 async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -> None:

@@ -126,7 +126,7 @@ async def test_files_beyond_the_day_are_left_out_and_the_message_is_answered() -
         await bench.gate.receive(replace(bench.inbound("look"), attachments=files))
         (data,) = await bench.events("inbox/received", bench.inbox.name)
         assert [one["reference"] for one in data["attachments"]] == ["f0", "f1", "", "", ""]
-        assert bench.channel.texts[0] == SAY("skipped_bytes", size="1.0 kB")
+        assert bench.channel.texts[0] == SAY("skipped_bytes", size="1 kB")
 
 
 @virtual

@@ -10,8 +10,9 @@ import pytest
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.turn import AcceptedInbound
+from bubbot.runtime.app import AppRuntime
 from bubbot.stores.inmemory import InMemoryStore
-from tests.turns import WAIT, KeptChannel, Played, calls, running, says, texts_of
+from tests.turns import HOME, WAIT, KeptChannel, Played, calls, running, says, texts_of
 
 
 async def test_chats_have_tapes_of_their_own(memory_store: InMemoryStore) -> None:
@@ -67,8 +68,11 @@ async def test_a_message_that_comes_when_everything_ends_is_refused_and_owed_sti
 
 
 async def test_a_store_that_fails_is_not_survived_in_silence(memory_store: InMemoryStore) -> None:
+    apps: list[AppRuntime] = []
+
     async def live() -> None:
         async with running(memory_store, Played({"text": "late", "delay": 0.01})) as bench:
+            apps.append(bench.app)
             await bench.post("hello")
             await memory_store.aclose()
             async with asyncio.timeout(WAIT):
@@ -77,3 +81,4 @@ async def test_a_store_that_fails_is_not_survived_in_silence(memory_store: InMem
     with pytest.raises(ExceptionGroup) as caught:
         await live()
     assert caught.group_contains(StoreUnavailable)
+    assert apps[0].session_activity(HOME) == (False, 0)  # no turn is shown as running that nothing runs

@@ -13,9 +13,10 @@ import pytest
 from bubbot.errors import StoreFull, ToolFailed, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.text import clean
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, ToolLimits, clean, shorten
+from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, ToolLimits, shorten
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind

@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.tape.entry import JsonObject, TapeEntry, event, message
 from bubbot.tape.handle import CORRECTION
-from bubbot.views.attachments import MAX_IMAGE_BYTES, describe_file, format_bytes, select_images
+from bubbot.views.attachments import MAX_IMAGE_BYTES, describe_file, select_images
 from bubbot.views.compact import IMAGE_TOKENS, estimate_message_tokens
 from bubbot.views.context import ContextView
 from bubbot.views.selectors import MessageStyle, select_messages
@@ -129,12 +129,6 @@ class TestWords:
     )  # fmt: skip
     def test_a_file_in_words(self, part: dict[str, Any], said: str) -> None:
         assert describe_file({"type": "file", "digest": "d", **part}) == said
-
-    @pytest.mark.parametrize(
-        ("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (2_500_000, "2.5 MB")]
-    )
-    def test_sizes(self, size: int, text: str) -> None:
-        assert format_bytes(size) == text
 
 
 def test_an_image_counts_as_what_it_costs() -> None:

@@ -13,7 +13,7 @@ import pytest
 from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.control.codec import decode, encode
 from bubbot.gateway.activity import TurnActivity
-from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage, format_size
+from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage
 from bubbot.gateway.health.snapshot import (
     MAX_FIRINGS,
     BackupStatus,
@@ -180,7 +180,7 @@ class TestWords:
             "the whole bot, this month: 12.50 EUR, no limit; 99,999 tokens of 100,000 tokens",
             "the person telegram:42, this month: 9.00 EUR of 10.00 EUR",
         )
-        assert found["database"] == ("12,345 entries; 1.2 MB, and 999 B in its log; 78.0 GB free on the disk",)
+        assert found["database"] == ("12,345 entries; 1.2 MB, and 999 bytes in its log; 78.0 GB free on the disk",)
         assert found["newest backup"] == ("20261122T020000, 2026-11-22 03:00:00 (10 hours ago)",)
         assert found["log"][0] == "errors: 1; warnings: 4"
         assert "channel.refused: channel old refused" in found["log"][1]
@@ -206,10 +206,6 @@ class TestWords:
         assert any("the-backup" in line for line in HealthFormatter(Texts(), held).in_chat(Role.OWNER, direct=True))
         assert (held.is_healthy, as_json(held)["quarantine"]["name"]) == (False, "the-backup")
         assert decode(json.loads(json.dumps(encode(held))), HealthSnapshot) == held
-
-    @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")])
-    def test_sizes(self, size: int, words: str) -> None:
-        assert format_size(size) == words
 
     def test_what_a_turn_is_doing(self) -> None:
         assert describe_activity(Texts(), None) == "asking the model"

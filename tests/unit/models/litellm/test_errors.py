@@ -9,6 +9,7 @@ import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.models.litellm.errors import ERROR_KINDS, _http_status, is_overflow, translate
+from bubbot.models.litellm.keys import describe_key_source
 from bubbot.models.litellm.quiet import litellm
 
 MODEL = "openai/test"
@@ -145,6 +146,16 @@ def test_a_sentence_is_short_and_redacted() -> None:
     text = str(translate(error, MODEL, lambda text: text.replace("sk-secret", "[redacted]")))
     assert "sk-secret" not in text
     assert len(text) < 400
+
+
+def test_refused_credentials_are_named_by_their_origin() -> None:
+    error = bad_request("no such key", 401)
+    variables = describe_key_source("gemini", is_set=False)
+    told = str(translate(error, "gemini/test", str, key_source=variables))
+    assert told == "gemini/test refused the credentials (GEMINI_API_KEY or GOOGLE_API_KEY): no such key"
+    told = str(translate(error, MODEL, str, key_source=describe_key_source("openai", is_set=True)))
+    assert told == f"{MODEL} refused the credentials ([model] api_key): no such key"
+    assert str(translate(error, MODEL, str)) == f"{MODEL} refused the credentials: no such key"
 
 
 def test_an_unknown_provider_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -12,11 +13,10 @@ import pytest
 
 from bubbot.home import Home
 from bubbot.ops.doctor import limits
-from bubbot.ops.doctor.clock import check_time_service
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.limits import check_files, check_memory
 from bubbot.ops.doctor.service import check_service
-from bubbot.ops.doctor.system import check_python, check_sqlite
+from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.tools import read_output
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ops.service.render import read_unit, render_unit
@@ -100,7 +100,7 @@ class TestLimits:
         memory, group = tmp_path / "meminfo", tmp_path / "group"
         memory.write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
         big = Settings(model=ModelSettings(name="openai/gpt-4o"))
-        assert "102 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
+        assert "102.4 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
         assert not found(check_memory(Settings(model=ModelSettings(name="scripted")), memory=memory, group=group))
         memory.write_text("MemAvailable:     9000000 kB\n")
         assert not found(check_memory(big, memory=memory, group=group))
@@ -238,7 +238,7 @@ class TestService:
         file.write_text(text.replace("WatchdogSec=60", "WatchdogSec=90"))
         told = found(check_service(home))["service.differs"]
         assert told.level == "warning"
-        assert told.fix.removeprefix("sudo ") == f"bubbot service install {scope} --home {home.path}"
+        assert re.fullmatch(rf"(sudo )?(/\S+/)?bubbot service install {scope} --home {home.path}", told.fix)
         file.unlink()
         assert list(found(check_service(home))) == ["service.ok"]
 

@@ -1,0 +1,65 @@
+"""Small operations on texts that core and adapters share: repair, neutralise, format, find what was meant."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+ALLOWED_CONTROLS = "\n\t\u200c\u200d"
+"""Controls that stay: line feed, tab, and the joiners, which only shape letters and emoji."""
+_OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Unicode categories that a terminal obeys: C0, C1, formats (with all direction changes), surrogates, separators."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNITS = ((10**9, "GB"), (10**6, "MB"))
+
+
+def clean(text: str) -> str:
+    """Make a text storable: join halves of a surrogate pair, replace lone ones by replacement characters."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def clean_json(value: Any) -> Any:
+    """Replace every half of a surrogate pair in a JSON value: it is legal in JSON but not in text.
+
+    One unit replaces one unit, so that offsets stay right.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)) if _SURROGATE.search(text) else value
+
+
+def format_bytes(size: float) -> str:
+    """Format a number of bytes for people."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} bytes"
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return "did you mean 'x'?" with the name that is closest to `word`; empty if none is close."""
+    close = get_close_matches(word, list(names), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def replace_controls(text: str) -> str:
+    """Put U+FFFD in place of each character that a terminal obeys instead of showing it.
+
+    The result cannot move the cursor, rename the window, write the clipboard, or change the direction of the text.
+    """
+    text = text.replace("\r\n", "\n")
+    return (
+        text
+        if text.isprintable()
+        else "".join("\N{REPLACEMENT CHARACTER}" if _is_obeyed(char) else char for char in text)
+    )
+
+
+def _is_obeyed(char: str) -> bool:
+    return not char.isprintable() and char not in ALLOWED_CONTROLS and unicodedata.category(char) in _OBEYED
