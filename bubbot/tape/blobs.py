@@ -38,7 +38,7 @@ class BlobStore(Protocol):
 
 
 _CUT = re.compile(
-    r'\n… \[cut: \d+ characters in all; read on with result_read\(handle="([0-9a-f]{64})", offset=(\d+)[^\n]*\Z'
+    r'\n… \[cut: \d+ characters in all; read on with result_read\(handle="([0-9a-f]{64})", offset=(\d+)[^\n]*(?=\n|\Z)'
 )
 _NAME = re.compile(r"[0-9a-f]{64}")
 
@@ -59,10 +59,15 @@ def cited_blobs(entry: TapeEntry) -> set[str]:
     elif entry.kind == Kind.TOOL_RESULT:
         results = payload.get("results")
         for result in results if isinstance(results, (list, tuple)) else ():
-            text = result.get("content") if isinstance(result, Mapping) else None
-            cut = _CUT.search(text) if isinstance(text, str) else None
-            if cut and cut.start() == int(cut[2]):  # a text that only looks like a cut has another offset
-                digests.append(cut[1])
+            digests += _cut_digests(result.get("content") if isinstance(result, Mapping) else None)
+    elif entry.name == "command" and isinstance(data := payload.get("data"), Mapping):
+        digests += _cut_digests(data.get("output"))
     elif entry.name == "loop.step" and isinstance(data := payload.get("data"), Mapping):
         digests += [data.get("system"), data.get("tools")]
     return {digest for digest in digests if isinstance(digest, str) and _NAME.fullmatch(digest)}
+
+
+def _cut_digests(text: object) -> list[str]:
+    """Find the blob of a result that was cut; a text that only looks like a cut has another offset."""
+    cuts = _CUT.finditer(text) if isinstance(text, str) else ()
+    return [cut[1] for cut in cuts if cut.start() == int(cut[2])]

@@ -205,7 +205,7 @@ def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) ->
 def _citations(conn: sqlite3.Connection, tape: int, imported: int) -> Iterator[tuple[int, str]]:
     rows = conn.execute(
         "SELECT id, kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? AND id > ? AND payload IS NOT NULL "
-        "AND (kind IN ('system', 'message', 'tool_result') OR name = 'loop.step') "
+        "AND (kind IN ('system', 'message', 'tool_result') OR name IN ('loop.step', 'command')) "
         "ORDER BY id DESC",
         (tape, imported),
     )

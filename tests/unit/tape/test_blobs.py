@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bubbot.tape.blobs import cited_blobs
-from bubbot.tape.entry import Kind, TapeEntry, event, message
+from bubbot.tape.entry import Kind, TapeEntry, event, message, tool_result
 
 FIRST, SECOND = "1" * 64, "2" * 64
 
@@ -24,3 +24,21 @@ FIRST, SECOND = "1" * 64, "2" * 64
 )  # fmt: skip
 def test_an_entry_needs_its_attachments_its_prompt_and_its_tools(entry: TapeEntry, digests: set[str]) -> None:
     assert cited_blobs(entry) == digests
+
+
+def cut(head: str, digest: str, offset: int, tail: str = "") -> str:
+    """A result as it is cut: head, pointer, tail."""
+    pointer = f'result_read(handle="{digest}", offset={offset})'
+    return f"{head}\n… [cut: 90000 characters in all; read on with {pointer}]{tail}"
+
+
+@pytest.mark.parametrize("tail", ["", "\nthe end of the text", "\ntwo\nlines"])
+def test_a_result_that_was_cut_needs_its_full_text(tail: str) -> None:
+    text = cut("head", FIRST, 4, tail)
+    assert cited_blobs(tool_result([{"tool_call_id": "1", "content": text}])) == {FIRST}
+    assert cited_blobs(event("command", {"name": "x", "output": text})) == {FIRST}
+
+
+def test_a_text_that_only_quotes_a_cut_needs_nothing() -> None:
+    quoted = cut("somebody wrote:", FIRST, 4)
+    assert cited_blobs(tool_result([{"tool_call_id": "1", "content": quoted}])) == set()
