@@ -36,6 +36,7 @@ LONG = (
     "tests/property/test_query_equivalence.py",
     "tests/e2e/test_own_channel.py",
     "tests/e2e/test_control_clients.py",
+    "tests/unit/models/local/test_model.py",
     "tests/quality/test_timeout.py",
 )
 """How the ids of tests begin that take seconds: they come first, so that no worker ends with one alone."""
