@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -25,6 +25,21 @@ from tests.e2e import forked
 
 PROOF_TIMEOUT_SECONDS = 3600
 """How long one test of the long versions may take."""
+LONG = (
+    "tests/quality/test_checks.py::test_mypy",
+    "tests/docs/test_readme.py::test_a_page_runs",
+    "tests/e2e/test_kill_",
+    "tests/property/test_store_machine.py",
+    "tests/property/test_fork_merge.py",
+    "tests/property/test_chat_isolation.py",
+    "tests/property/test_gateway_machine.py",
+    "tests/property/test_query_equivalence.py",
+    "tests/e2e/test_own_channel.py",
+    "tests/e2e/test_control_clients.py",
+    "tests/unit/models/local/test_model.py",
+    "tests/quality/test_timeout.py",
+)
+"""How the ids of tests begin that take seconds: they come first, so that no worker ends with one alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    hypothesis.settings.register_profile("default", quiet, max_examples=60)
+    hypothesis.settings.register_profile("default", quiet, max_examples=30)
     hypothesis.settings.register_profile("proof", quiet, max_examples=1000, derandomize=False)
     hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
 
@@ -84,6 +99,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("proof")]
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = _dealt(items, workers)
+
+
+def _dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Deal the long tests to the workers, each of which begins with its part of the list.
+
+    The tests that use litellm follow together, so that one worker loads it; the others stay beside their neighbours.
+    """
+    long = [item for item in items if item.nodeid.startswith(LONG)]
+    rest = [item for item in items if not item.nodeid.startswith(LONG)]
+    rest.sort(key=lambda item: "loaded_litellm" not in getattr(item, "fixturenames", ()))
+    dealt: list[pytest.Item] = []
+    for worker in range(workers):
+        first = long[worker::workers]
+        share = (len(items) - len(dealt)) // (workers - worker) - len(first)
+        dealt += [*first, *rest[: max(0, share)]]
+        rest = rest[max(0, share) :]
+    return [*dealt, *rest]
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +143,16 @@ def ids() -> CountingIds:
 @pytest.fixture
 def memory_store() -> InMemoryStore:
     return InMemoryStore()
+
+
+@pytest.fixture(scope="session")
+def loaded_litellm() -> None:
+    """litellm, which takes seconds to load: only in a process whose tests use it, and outside of their time limits."""
+    gc.disable()
+    from bubbot.models.litellm import model  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
 A block is marked by `<!-- runnable -->` on the line before it. A ```sh block runs in a shell, a ```python block in
 an interpreter, those of one page one after another in the same empty folder, with a home of its own and the model
-`scripted`. A ```text block that follows at once is its output, in which `…` stands for anything.
+`scripted`. The README's `bubbot` is the installed command; that of other pages is a fork, which starts sooner, but with
+`--proof`. A ```text block that follows at once is its output, in which `…` stands for anything.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, Block, blocks, pages
+from tests.e2e import forked
 
 README = ROOT / "README.md"
 RUN = {page: run for page in pages() if (run := [block for block in blocks(page) if block.runnable])}
@@ -54,8 +56,12 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_runs_as_it_is_written(page: Path, tmp_path: Path) -> None:
+def test_a_page_runs_as_it_is_written(page: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     environment = _environment(tmp_path)
+    if page != README and forked.ANEW not in os.environ:
+        commands = tmp_path_factory.mktemp("commands")
+        forked.put_command(commands)
+        environment["PATH"] = f"{commands}{os.pathsep}{environment['PATH']}"
     for block in RUN[page]:
         _run(block, tmp_path, environment)
 

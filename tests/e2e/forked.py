@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -27,7 +28,9 @@ ANEW = "TESTS_START_ANEW"
 """The variable that makes every process one of its own interpreter; conftest.py sets it for `--proof`."""
 BOT = "bubbot.cli.main:main"
 WAIT = 30.0
-"""Seconds the first process may take to be ready to fork."""
+"""Seconds a started process may take to end."""
+LOADING = 100.0
+"""Seconds the first process may take to be ready to fork; a busy machine needs more than half of them."""
 
 
 class Child:
@@ -101,7 +104,7 @@ def _address() -> Path:
         folder.cleanup()
 
     atexit.register(end)
-    deadline = time.monotonic() + WAIT
+    deadline = time.monotonic() + LOADING
     while not address.exists():
         assert server.poll() is None, "the process that forks has ended"
         assert time.monotonic() < deadline, "the process that forks does not listen"
@@ -140,6 +143,15 @@ def start(
     except BaseException:
         link.close()
         raise
+
+
+def put_command(folder: Path) -> None:
+    """Put a `bubbot` for shells into the folder: forks do what it is told. Not for `--proof`, nor another locale."""
+    script = Path(__file__).with_name("forked_command.py")
+    words = [sys.executable, "-IS", str(script), str(_address())]
+    command = folder / "bubbot"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    command.chmod(0o755)
 
 
 def _line(link: socket.socket) -> bytes:

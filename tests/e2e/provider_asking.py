@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bubbot.errors import ModelError
-from bubbot.models.litellm.model import LitellmModel
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
 from tests.e2e.provider_server import Speaks, serving
+
+if TYPE_CHECKING:
+    from bubbot.models.litellm.model import LitellmModel
 
 KEY = "sk-canary-2"
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
@@ -36,7 +38,9 @@ class Outcome:
 
 @asynccontextmanager
 async def asking(name: str, address: str, waits: list[float] | None = None, **more: Any) -> AsyncIterator[LitellmModel]:
-    """The model `name` at this address. It notes its waits and takes none."""
+    """The model `name` at this address. It notes its waits and takes none. Its tests use the fixture `loaded_litellm`."""
+    from bubbot.models.litellm.model import LitellmModel
+
     noted = [] if waits is None else waits
 
     async def sleep(seconds: float) -> None:

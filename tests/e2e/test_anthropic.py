@@ -33,7 +33,10 @@ from tests.e2e.provider_asking import HI, asked, asking, exchange, outcome_of
 from tests.e2e.provider_server import Held, serving
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 NAME = f"anthropic/{MODEL}"
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}

@@ -14,7 +14,6 @@ import pytest
 
 from bubbot.errors import ModelRateLimited, ModelRefused
 from bubbot.home import Home
-from bubbot.models.litellm.model import LitellmModel
 from bubbot.ports.channel import Attachment, Channel, Inbound, Sender
 from bubbot.ports.model import Model, ModelOptions
 from bubbot.ports.turn import TurnResult
@@ -29,7 +28,10 @@ from tests.e2e.test_images import JPEG, PNG
 from tests.turns import KeptChannel
 
 # Warnings of pydantic about litellm's own code: not ours to mend.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 ROOT = Path(__file__).parents[2]
 VOICE = Attachment("voice", "", "audio/ogg", kind="voice")
@@ -99,6 +101,8 @@ async def test_a_voice_message_is_written_down_by_the_configured_model(tmp_path:
         own = given.model_copy(update={"model": given.model.model_copy(update={"api_base": ears.address})})
 
         def chat(model: Model) -> Model:
+            from bubbot.models.litellm.model import LitellmModel
+
             return LitellmModel(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
 
         wrap = wrapped([], voice=b"OggS" * 100)

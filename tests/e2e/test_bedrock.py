@@ -10,7 +10,10 @@ from tests.e2e.provider_asking import HI, asked, exchange, outcome_of
 from tests.e2e.provider_server import serving
 
 # Warnings of pydantic about litellm's own code, and of the signer's: not ours to mend.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 NAME = f"bedrock/{MODEL}"
 BETTER = Says((text("better ", "now"),))

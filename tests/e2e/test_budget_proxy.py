@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bubbot.budget import Budget
-from bubbot.models.litellm.model import LitellmModel
 from bubbot.ports.model import NANOS_PER_USD, ModelOptions
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.settings.loader import load
@@ -20,8 +20,14 @@ from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
 from tests.e2e.provider_server import Held, serving
 from tests.turns import WAIT, Options, running
 
+if TYPE_CHECKING:
+    from bubbot.models.litellm.model import LitellmModel
+
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 NAME = "anthropic/claude-sonnet-4-5"
 TURNS = 30
@@ -39,6 +45,8 @@ async def budget_for(store: SqliteStore, home: Path, address: str) -> Budget:
 
 def proxied(address: str) -> LitellmModel:
     """The model behind the address."""
+    from bubbot.models.litellm.model import LitellmModel
+
     return LitellmModel(ModelOptions(NAME, Path("unused"), {"api_base": address, "api_key": "sk-1", "retries": 0}))
 
 

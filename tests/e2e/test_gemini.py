@@ -14,7 +14,10 @@ from tests.e2e.provider_asking import HI, Outcome, asked, exchange, outcome_of
 from tests.e2e.provider_server import serving
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 NAME = f"gemini/{MODEL}"
 VERSION = "/v1beta"

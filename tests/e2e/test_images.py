@@ -19,7 +19,10 @@ from tests.e2e.provider_asking import asked
 from tests.e2e.provider_server import Speaks, serving
 
 # Warnings of pydantic about litellm's own code, and of the signer's: not ours to mend.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.kill_harness import KILLED
 from tests.e2e.kill_talk import killed_at, killed_at_all, kills
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform
-from tests.e2e.test_kill_telegram import POINTS
+from tests.e2e.test_kill_telegram import OF_CHANNELS, POINTS
 from tests.fakes.botapi.server import Server as BotApi
 from tests.fakes.discordapi.server import Server
 
@@ -31,6 +31,12 @@ async def both() -> AsyncIterator[Sequence[Platform]]:
         yield [*platforms, OnTelegram(server)]
 
 
+async def test_a_kill_at_a_point_of_the_sample_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    points = [point for point in POINTS if point in OF_CHANNELS or point in POINTS[2::4]]
+    assert await killed_at_all(tmp_path, points, discord) == ([], {})
+
+
+@pytest.mark.proof
 async def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert await killed_at_all(tmp_path, POINTS, discord) == ([], {})
 

@@ -38,6 +38,9 @@ POINTS = (
     "merge:after#2",
     "send:after#2",
 )
+OF_CHANNELS = {"receive:before#1", "append-inbox:before#2", "append-inbox:after#2", "receive:after#1", "send:after#1"}
+"""The points that are the channels' own. Those of a turn are all tried in test_kill_matrix.py; here every other one is,
+half of them on each platform."""
 
 
 @asynccontextmanager
@@ -46,6 +49,12 @@ async def telegram() -> AsyncIterator[Sequence[Platform]]:
         yield [OnTelegram(server)]
 
 
+async def test_a_kill_at_a_point_of_the_sample_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    points = [point for point in POINTS if point in OF_CHANNELS or point in POINTS[0::4]]
+    assert await killed_at_all(tmp_path, points, telegram) == ([], {})
+
+
+@pytest.mark.proof
 async def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert await killed_at_all(tmp_path, POINTS, telegram) == ([], {})
 

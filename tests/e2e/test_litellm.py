@@ -10,15 +10,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.home import Home
 from bubbot.models.litellm.messages import ReplyAssembler
-from bubbot.models.litellm.model import LitellmModel, create
-from bubbot.models.litellm.quiet import litellm
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
 from bubbot.ports.turn import TurnResult
@@ -28,8 +26,14 @@ from bubbot.wiring.app import open_app
 from tests.e2e.bot import environment
 from tests.e2e.openai_server import OpenaiServer, Step, calls, fails, says, serving
 
+if TYPE_CHECKING:
+    from bubbot.models.litellm.model import LitellmModel
+
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 ROOT = Path(__file__).parents[2]
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
@@ -40,6 +44,8 @@ STALL = 1.0
 
 @asynccontextmanager
 async def asking(server: OpenaiServer, name: str = "openai/test", **settings: Any) -> AsyncIterator[LitellmModel]:
+    from bubbot.models.litellm.model import LitellmModel
+
     values = {"api_base": server.address, "api_key": "sk-canary-1", "retry_wait": 0.01, **settings}
     model = LitellmModel(ModelOptions(name, Path("unused"), values))
     try:
@@ -388,6 +394,8 @@ def test_what_asks_no_model_never_loads_litellm(tmp_path: Path, arguments: list[
 
 async def test_another_model_that_loads_leaves_the_answer_of_the_first_alone() -> None:
     """A chat that switches to another provider must not end the answers of the others."""
+    from bubbot.models.litellm.model import create
+
     async with serving(says("a b c", between=0.05), says("again")) as server, asking(server) as model:
         heard_before: list[ModelEvent] = []
         async for event in model.stream(REQUEST):
@@ -404,6 +412,9 @@ async def test_another_model_that_loads_leaves_the_answer_of_the_first_alone() -
 
 async def test_a_fallback_at_its_own_provider_has_its_price() -> None:
     """The address of the settings belongs to the first model; a fallback of OpenAI sits at OpenAI."""
+    from bubbot.models.litellm.model import LitellmModel
+    from bubbot.models.litellm.quiet import litellm
+
     model = LitellmModel(
         ModelOptions("ollama_chat/x", Path("unused"), {"api_base": "http://127.0.0.1:1", "fallback": ["openai/gpt-4o"]})
     )

@@ -6,17 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from llmock.pytest_plugin import LLMock
 
 from bubbot.errors import ModelOverflow, ModelRefused, ModelUnavailable
-from bubbot.models.litellm.model import LitellmModel
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, ToolSpec
 
+if TYPE_CHECKING:
+    from bubbot.models.litellm.model import LitellmModel
+
 # Warnings of pydantic about litellm's own code, and of the judge's: not ours to mend.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 WEATHER = ToolSpec(
     "get_weather", "The weather of a city.", {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -27,6 +32,8 @@ NAMES = pytest.mark.parametrize("name", [OPENAI, ANTHROPIC])
 
 @asynccontextmanager
 async def asking(judge: LLMock, name: str, **settings: Any) -> AsyncIterator[LitellmModel]:
+    from bubbot.models.litellm.model import LitellmModel
+
     address = judge.base_url(name.partition("/")[0])
     values = {"api_base": address, "api_key": "sk-x", "retry_wait": 0.1, **settings}
     model = LitellmModel(ModelOptions(name, Path("unused"), values))

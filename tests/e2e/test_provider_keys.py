@@ -18,7 +18,10 @@ from tests.e2e.anthropic_server import says as says_anthropic
 from tests.e2e.openai_server import OpenaiServer, Step, fails
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("loaded_litellm"),
+    *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
+]
 
 CLAUDE = f"anthropic/{MODEL}"
 KEY, OTHER_KEY = "sk-of-the-first-1", "sk-of-the-other-1"

@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.litellm.errors import ERROR_KINDS, _http_status, is_overflow, translate
-from bubbot.models.litellm.keys import describe_key_source
-from bubbot.models.litellm.quiet import litellm
+
+pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
 MODEL = "openai/test"
 ASKED = httpx.Request("POST", "http://test/v1/chat/completions")
@@ -50,17 +49,23 @@ NOT_OVERFLOWS = {
 
 
 def exported() -> set[type[BaseException]]:
+    from bubbot.models.litellm.quiet import litellm
+
     found = {**vars(litellm.exceptions), **{name: getattr(litellm, name) for name in dir(litellm)}}
     classes = {one for one in found.values() if inspect.isclass(one) and issubclass(one, BaseException)}
     return {one for one in classes if one.__module__.startswith("litellm")}
 
 
 def ours(error: BaseException) -> ModelError:
+    from bubbot.models.litellm.errors import translate
+
     return translate(error, MODEL, lambda text: text)
 
 
 def bad_request(text: str, status: int = 400, **headers: str) -> BaseException:
     """What litellm raises for an answer of that status, with the answer below it."""
+    from bubbot.models.litellm.quiet import litellm
+
     answer = httpx.Response(status, request=ASKED, headers={name.replace("_", "-"): headers[name] for name in headers})
     error = litellm.exceptions.BadRequestError(f"OpenAIException - {text}", MODEL, "openai")
     error.__cause__ = httpx.HTTPStatusError(text, request=ASKED, response=answer)
@@ -69,18 +74,24 @@ def bad_request(text: str, status: int = 400, **headers: str) -> BaseException:
 
 
 def test_every_exception_that_litellm_exports_is_mapped() -> None:
+    from bubbot.models.litellm.errors import ERROR_KINDS
+
     assert len(exported()) >= 30
     assert {one.__name__ for one in exported()} == {one.__name__ for one in ERROR_KINDS}
 
 
 @pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)
 def test_an_overflow_is_known_by_the_words_of_each_provider(text: str) -> None:
+    from bubbot.models.litellm.errors import is_overflow
+
     assert is_overflow(text)
     assert isinstance(ours(bad_request(text)), ModelOverflow)
 
 
 @pytest.mark.parametrize("text", NOT_OVERFLOWS.values(), ids=NOT_OVERFLOWS)
 def test_a_rate_limit_is_never_an_overflow(text: str) -> None:
+    from bubbot.models.litellm.errors import is_overflow
+
     assert not is_overflow(text)
     assert not isinstance(ours(bad_request(text)), ModelOverflow)
 
@@ -127,6 +138,8 @@ def test_the_wait_a_provider_asks_for_is_read(headers: dict[str, str], seconds: 
 
 
 def test_the_wrapper_of_a_broken_stream_is_looked_through() -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     inner = litellm.exceptions.RateLimitError("slow down", "openai", MODEL)
     wrapper = litellm.exceptions.MidStreamFallbackError("broken", MODEL, "openai", original_exception=inner)
     assert isinstance(ours(wrapper), ModelRateLimited)
@@ -142,6 +155,8 @@ def test_a_sentence_holds_the_providers_words_and_not_litellms() -> None:
 
 
 def test_a_sentence_is_short_and_redacted() -> None:
+    from bubbot.models.litellm.errors import translate
+
     error = bad_request("the key sk-secret is wrong " + "x" * 5000, 401)
     text = str(translate(error, MODEL, lambda text: text.replace("sk-secret", "[redacted]")))
     assert "sk-secret" not in text
@@ -149,6 +164,9 @@ def test_a_sentence_is_short_and_redacted() -> None:
 
 
 def test_refused_credentials_are_named_by_their_origin() -> None:
+    from bubbot.models.litellm.errors import translate
+    from bubbot.models.litellm.keys import describe_key_source
+
     error = bad_request("no such key", 401)
     variables = describe_key_source("gemini", is_set=False)
     told = str(translate(error, "gemini/test", str, key_source=variables))
@@ -159,6 +177,9 @@ def test_refused_credentials_are_named_by_their_origin() -> None:
 
 
 def test_an_unknown_provider_is_named() -> None:
+    from bubbot.models.litellm.errors import translate
+    from bubbot.models.litellm.quiet import litellm
+
     error = litellm.exceptions.BadRequestError("LLM Provider NOT provided. Pass in ...", "nowhere/x", "")
     assert str(translate(error, "nowhere/x", str)) == (
         "[model] name is 'nowhere/x', and litellm knows no provider 'nowhere'"
@@ -176,4 +197,6 @@ class TestTheStatus:
         ("statuses", "found"), [((400,), 400), ((399, 404), 404), ((True, "500", 503), 503), ((200,), None), ((), None)]
     )
     def test_it_is_that_of_a_failure(self, statuses: tuple[object, ...], found: int | None) -> None:
+        from bubbot.models.litellm.errors import _http_status
+
         assert _http_status(tuple(map(self.WithStatus, statuses))) == found

@@ -12,17 +12,22 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.models.litellm import names
 from bubbot.models.litellm.names import check_fallbacks, check_model_name, read_providers
-from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.sizes import _price_list
+
+pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
 
 def test_the_providers_are_those_litellm_knows() -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     known = {str(getattr(one, "value", one)) for one in litellm.provider_list}
     assert known <= read_providers()
     assert {"openai", "anthropic", "ollama", "veniceai"} <= read_providers()
 
 
 def test_a_price_group_that_litellm_refuses_is_no_provider() -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     listed = {str(one.get("litellm_provider")) for one in json.loads(_price_list()).values()}
     for group in sorted(listed - read_providers()):
         with pytest.raises(litellm.exceptions.BadRequestError):

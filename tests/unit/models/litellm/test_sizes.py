@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.sizes import find_input_limit, find_output_limit, find_price, find_traits
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, PriceTier, Usage
+
+pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
 KNOWN = [
     "openai/gpt-4o",
@@ -19,6 +20,8 @@ KNOWN = [
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_size_is_the_one_litellm_tells(name: str) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     assert find_input_limit(name) == litellm.get_model_info(name)["max_input_tokens"]
 
 
@@ -39,6 +42,8 @@ def test_only_providers_that_take_it_are_sent_an_assistant_message_first() -> No
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_whether_a_model_sees_is_what_litellm_tells(name: str) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     assert find_traits(name).images == bool(litellm.get_model_info(name)["supports_vision"])
 
 
@@ -51,6 +56,8 @@ def test_some_do_not_and_of_unknown_ones_nobody_thinks_so() -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_price_and_the_longest_answer_are_those_litellm_tells(name: str) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     info, found = litellm.get_model_info(name), find_price(name)
     assert found is not None
     assert found.input == pytest.approx(info["input_cost_per_token"] * 1e6)
@@ -71,6 +78,8 @@ def test_behind_an_own_address_only_the_open_protocol_has_no_price() -> None:
 
 @pytest.mark.parametrize("tokens", [1_000, 200_000, 200_001, 500_000])
 def test_a_long_request_costs_what_litellm_reckons_for_it(tokens: int) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
     found, name = find_price("gemini/gemini-2.5-pro"), "gemini/gemini-2.5-pro"
     assert found is not None
     read, wrote = litellm.cost_per_token(model=name, prompt_tokens=tokens, completion_tokens=1_000)
