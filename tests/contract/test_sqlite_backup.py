@@ -170,7 +170,7 @@ SPOILED: list[tuple[Callable[[Path], object], type[BubbotError], str]] = [
     (shortened_with_its_digest, TapeCorrupt, "do not end as its manifest says"),
     (foreign_with_its_digest, StoreUnavailable, "another program"),
     (lambda path: (path / "bubbot.db").unlink(), TapeCorrupt, "bubbot.db is missing"),
-    (lambda path: (path / "manifest.json").unlink(), ConfigError, "no backup of bubbot"),
+    (lambda path: (path / "manifest.json").unlink(), ConfigError, "not a backup of bubbot"),
     (lambda path: (path / "manifest.json").write_text("{"), TapeCorrupt, "cannot be read"),
     (lambda path: (path / "manifest.json").write_text("[]"), ConfigError, "another program"),
     (lambda path: manifest(path, format=2), ConfigError, "format 2"),
@@ -178,7 +178,7 @@ SPOILED: list[tuple[Callable[[Path], object], type[BubbotError], str]] = [
     (lambda path: manifest(path, files={"../x": {"size": 1, "sha256": ""}}), TapeCorrupt, "list of files"),
     (lambda path: manifest(path, deployment_head="1:00"), TapeCorrupt, "do not end as"),
     (lambda path: manifest(path, created="some day"), TapeCorrupt, "its time"),
-    (shutil.rmtree, ConfigError, "no backup of bubbot"),
+    (shutil.rmtree, ConfigError, "not a backup of bubbot"),
 ]
 
 
@@ -236,7 +236,7 @@ async def test_only_the_oldest_own_backups_make_room(sqlite_store: SqliteStore, 
 async def test_a_backup_takes_the_place_of_nothing(sqlite_store: SqliteStore, tmp_path: Path) -> None:
     await sqlite_store.append([notes("a")])
     (tmp_path / "mine").mkdir()
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_backup(sqlite_store.path, tmp_path / "mine", ExtraFiles(), START)
     with pytest.raises(ConfigError, match="No such file"):
         write_backup(sqlite_store.path, tmp_path / "no" / "folder", ExtraFiles(), START)

@@ -272,8 +272,8 @@ class TestFetching:
             with pytest.raises(FetchFailed, match="larger than 9 bytes"):
                 await channel.fetch(Attachment("F"), 9)
             for path, said in (
-                (folder, "no file"),
-                (folder / "pipe", "no file"),
+                (folder, "not a file"),
+                (folder / "pipe", "not a file"),
                 (folder / "gone", "cannot be read"),
                 (folder / "out" / "private", "outside of its folder"),
                 (folder / ".." / "private", "outside of its folder"),

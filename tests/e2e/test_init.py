@@ -82,7 +82,7 @@ class TestByQuestions:
         )
         assert "did you mean Europe/Berlin" in told
         assert f"This is @bubbot_bot (id {telegram.bot.user.id})." in told
-        assert "anybody can take it" in told
+        assert "anybody can take a username" in told
         assert "write anything to @bubbot_bot on Telegram. It answers with a code" in told
         assert "access approve CODE --role owner" in told
         assert token not in told
@@ -224,7 +224,7 @@ class TestByOptions:
         ("options", "said"),
         [
             (["--telegram-token", WRONG], "others on this machine can read"),
-            (["--owner", "telegram:@ada"], "anybody can take it"),
+            (["--owner", "telegram:@ada"], "anybody can take a username"),
             (["--owner", "ada"], "such as telegram:42"),
             (["--timezone", "Europe/Berln"], "did you mean Europe/Berlin"),
             (["--model", "gpt-4o"], "provider/model"),

@@ -121,9 +121,9 @@ class TestRoles:
     ) -> None:
         with pytest.raises(ConfigError, match="chat, other"):
             await access.grant("chta", "42", Role.MEMBER, TERMINAL)
-        with pytest.raises(ConfigError, match="no role to grant"):
+        with pytest.raises(ConfigError, match="cannot be granted"):
             await access.grant("chat", "42", Role.STRANGER, TERMINAL)
-        with pytest.raises(ConfigError, match="no role to grant"):
+        with pytest.raises(ConfigError, match="cannot be granted"):
             await access.approve(await code_of(access), Role.STRANGER, TERMINAL)
 
     @pytest.mark.parametrize(

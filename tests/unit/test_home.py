@@ -245,7 +245,7 @@ class TestLock:
 
     def test_a_link_in_its_place(self, home: Home) -> None:
         home.lock_file.symlink_to(home.database)
-        with pytest.raises(ConfigError, match="is a link"), WriterLock(home):
+        with pytest.raises(ConfigError, match="is a symbolic link"), WriterLock(home):
             pass
         assert not home.database.exists()
 

@@ -57,11 +57,11 @@ def test_what_only_looks_like_one_is_none(text: str) -> None:
         ("٤٢", "another script"),
         ("007", "at most 20 digits"),
         ("9" * 5000, "at most 20 digits"),
-        (10**25, "no numeric id"),
-        (True, "no numeric id"),
-        (4.2, "no numeric id"),
-        (None, "no numeric id"),
-        (["7"], "no numeric id"),
+        (10**25, "not a numeric id"),
+        (True, "not a numeric id"),
+        (4.2, "not a numeric id"),
+        (None, "not a numeric id"),
+        (["7"], "not a numeric id"),
     ],
 )
 def test_the_reason_is_named_and_the_value_cut(value: object, reason: str) -> None:

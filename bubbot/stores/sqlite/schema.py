@@ -184,7 +184,7 @@ CREATE TRIGGER erased_insert BEFORE INSERT ON erased BEGIN
 END;
 CREATE TRIGGER tapes_insert BEFORE INSERT ON tapes
 WHEN NEW.archived_from IS NOT NULL OR EXISTS (SELECT 1 FROM tapes WHERE tape = NEW.tape OR name = NEW.name) BEGIN
-    SELECT RAISE(ABORT, 'append-only: the tape is already there, or is not an archive yet');
+    SELECT RAISE(ABORT, 'append-only: the tape is already there, or is no archive yet');
 END;
 CREATE TRIGGER tapes_update BEFORE UPDATE ON tapes
 WHEN NEW.tape IS NOT OLD.tape OR OLD.archived_from IS NOT NULL OR NEW.archived_from IS NOT OLD.name

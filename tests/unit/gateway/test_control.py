@@ -263,7 +263,7 @@ async def test_the_end_of_the_server_is_told_to_who_waits(path: Path) -> None:
             waiting = asyncio.create_task(bot.request("wait", {"name": "x"}))
             await served.started.wait()
             server.quiesce()
-            with pytest.raises(ControlError, match="the bot is ending"):
+            with pytest.raises(ControlError, match="the bot is shutting down"):
                 await bot.request("say", {})
         with pytest.raises(ControlError, match="is gone"):
             await waiting
@@ -282,7 +282,7 @@ async def test_a_socket_that_was_left_behind_is_replaced_and_anything_else_is_no
     async with serving(path):
         pass
     _put(path, "precious")
-    with pytest.raises(ConfigError, match="is no socket"):
+    with pytest.raises(ConfigError, match="is not a socket"):
         async with serving(path):
             pass
     assert mode(path) is not None

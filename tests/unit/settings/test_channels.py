@@ -72,13 +72,13 @@ def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("owners", ["@ann"], "'@ann' is no numeric id (a username proves nothing"),
-        ("owners", "ann", "write the number of the account"),
+        ("owners", ["@ann"], "'@ann' is not a numeric id (anybody can take a username"),
+        ("owners", "ann", "use the number of the account"),
         ("members", ["４２"], "another script"),
         ("admins", ["٤٢"], "another script"),
-        ("bots", ["007"], "no 0 in front"),
-        ("groups", [10**30], "no numeric id"),
-        ("groups", [1.5], "1.5 is no numeric id"),
+        ("bots", ["007"], "no leading 0"),
+        ("groups", [10**30], "not a numeric id"),
+        ("groups", [1.5], "1.5 is not a numeric id"),
         ("respond_to_all", True, "must be a list of numeric ids"),
         ("record_only", {"a": 1}, "must be a list of numeric ids"),
         ("record_only", "[1", "a list such as 1,2 or [1, 2]"),

@@ -124,7 +124,7 @@ class TestResume:
             await bench.say("one")
             head = await memory_store.head(HOME)
             answer = (await bench.say(f",resume {wanted}")).text
-            assert "there is no" in answer or "is no anchor" in answer
+            assert "there is no" in answer or "is not an anchor" in answer
             assert "session/resume" not in [entry.name for entry in (await bench.entries())[head:]]
 
     @pytest.mark.parametrize("state", [None, "text", ["a"], {"summary": 7}])

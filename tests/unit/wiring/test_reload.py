@@ -245,7 +245,7 @@ async def test_the_end_waits_for_a_reload_under_way_and_lets_none_begin(tmp_path
         await ending
         assert bot.daemon.manager.states["new"] == "running"
         await reloading
-        with pytest.raises(ConfigError, match="ending"):
+        with pytest.raises(ConfigError, match="shutting down"):
             await bot.reload(configured(a={}))
     assert platforms.open() == []
 

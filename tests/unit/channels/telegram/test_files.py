@@ -29,7 +29,7 @@ def test_a_file_is_read_and_everything_closed(tmp_path: Path) -> None:
     local = LocalFiles("tg", tmp_path / "bot", tmp_path / "home")
     assert _read_file(folder / "a.jpg", 5, local) == b"photo"
     assert _read_file(folder / "a.jpg", 4, local) is None
-    with pytest.raises(FetchFailed, match="is no file"):
+    with pytest.raises(FetchFailed, match="is not a file"):
         _read_file(folder, 5, local)
     assert _open_paths(tmp_path) == []
 

@@ -70,9 +70,9 @@ def test_an_owner_is_a_number_and_no_name(typed: str) -> None:
 
 
 def test_a_name_as_an_owner_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="anybody can take it"):
+    with pytest.raises(ConfigError, match="anybody can take a username"):
         answers.parse_person("@ada")
-    with pytest.raises(ConfigError, match="anybody can take it"):
+    with pytest.raises(ConfigError, match="anybody can take a username"):
         answers.parse_owner("telegram:@ada", {"telegram"})
     with pytest.raises(ConfigError, match="channels: discord, telegram"):
         answers.parse_owner("irc:42", {"telegram", "discord"})

@@ -101,7 +101,7 @@ def test_a_home_that_was_not_there_is_not_there_again(home: Home, error: BaseExc
 
 def test_what_somebody_else_wrote_meanwhile_is_not_written_over(home: Home) -> None:
     present = filled(home)
-    with pytest.raises(ConfigError, match="changed by somebody else"):
+    with pytest.raises(ConfigError, match="changed by another program"):
         put(home, present, meanwhile="[log]\n")
     assert contents(home.path) == {"config.toml": "[log]\n", "secrets/telegram-token": "old\n"}
 

@@ -121,7 +121,7 @@ def test_a_unit_that_differs_is_kept_as_a_copy_and_what_runs_is_started_again(
     found = there(places.units)
     assert found.pop("bubbot.service") == made.files[0].text
     assert found == {"bubbot.service.old1": "# mine\n", "bubbot.service.old2": "# mine again\n"}
-    assert said[0].endswith(f"what was there is kept as {places.units}/bubbot.service.old2")
+    assert said[0].endswith(f"the old one is kept as {places.units}/bubbot.service.old2")
 
 
 def test_without_a_service_manager_nothing_is_written(tmp_path: Path, places: UnitPaths) -> None:
