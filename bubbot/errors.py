@@ -52,8 +52,26 @@ on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
+
+
+def did_you_mean(
+    word: str, candidates: Iterable[str], *, rest: str = "", before: str = "", after: str = "?", otherwise: str = ""
+) -> str:
+    """Return the end of an error about an unknown word: "did you mean 'x'?", `otherwise` if no candidate is close.
+
+    Args:
+        word: the unknown word, in any case.
+        candidates: the words there are.
+        rest: is put behind the candidate.
+        before: is put before the question.
+        after: is put after the question, in place of "?".
+        otherwise: is returned if no candidate is close.
+    """
+    close = get_close_matches(word.lower(), candidates, n=1)
+    return f"{before}did you mean {close[0] + rest!r}{after}" if close else otherwise
 
 
 class BubbotError(Exception):

@@ -6,11 +6,10 @@ Nothing of a plugin is imported before `load` names it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, did_you_mean
 
 UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade.md lists the new names."
 
@@ -51,8 +50,7 @@ def _find(group: str, name: str) -> EntryPoint:
     points = {point.value: point for point in entry_points(group=group, name=name)}
     if not points:
         offered = list_names(group)
-        near = get_close_matches(name, offered, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(offered) or 'none'}."
+        hint = did_you_mean(name, offered, otherwise=f"there are: {', '.join(offered) or 'none'}.")
         raise ConfigError(f"No plugin {name!r} in {group}: {hint}")
     if len(points) > 1:
         packages = " and ".join(sorted(map(_package, points.values())))

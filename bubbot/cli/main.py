@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from bubbot.errors import (
     OutputFailed,
     StoreError,
     TapeCorrupt,
+    did_you_mean,
 )
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
@@ -154,8 +154,7 @@ def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callab
         return EXIT_OK
     first = top.parse_args(argv)
     if first.command not in commands:
-        matches = get_close_matches(first.command, commands, n=1)
-        hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(commands)}"
+        hint = did_you_mean(first.command, commands, otherwise=f"there are: {', '.join(commands)}")
         top.error(f"there is no command {first.command!r}; {hint}")
     module: Any = import_module(commands[first.command].module)
     parser = CommandParser(prog=f"bubbot {first.command}", description=module.__doc__)
