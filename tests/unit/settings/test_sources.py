@@ -10,30 +10,7 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.settings.loader import load
-
-CANARY = "sk-canary-7f3a91"
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("BUBBOT_") or name == "CREDENTIALS_DIRECTORY":
-            monkeypatch.delenv(name)
-
-
-def written(home: Path, text: str | bytes) -> Path:
-    path = home / "config.toml"
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
-
-
-def refused(home: Path, text: str | bytes = "") -> str:
-    if text:
-        written(home, text)
-    with pytest.raises(ConfigError) as raised:
-        load(home=home)
-    assert raised.value.__cause__ is None
-    return str(raised.value)
+from tests.unit.settings.configs import CANARY, refused, written
 
 
 class TestUnreadableFiles:
