@@ -51,7 +51,7 @@ def _find(group: str, name: str) -> EntryPoint:
     points = {point.value: point for point in entry_points(group=group, name=name)}
     if not points:
         offered = list_names(group)
-        hint = did_you_mean(name, offered) or f"there are: {', '.join(offered) or 'none'}."
+        hint = did_you_mean(name, offered, otherwise=f"there are: {', '.join(offered) or 'none'}.")
         raise ConfigError(f"No plugin {name!r} in {group}: {hint}")
     if len(points) > 1:
         packages = " and ".join(sorted(map(_package, points.values())))

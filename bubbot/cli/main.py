@@ -154,7 +154,7 @@ def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callab
         return EXIT_OK
     first = top.parse_args(argv)
     if first.command not in commands:
-        hint = did_you_mean(first.command, commands) or f"there are: {', '.join(commands)}"
+        hint = did_you_mean(first.command, commands, otherwise=f"there are: {', '.join(commands)}")
         top.error(f"there is no command {first.command!r}; {hint}")
     module: Any = import_module(commands[first.command].module)
     parser = CommandParser(prog=f"bubbot {first.command}", description=module.__doc__)

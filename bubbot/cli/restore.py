@@ -16,10 +16,10 @@ from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
+from bubbot.ports.settings import format_setting, quote_value
 from bubbot.quarantine import Quarantine
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.settings.sources import format_setting, quote_value
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
 from bubbot.stores.sqlite.check import restore_protection
 from bubbot.stores.sqlite.restore import put_in_place, refuse_existing_database, unpack, verify_backup

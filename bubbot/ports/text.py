@@ -42,10 +42,21 @@ def format_bytes(size: float) -> str:
     return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} bytes"
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return "did you mean 'x'?" with the name that is closest to `word`; empty if none is close."""
-    close = get_close_matches(word, list(names), n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
+def did_you_mean(
+    word: str, candidates: Iterable[str], *, rest: str = "", before: str = "", after: str = "?", otherwise: str = ""
+) -> str:
+    """Return the end of an error about an unknown word: "did you mean 'x'?", `otherwise` if no candidate is close.
+
+    Args:
+        word: the unknown word, in any case.
+        candidates: the words there are.
+        rest: is put behind the candidate.
+        before: is put before the question.
+        after: is put after the question, in place of "?".
+        otherwise: is returned if no candidate is close.
+    """
+    close = get_close_matches(word.lower(), candidates, n=1)
+    return f"{before}did you mean {close[0] + rest!r}{after}" if close else otherwise
 
 
 def replace_controls(text: str) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from bubbot.settings.sections import SettingsSection
-from bubbot.settings.sources import quote_value
-from bubbot.settings.values import Label, Names, Number, OptionalWhole, blank_to_none, describe_type, refuse_bool
+from bubbot.ports.settings import Number, SettingsSection, blank_to_none, describe_expected, quote_value, refuse_bool
+from bubbot.ports.text import did_you_mean
+from bubbot.settings.values import Label, Names, OptionalWhole
 
 OptionalNumber = Annotated[float | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
 
@@ -20,28 +19,47 @@ OptionalNumber = Annotated[float | None, BeforeValidator(refuse_bool), BeforeVal
 class LimitSettings(SettingsSection):
     """The keys of `[budget.<scope>.<name>]`."""
 
-    day: OptionalNumber = Field(default=None, ge=0, description="Money in a day.")
-    month: OptionalNumber = Field(default=None, ge=0, description="Money in a month.")
-    tokens_day: OptionalWhole = Field(default=None, ge=0, description="Tokens in a day, in and out.")
-    tokens_month: OptionalWhole = Field(default=None, ge=0, description="Tokens in a month, in and out.")
+    day: OptionalNumber = Field(default=None, ge=0, description="Money in a day.", examples=[5.0])
+    month: OptionalNumber = Field(default=None, ge=0, description="Money in a month.", examples=[60.0])
+    tokens_day: OptionalWhole = Field(
+        default=None, ge=0, description="Tokens in a day, in and out.", examples=[2_000_000]
+    )
+    tokens_month: OptionalWhole = Field(
+        default=None, ge=0, description="Tokens in a month, in and out.", examples=[40_000_000]
+    )
 
 
 class PersonLimitSettings(LimitSettings):
     """The keys of `[budget.users.<name>]` and `[budget.chats.<name>]`."""
 
-    per_minute: OptionalWhole = Field(default=None, ge=1, description="Messages in any minute that ask a model.")
-    per_hour: OptionalWhole = Field(default=None, ge=1, description="Messages in any hour that ask a model.")
+    per_minute: OptionalWhole = Field(
+        default=None,
+        ge=1,
+        description="Messages in any minute that ask a model; one that would wait for more than a minute is refused.",
+        examples=[6],
+    )
+    per_hour: OptionalWhole = Field(
+        default=None, ge=1, description="Messages in any hour that ask a model.", examples=[60]
+    )
 
 
 class ModelLimitSettings(LimitSettings):
     """The keys of `[budget.models.<name>]`."""
 
-    input_price: OptionalNumber = Field(default=None, ge=0, description="Money for a million tokens that it reads.")
-    output_price: OptionalNumber = Field(default=None, ge=0, description="Money for a million tokens that it writes.")
+    input_price: OptionalNumber = Field(
+        default=None,
+        ge=0,
+        description="Money for a million tokens that it reads; where not set, as the list of litellm has it.",
+        examples=[2.5],
+    )
+    output_price: OptionalNumber = Field(
+        default=None, ge=0, description="Money for a million tokens that it writes.", examples=[10.0]
+    )
     cached_price: OptionalNumber = Field(
         default=None,
         ge=0,
         description="Money for a million tokens that the provider has in its cache; like `input_price` where not set.",
+        examples=[1.25],
     )
 
 
@@ -73,10 +91,10 @@ def _check_table(kind: type[LimitSettings], section: str, name: str, table: Any,
         item = error.errors()[0]
         key = str(item["loc"][0])
         if item["type"] == "extra_forbidden":
-            close = get_close_matches(key, kind.model_fields, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f": there are {', '.join(kind.model_fields)}"
+            there = f": there are {', '.join(kind.model_fields)}"
+            hint = did_you_mean(key, kind.model_fields, before="; ", otherwise=there)
             raise ValueError(f"{form}: {key} of {name!r} is no setting{hint}") from None
-        expected = describe_type(kind.model_fields[key])
+        expected = describe_expected(item, kind.model_fields[key])
         raise ValueError(f"{form}: {key} of {name!r} is {quote_value(table[key])}, but must be {expected}") from None
 
 
@@ -97,11 +115,17 @@ _Models = Annotated[
 
 
 class BudgetSettings(LimitSettings):
-    """`[budget]`: limits of the whole bot, and tables for single channels, chats, people, jobs and models."""
+    """`[budget]`: limits of the whole bot, and tables for single channels, chats, people, jobs and models.
+
+    A day and a month are those of `[bot] timezone`. Nothing is limited where nothing is set.
+    """
 
     currency: Label = Field(default="USD", description="The currency of all amounts here.")
     usd_rate: OptionalNumber = Field(
-        default=None, gt=0, description="What one US dollar is in that currency; providers' price lists are in dollars."
+        default=None,
+        gt=0,
+        description="What one US dollar is in that currency; providers' price lists are in dollars.",
+        examples=[1.0],
     )
     warn_at: Number = Field(
         default=0.8, gt=0, le=1, description="The share of a budget at which the owner is told, once."
@@ -112,6 +136,7 @@ class BudgetSettings(LimitSettings):
         le=10_000_000,
         description="What an answer is reckoned at before it is there; where not set, `[model] max_tokens`, else what the "
         "model can write, at most 4096.",
+        examples=[4096],
     )
     fallback_models: Names = Field(
         default=[], description="Models to ask, in this order, where the budget of the model that answers is used up."

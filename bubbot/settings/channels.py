@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
-from bubbot.settings.sections import SettingsSection
-from bubbot.settings.sources import format_setting, quote_value
-from bubbot.settings.values import DAY_SECONDS, Ids, Name, Number, Whole, describe_type
+from bubbot.ports.settings import Id, Number, SettingsSection, Whole, format_errors
+from bubbot.settings.values import DAY_SECONDS, Name
 
 KINDS_REQUIRING_TOKEN = frozenset({"telegram", "discord"})
 """Kinds of channel that cannot start without a token."""
@@ -56,7 +53,7 @@ def _to_lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-IdList = Annotated[Ids, BeforeValidator(_parse_ids)]
+IdList = Annotated[list[Id], BeforeValidator(_parse_ids)]
 NameList = Annotated[list[str], AfterValidator(_check_names), BeforeValidator(_split_items)]
 Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_to_lower)]
 
@@ -108,8 +105,11 @@ Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_parse_guilds)]
 class ChannelSettings(SettingsSection):
     """The keys common to all channels. Lists of ids hold text, each id once."""
 
-    kind: Name = Field(description="The adapter; where it is not set, the name.")
-    owners: IdList = Field(default=[], description="People who may do everything, by numeric id.")
+    kind: Name = Field(description="The adapter; where it is not set, the name.", examples=["telegram"])
+    owners: IdList = Field(
+        default=[],
+        description="People who may do everything, by numeric id; `bubbot access approve` lets people in without these lists.",
+    )
     admins: IdList = Field(default=[], description="People who may also let others in, by numeric id.")
     members: IdList = Field(default=[], description="People who may speak with the bot, by numeric id.")
     groups: IdList = Field(default=[], description="Chats whose people may all speak, as members, by numeric id.")
@@ -119,7 +119,8 @@ class ChannelSettings(SettingsSection):
     )
     trigger_names: NameList = Field(default=[], description="Names by which the bot is addressed in a group.")
     pairing: bool = Field(
-        default=True, description="Whether strangers in a direct chat get a code to show to the owner."
+        default=True,
+        description="Whether strangers in a direct chat get a code to show to the owner; else they get silence.",
     )
     bots: IdList = Field(default=[], description="Other bots that may speak, by numeric id.")
     debounce: Number = Field(
@@ -172,20 +173,5 @@ def split_channel_settings(name: str, table: Mapping[str, Any]) -> tuple[Channel
     try:
         settings = ChannelSettings(**common)
     except ValidationError as error:
-        raise ConfigError("\n".join(_sentence(name, item, common) for item in error.errors())) from None
+        raise ConfigError("\n".join(format_errors(error, ChannelSettings, common, ("channels", name)))) from None
     return settings, {key: value for key, value in table.items() if key not in common}
-
-
-def _sentence(name: str, item: ErrorDetails, table: Mapping[str, Any]) -> str:
-    key, *inside = map(str, item["loc"])
-    reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
-    if len(inside) < 2:
-        setting, field = format_setting(("channels", name, key)), ChannelSettings.model_fields[key]
-        return f"{setting} is {quote_value(table[key])}, but must be {reason or describe_type(field)}."
-    setting = format_setting(("channels", name, key, *inside[:2]))
-    if item["type"] == "extra_forbidden":
-        close = get_close_matches(inside[1], GuildSettings.model_fields, n=1)
-        return f"{setting} is unknown{f'; did you mean {close[0]!r}?' if close else '.'}"
-    value = _parse_guilds(table[key])[inside[0]][inside[1]]  # type: ignore[index]
-    field = GuildSettings.model_fields[inside[1]]
-    return f"{setting} is {quote_value(value)}, but must be {reason or describe_type(field)}."

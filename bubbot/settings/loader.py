@@ -11,10 +11,11 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
+from bubbot.ports.settings import Keys, SettingsSection, format_errors, format_setting, quote_value
+from bubbot.ports.text import did_you_mean
 from bubbot.settings.budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings.channels import ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
@@ -28,25 +29,21 @@ from bubbot.settings.sections import (
     MemorySettings,
     ScheduleSettings,
     SearchSettings,
-    SettingsSection,
+    SettingDescription,
     StoreSettings,
+    describe_table,
 )
 from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - others import it from here
-from bubbot.settings.sections import SettingDescription as SettingDescription  # noqa: PLC0414
 from bubbot.settings.sections import ToolSettings as ToolSettings  # noqa: PLC0414
 from bubbot.settings.sources import (
-    Keys,
     MissingSecret,
     SourcedValue,
     flatten,
-    format_setting,
-    quote_value,
     read_secret,
     read_text,
     read_toml,
-    suggest,
 )
-from bubbot.settings.values import Language, Name, OptionalPath, OptionalWhole, Zone, describe_type
+from bubbot.settings.values import Language, Name, OptionalPath, OptionalWhole, Zone
 
 MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
@@ -58,14 +55,21 @@ class BotSettings(SettingsSection):
     name: Name = Field(default="bubbot", description="What the bot is called.")
     persona: str = Field(default="", description="Who the bot is, in a few sentences; part of the system prompt.")
     persona_file: OptionalPath = Field(
-        default=None, description="The persona in a file of its own, instead of `persona`."
+        default=None, description="The persona in a file of its own, instead of `persona`.", examples=["persona.md"]
     )
     timezone: Zone = Field(
         default="UTC", description="The IANA name of the time zone in which the bot reads and writes times."
     )
-    language: Language = Field(default="en", description="The language of the bot's own sentences, where translated.")
+    language: Language = Field(
+        default="en", description="The language of the bot's own sentences: `en` or `zh`, English for any other."
+    )
     turns_at_once: OptionalWhole = Field(
-        default=None, ge=1, le=1000, description="Sessions answered at once; where not set, 64, or 8 for `local`."
+        default=None,
+        ge=1,
+        le=1000,
+        description="Sessions answered at once; where not set, 64, or 8 for `local`, which answers one after another. A turn "
+        "mostly waits for its provider; the others wait on disk until there is room.",
+        examples=[64],
     )
 
     def read_persona(self) -> str:
@@ -120,6 +124,10 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Use only the arguments: `load` reads the sources itself, to name the origin of a wrong value."""
+        # pydantic-settings merges the values of its sources and keeps no origin, so `load` merges them. Variables are read
+        # by its `EnvSettingsSource`. `TomlConfigSettingsSource` has no way in but its private `_read_file`, and reads a
+        # file of any size or kind, without the line and the fix of an error; `NestedSecretsSettingsSource` reads every
+        # credential of the service, also those of others, and fails for one that is not text.
         return (init_settings,)
 
     @field_validator("channels")
@@ -170,11 +178,7 @@ def describe_settings() -> Iterator[SettingDescription]:
     }
     tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
-        for key, field in model.model_fields.items():
-            default = None if field.is_required() else field.default
-            yield SettingDescription(
-                section, key, describe_type(field).removeprefix("a "), default, field.description or ""
-            )
+        yield from describe_table(section, model)
 
 
 def load(*, home: Path, config: Path | None = None) -> Settings:
@@ -235,7 +239,7 @@ def _load(
         settings = Settings(**data)
     except ValidationError as error:
         # The cause is dropped: it holds the values, and among them the secrets.
-        problems += [_sentence(item, leaves) for item in error.errors(include_url=False)]
+        problems += format_errors(error, Settings, data, origin=lambda path: f"{leaves[path].origin}: ")
         return None, problems, missing
     settings._renamed_settings = tuple(renamed)  # noqa: SLF001 - its own
     return settings, problems, missing
@@ -273,7 +277,9 @@ def _read_environment(problems: list[str]) -> dict[str, Any]:
         if any("\ud800" <= char <= "\udfff" for char in read_variables()[name]):
             problems.append(f"{variable} is not UTF-8 text.")
         if keys and section not in _TABLES:
-            problems.append(f"{variable}: [{section}] is no section{suggest(section, _TABLES)}.")
+            problems.append(
+                f"{variable}: [{section}] is no section{did_you_mean(section, _TABLES, before='; ', after='')}."
+            )
         elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
         elif not keys and section in _SINGLE_UNDERSCORE:
@@ -371,17 +377,6 @@ def _display_path(value: str, folder: Path) -> str:
         return str((folder / Path(value).expanduser()).absolute())
     except (OSError, RuntimeError):
         return value
-
-
-def _sentence(item: ErrorDetails, leaves: Mapping[Keys, SourcedValue]) -> str:
-    section, key = path = tuple(map(str, item["loc"]))[:2]
-    leaf, fields = leaves[path], _SECTIONS[section].model_fields
-    setting = f"{leaf.origin}: {format_setting(path)}"
-    if item["type"] == "extra_forbidden":  # its value is not shown: it may be a secret under a misspelt key
-        return f"{setting} is no setting{suggest(key, fields)}."
-    reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
-    value = "of the wrong type (the value is not shown)" if _is_secret(path) else quote_value(leaf.value)
-    return f"{setting} is {value}, but must be {reason or describe_type(fields[key])}."
 
 
 def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:

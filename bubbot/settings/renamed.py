@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from bubbot.settings.sources import Keys, SourcedValue, format_setting
+from bubbot.ports.settings import Keys, format_setting
+from bubbot.settings.sources import SourcedValue
 
 _CHANNEL_KEYS = MappingProxyType(
     {"called": "trigger_names", "always": "respond_to_all", "listen": "record_only"}  # also in tables of `guilds`
@@ -78,7 +79,7 @@ def _renames_within(path: Keys, leaf: SourcedValue) -> Iterator[RenamedSetting]:
     if new is not None and len(path) == (3 if path[0] == "channels" else 2):
         yield RenamedSetting(path, (*path[:-1], new), leaf.origin, leaf.value)
     for server, table in _server_tables(path, leaf.value):
-        for key in _CHANNEL_KEYS.keys() & table.keys():
+        for key in filter(_CHANNEL_KEYS.__contains__, table):
             old = (*path, server, key)
             yield RenamedSetting(old, (*old[:-1], _CHANNEL_KEYS[key]), leaf.origin, table[key])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from bubbot.ports.settings import AdapterSettings, Number, SettingsSection, Whole, describe_type
 from bubbot.settings.values import (
     AUTO_SELECTOR,
     DAY_SECONDS,
@@ -15,30 +17,43 @@ from bubbot.settings.values import (
     LogForm,
     Name,
     Names,
-    Number,
     OptionalPath,
     OptionalWhole,
     Secret,
     Selector,
-    Whole,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """One setting as people write it. `type` is a phrase; `default` is None if not set."""
+    """One setting as people write it.
+
+    Attributes:
+        section: its table, such as `channels.<name>`.
+        key: its name in the table.
+        type: a phrase.
+        default: its value if not set; None if it has none.
+        description: a sentence or two.
+        example: a value, for the example configuration.
+    """
 
     section: str
     key: str
     type: str
     default: str | int | float | bool | list[str] | dict[str, Any] | None
     description: str
+    example: Any
 
 
-class SettingsSection(BaseModel):
-    """A table of the settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+def describe_table(section: str, model: type[SettingsSection]) -> Iterator[SettingDescription]:
+    """Yield every setting of a table."""
+    for key, field in model.model_fields.items():
+        default = None if field.is_required() else field.default
+        if default == "" and issubclass(model, AdapterSettings):  # there an empty value means that it is not set
+            default = None
+        example = field.examples[0] if field.examples else "" if default is None else default
+        kind = describe_type(field).removeprefix("a ")
+        yield SettingDescription(section, key, kind, default, field.description or "", example)
 
 
 class ScheduleSettings(SettingsSection):
@@ -74,9 +89,13 @@ class ModelSettings(SettingsSection):
     fallback: Names = Field(
         default=[], description="Models to ask, in this order, where the first is not there or wants fewer requests."
     )
-    script: OptionalPath = Field(default=None, description="The replies of the model `scripted`.")
+    script: OptionalPath = Field(
+        default=None, description="The replies of the model `scripted`.", examples=["script.json"]
+    )
     api_base: Address = Field(
-        default=None, description="The web address of the provider of `name`, if it is not the usual one."
+        default=None,
+        description="The web address of the provider of `name`, if it is not the usual one.",
+        examples=["http://localhost:8000/v1"],
     )
     api_key: Secret = Field(
         default=None, description="The key of the provider of `name`; models of other providers are never sent it."
@@ -114,12 +133,14 @@ class ModelSettings(SettingsSection):
         ge=256,
         le=100_000_000,
         description="Tokens the model reads at once; where not set, 2048 for `local`, else what is known of it.",
+        examples=[2048],
     )
     max_tokens: OptionalWhole = Field(
         default=None,
         ge=1,
         le=10_000_000,
         description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
+        examples=[256],
     )
     threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
 
@@ -190,6 +211,7 @@ class HealthSettings(SettingsSection):
         ge=0,
         le=65535,
         description="The port of `/live`, `/ready` and `/metrics`; 0 for any that is free.",
+        examples=[9464],
     )
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from bubbot.errors import ConfigError
+from bubbot.ports.settings import Keys
+from bubbot.ports.text import did_you_mean
 from bubbot.settings.environment import SECRET_KEY
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -23,11 +24,7 @@ MAX_SECRET_BYTES = 64_000
 """The largest secret file, in bytes."""
 
 _CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_USERINFO = re.compile(r"//[^/@\s]*@")
 _PASSWORD = re.compile(r"^\w+://[^/@\s]*:[^/@\s]+@")
-
-Keys: TypeAlias = tuple[str, ...]
-"""The path of a setting: section and key, or "channels", name and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,9 @@ def flatten(
     for section, table in tables.items():
         source = origin((section,))
         if section not in sections:
-            problems.append(f"{source}: [{section}] is no section{suggest(section, sections)}.")
+            problems.append(
+                f"{source}: [{section}] is no section{did_you_mean(section, sections, before='; ', after='')}."
+            )
         elif not isinstance(table, Mapping):
             problems.append(f"{source}: [{section}] must be a section with keys, not a single value.")
         elif section == "channels":
@@ -183,20 +182,3 @@ def _channel_leaves(
             (*path, key): SourcedValue(value, origin((*path, key))) for key, value in table.items()
         }
     return {}
-
-
-def quote_value(value: object) -> str:
-    """Format a value for a sentence: cut after 80 characters, without the password of a web address."""
-    text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
-    return text if len(text) <= 80 else f"{text[:80]}..."
-
-
-def format_setting(path: Keys) -> str:
-    """Format a setting as people write it, `[section] key`."""
-    return f"[{'.'.join(path[:-1])}] {path[-1]}"
-
-
-def suggest(word: str, candidates: Iterable[str]) -> str:
-    """Return "; did you mean 'x'" with the closest of `candidates`, or nothing if none is close."""
-    close = get_close_matches(word.lower(), candidates, n=1)
-    return f"; did you mean {close[0]!r}" if close else ""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from bubbot.ports.channel import (
     Attachment,
     BotIdentity,
+    ChannelAdapter,
     ChannelHealth,
     ChannelOptions,
     MessagePart,
@@ -28,12 +29,12 @@ from channels.discord.interactions import OpenInteractions
 from channels.discord.retry import DiscordReceiveTiming
 from channels.discord.run import DiscordRun
 from channels.discord.sender import DiscordSender
-from channels.discord.settings import DiscordSettings, check_keys, read_settings
+from channels.discord.settings import DiscordSettings
 from channels.discord.slash_commands import sync_commands
 
 
 class DiscordChannel:
-    """The adapter for Discord; its settings are `DISCORD_KEYS`.
+    """The adapter for Discord; its settings are `DiscordSettings`.
 
     Implements `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`,
     `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
@@ -119,9 +120,9 @@ class DiscordChannel:
         await self._api.aclose()
 
 
-def create(options: ChannelOptions) -> DiscordChannel:
-    """Create the channel for the entry point. Raise `ConfigError`."""
-    check_keys(options.name, options.settings.keys())
-    return DiscordChannel(
-        options, read_settings(options.name, options.settings), DiscordApiTiming(), DiscordReceiveTiming()
-    )
+def _build(options: ChannelOptions, settings: DiscordSettings) -> DiscordChannel:
+    return DiscordChannel(options, settings, DiscordApiTiming(), DiscordReceiveTiming())
+
+
+create = ChannelAdapter(DiscordSettings, _build)
+"""The factory of the entry point."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from bubbot.ports.channel import (
     Attachment,
     BotIdentity,
+    ChannelAdapter,
     ChannelHealth,
     ChannelOptions,
     MessagePart,
@@ -33,7 +34,7 @@ from channels.telegram.inbound import make_unparsed, read_update
 from channels.telegram.inbound_text import TelegramBotUser
 from channels.telegram.poller import RetryingTelegramApi, run_polling
 from channels.telegram.sender import TelegramSender
-from channels.telegram.settings import TelegramSettings, check_keys, read_settings
+from channels.telegram.settings import TelegramSettings
 
 log = logging.getLogger(__name__)
 MAX_WEBHOOK_BODY_BYTES = 1_000_000
@@ -41,7 +42,7 @@ MAX_WEBHOOK_BODY_BYTES = 1_000_000
 
 
 class TelegramChannel:
-    """A channel that polls Telegram. Settings: `TELEGRAM_KEYS`.
+    """A channel that polls Telegram. Settings: `TelegramSettings`.
 
     See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `ReportsHealth` and
     `VerifiesCredentials`.
@@ -245,9 +246,10 @@ class TelegramWebhookChannel(TelegramChannel):
         return 200
 
 
-def create(options: ChannelOptions) -> TelegramChannel:
-    """Create the channel; the factory of the entry point. Raises `ConfigError`."""
-    check_keys(options.name, options.settings)
-    settings = read_settings(options.name, options.settings)
+def _build(options: ChannelOptions, settings: TelegramSettings) -> TelegramChannel:
     kind = TelegramWebhookChannel if settings.uses_webhook else TelegramChannel
     return kind(options, settings, TelegramApiTiming())
+
+
+create = ChannelAdapter(TelegramSettings, _build)
+"""The factory of the entry point."""

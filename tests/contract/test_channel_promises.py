@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.ports.channel import Channel, ChannelOptions
 from channels.telegram.channel import TelegramChannel
-from channels.telegram.settings import read_settings
+from channels.telegram.settings import TelegramSettings
 from examples.own_channel.letterbox import create
 from tests.contract.channel_promises import ChannelPromises, blob_of
 from tests.fakes.botapi.server import Server
@@ -64,7 +64,7 @@ class TelegramBench:
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[Channel]:
         table = self._server.table()
-        settings = read_settings("tg", {**table, "poll_timeout": 1})
+        settings = TelegramSettings.read("tg", {**table, "poll_timeout": 1})
         options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, blob_of)
         channel = TelegramChannel(options, settings, FAST)
         try:

@@ -19,12 +19,12 @@ from channels.discord import channel as discord
 from channels.discord.api import DiscordApiTiming as DiscordTiming
 from channels.discord.channel import DiscordChannel
 from channels.discord.retry import DiscordReceiveTiming
-from channels.discord.settings import read_settings as read_discord
+from channels.discord.settings import DiscordSettings
 from channels.platform.http_date import parse_http_date
 from channels.telegram import channel as telegram
 from channels.telegram.api import TelegramApiTiming as TelegramTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
-from channels.telegram.settings import read_settings as read_telegram
+from channels.telegram.settings import TelegramSettings
 from tests.fakes.botapi import errors as bot_errors
 from tests.fakes.botapi.server import Server as Telegram
 from tests.fakes.discordapi import errors as discord_errors
@@ -49,7 +49,7 @@ async def on_telegram(
     url: str, token: str, *, overhears: bool = False, within: float = 4.0, **more: Any
 ) -> BotIdentity:
     options = _options({"token": token, "base_url": url, **more}, overhears=overhears)
-    settings = read_telegram("one", options.settings)
+    settings = TelegramSettings.read("one", options.settings)
     kind = TelegramWebhookChannel if settings.uses_webhook else TelegramChannel
     channel = kind(options, settings, replace(TelegramTiming(), verify_timeout=within))
     assert isinstance(channel, VerifiesCredentials)
@@ -62,7 +62,7 @@ async def on_telegram(
 async def on_discord(url: str, token: str, *, within: float = 4.0, **more: Any) -> BotIdentity:
     options = _options({"token": token, "rest_url": url, **more})
     timing = replace(DiscordTiming(), verify_timeout=within)
-    channel = DiscordChannel(options, read_discord("one", options.settings), timing, DiscordReceiveTiming())
+    channel = DiscordChannel(options, DiscordSettings.read("one", options.settings), timing, DiscordReceiveTiming())
     assert isinstance(channel, VerifiesCredentials)
     try:
         return await channel.verify_token()
@@ -78,7 +78,7 @@ async def hooked(server: Telegram, url: str) -> AsyncIterator[None]:
 
 
 async def _call(server: Telegram, method: str, parameters: dict[str, Any]) -> None:
-    settings = read_telegram("one", {"token": server.bot.token, "base_url": server.base_url})
+    settings = TelegramSettings.read("one", {"token": server.bot.token, "base_url": server.base_url})
     channel = TelegramChannel(_options({}), settings, TelegramTiming())
     await channel._api.call(method, parameters)
     await channel.aclose()

@@ -30,7 +30,7 @@ from bubbot.ports.channel import (
 )
 from channels.telegram.api import TelegramApiTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
-from channels.telegram.settings import read_settings
+from channels.telegram.settings import TelegramSettings
 from tests.fakes.botapi import odd
 from tests.fakes.botapi.server import Server
 from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
@@ -56,7 +56,7 @@ class Talk:
         table: dict[str, Any] = {**server.table(), "poll_timeout": 1, **settings}
         commands = table.pop("commands", no_commands)
         options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, list_commands=commands)
-        read = read_settings("tg", table)
+        read = TelegramSettings.read("tg", table)
         self.channel = (TelegramWebhookChannel if read.uses_webhook else TelegramChannel)(options, read, FAST)
         self.heard: list[ChannelEvent] = []
         self._server = server

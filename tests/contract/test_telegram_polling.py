@@ -26,7 +26,7 @@ from bubbot.ports.channel import (
 from channels.telegram.api import UPDATE_KINDS, TelegramApi
 from channels.telegram.channel import TelegramChannel, create
 from channels.telegram.errors import TelegramUnavailable
-from channels.telegram.settings import read_settings
+from channels.telegram.settings import TelegramSettings
 from tests.fakes.telegram_channel import (
     CONFLICT,
     FAST,
@@ -199,7 +199,7 @@ class TestPolling:
 
         slow = await asyncio.start_server(trickle, "127.0.0.1", 0)
         address = f"http://127.0.0.1:{slow.sockets[0].getsockname()[1]}"
-        given = read_settings("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
+        given = TelegramSettings.read("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
         api = TelegramApi(given, replace(FAST, poll_margin=-0.7))
         with pytest.raises(TelegramUnavailable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
             await api.poll(None, hold=True)

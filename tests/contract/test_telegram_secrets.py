@@ -15,7 +15,7 @@ from aiohttp import web
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart
 from channels.telegram.channel import TelegramChannel
-from channels.telegram.settings import read_settings
+from channels.telegram.settings import TelegramSettings
 from tests.fakes.telegram_channel import BOLD, CONFLICT, FAST, HOOKED, Heard, opened, options
 from tests.fakes.telegram_server import DROP, HANG, TOKEN, No, Page, ScriptedServer, scripted_server
 
@@ -66,7 +66,9 @@ class TestSecrets:
             await attempt("setMyCommands", _briefly(channel.run(Heard(server))))
             await attempt("getUpdates", _briefly(channel.run(Heard(server))))
         # Nobody listens on this port: the connection itself fails.
-        given = read_settings("tg", {"token": TOKEN, "base_url": "http://127.0.0.1:9", "proxy": "http://127.0.0.1:9"})
+        given = TelegramSettings.read(
+            "tg", {"token": TOKEN, "base_url": "http://127.0.0.1:9", "proxy": "http://127.0.0.1:9"}
+        )
         gone = TelegramChannel(options(server), given, timing)
         for work in (gone.send(part), gone.fetch(Attachment("F"), 10), gone.edit("7", part)):
             with pytest.raises(BubbotError) as caught:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +12,11 @@ import pytest
 from bubbot.models import scripted
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.settings.channels import ChannelSettings, GuildSettings, split_channel_settings
-from bubbot.settings.loader import SettingDescription, Settings, describe_settings, load
-from channels.discord import settings as discord_settings
-from channels.platform.keys import SettingKey
-from channels.telegram import settings as telegram_settings
+from bubbot.settings.loader import Settings, load
+from tests.docs.settings_pages import EXAMPLE, REFERENCE, all_settings, channel_adapters, write_example, write_reference
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "config.example.toml"
-REFERENCE = ROOT / "docs" / "reference" / "config.md"
-KEYS = {"discord": discord_settings.DISCORD_KEYS, "telegram": telegram_settings.TELEGRAM_KEYS}
-ADAPTERS = {f"channels.{name}" for name in KEYS}
-"""Sections whose keys belong to an adapter; `test_channel_keys.py` looks at them."""
-SETTINGS = {(setting.section, setting.key): setting for setting in describe_settings()}
+ADAPTERS = channel_adapters()
+SETTINGS = {(setting.section, setting.key): setting for setting in all_settings()}
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +37,8 @@ def in_example() -> dict[tuple[str, str], object]:
         for name, value in table.items():
             if section == "budget" and isinstance(value, dict):
                 found[section, name] = {}
-            elif section == "channels" and name in KEYS:
-                continue  # the keys of an adapter: see below
+            elif section == "channels" and name in ADAPTERS:
+                found |= {(f"channels.{name}", key): inner for key, inner in value.items()}
             elif section == "channels":
                 guilds = value["guilds"]
                 found |= {("channels.<name>", key): inner for key, inner in {**value, "guilds": {}}.items()}
@@ -61,21 +52,10 @@ def in_example() -> dict[tuple[str, str], object]:
     return found
 
 
-def in_reference() -> Iterator[tuple[str, str, list[str]]]:
-    section = ""
-    for line in REFERENCE.read_text().splitlines():
-        if heading := re.match(r"## (?:\[(.+)\])?", line):
-            section = heading[1] or ""
-        elif section in ADAPTERS:
-            continue
-        elif row := re.match(r"\| `(\w+)` \|(.*)\|$", line):
-            yield section, row[1], [cell.strip() for cell in row[2].split(" | ")]
-
-
-def default_in_words(setting: SettingDescription) -> str:
-    if setting.default is None:
-        return "not set"
-    return f"`{json.dumps(setting.default)}`"
+def test_the_pages_are_up_to_date() -> None:
+    page = REFERENCE.read_text(encoding="utf-8")
+    assert EXAMPLE.read_text(encoding="utf-8") == write_example(), "run python -m tests.docs.settings_pages"
+    assert page == write_reference(page), "run python -m tests.docs.settings_pages"
 
 
 def test_the_example_has_every_setting_and_no_other() -> None:
@@ -91,12 +71,9 @@ def test_the_example_has_the_defaults() -> None:
 def test_what_has_no_default_says_so_in_the_example() -> None:
     text = EXAMPLE.read_text()
     for (section, key), setting in SETTINGS.items():
-        if setting.default is None and "." not in section:
-            lines = re.split(r"^#?\[", text.partition(f"\n[{section}]\n")[2], maxsplit=1, flags=re.MULTILINE)[
-                0
-            ].splitlines()
-            [at] = [number for number, line in enumerate(lines) if line.startswith(f"#{key} = ")]
-            assert "Not set" in lines[at - 1], key
+        if setting.default is None and "<" not in section:
+            _, _, table = re.sub("^#(?=\\[)", "", text, flags=re.MULTILINE).partition(f"\n[{section}]\n")
+            assert "Not set" in " ".join(table[: table.index(f"\n#{key} = ")].splitlines()[-2:]), key
 
 
 def test_the_example_as_it_is_changes_nothing(tmp_path: Path) -> None:
@@ -107,42 +84,14 @@ def test_the_example_switched_on_loads(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(uncommented())
     settings = load(home=tmp_path)
     assert settings.bot.persona_file == tmp_path / "persona.md"
-    assert set(settings.channels) == {"my-bot", *KEYS}
+    assert set(settings.channels) == {"my-bot", *ADAPTERS}
     common = ChannelSettings(kind="telegram", guilds={"42": GuildSettings()})
     assert split_channel_settings("my-bot", settings.channels["my-bot"]) == (common, {})
     # The adapters take every value, also those shown where nothing is set.
-    for name, read, token in (
-        ("telegram", telegram_settings.read_settings, "4242:SECRET-token_of-the-bot"),
-        ("discord", discord_settings.read_settings, "MTIzNDU2.AbCdEf.0123456789"),
-    ):
+    for name, token in (("telegram", "4242:SECRET-token_of-the-bot"), ("discord", "MTIzNDU2.AbCdEf.0123456789")):
         common, own = split_channel_settings(name, settings.channels[name])
         assert common == ChannelSettings(kind=name)
-        assert read(name, {**own, "token": token}) is not None
-
-
-@pytest.mark.parametrize(("adapter", "keys"), KEYS.items())
-def test_the_example_has_every_key_of_an_adapter_with_its_default_and_no_other(
-    adapter: str, keys: tuple[SettingKey, ...]
-) -> None:
-    table = tomllib.loads(uncommented())["channels"][adapter]
-    assert list(table) == [key.name for key in keys]
-    _, _, section = EXAMPLE.read_text().partition(f"\n#[channels.{adapter}]\n")
-    for key in keys:
-        if key.default is not None:
-            assert table[key.name] == key.default, key.name
-            continue
-        said = section[: section.index(f"\n#{key.name} = ")].splitlines()[-2:]
-        assert "Not set" in " ".join(said), key.name
-
-
-def test_the_reference_has_every_setting_and_no_other() -> None:
-    assert [(section, key) for section, key, _ in in_reference()] == list(SETTINGS)
-
-
-def test_the_reference_has_types_and_defaults() -> None:
-    for section, key, (kind, default, *_) in in_reference():
-        setting = SETTINGS[section, key]
-        assert (kind, default) == (setting.type, default_in_words(setting)), key
+        assert ADAPTERS[name].settings.read(name, {**own, "token": token}) is not None
 
 
 async def test_the_script_of_the_reference_plays(tmp_path: Path) -> None:

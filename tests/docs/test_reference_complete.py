@@ -18,7 +18,7 @@ from bubbot.errors import BubbotError
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.tool import Tool
-from bubbot.settings.loader import ModelSettings, Settings, ToolSettings, describe_settings
+from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tools.files import file_tools
@@ -33,6 +33,7 @@ from bubbot.views.context import SELECTORS
 from bubbot.wiring.app import Bot, open_app
 from tests.docs.names import written
 from tests.docs.pages import ROOT
+from tests.docs.settings_pages import all_settings
 
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def _named(text: str, names: Collection[str]) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("setting", list(describe_settings()), ids=lambda one: f"{one.section}.{one.key}")
+@pytest.mark.parametrize("setting", all_settings(), ids=lambda one: f"{one.section}.{one.key}")
 def test_a_setting_is_in_the_reference_with_its_type_and_default(setting: Any) -> None:
     _, _, section = _page("config.md").partition(f"\n## [{setting.section}]\n")
     table = section.partition("\n## ")[0]

@@ -24,7 +24,7 @@ from bubbot.ports.channel import (
 from channels.discord.api import DiscordApiTiming
 from channels.discord.channel import DiscordChannel
 from channels.discord.retry import DiscordReceiveTiming
-from channels.discord.settings import read_settings
+from channels.discord.settings import DiscordSettings
 from channels.platform.refusals import RefusalTiming
 from tests.fakes.discordapi.server import Server
 
@@ -111,7 +111,7 @@ async def opened(
     """The channel, closed at the end."""
     given = options(server, known, **settings)
     channel = DiscordChannel(
-        given, read_settings("dc", given.settings), DiscordApiTiming(token_refused_pause=0.05), pace
+        given, DiscordSettings.read("dc", given.settings), DiscordApiTiming(token_refused_pause=0.05), pace
     )
     try:
         yield channel

@@ -13,7 +13,7 @@ from channels.discord.api import DiscordApi, DiscordApiTiming
 from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.interactions import OpenInteractions
 from channels.discord.sender import DiscordSender
-from channels.discord.settings import read_settings
+from channels.discord.settings import DiscordSettings
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
 
@@ -45,7 +45,7 @@ class Outgoing:
 async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
     """All of it, closed at the end."""
     table = {**server.table(), **settings}
-    checked = read_settings("discord", table)
+    checked = DiscordSettings.read("discord", table)
     api = DiscordApi(checked, timing)
     interactions = OpenInteractions(api, timing)
     blobs: dict[str, bytes] = {}

@@ -14,7 +14,7 @@ from bubbot.ports.channel import Channel, ChannelEvent, ChannelOptions, Inbound,
 from channels.platform.refusals import RefusalTiming
 from channels.telegram.api import TelegramApiTiming
 from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
-from channels.telegram.settings import read_settings
+from channels.telegram.settings import TelegramSettings
 from tests.fakes.telegram_server import TOKEN, No, ScriptedServer
 
 SHORT = RefusalTiming(first_wait=0.02, max_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3)
@@ -54,7 +54,7 @@ async def opened(
     server: ScriptedServer, timing: TelegramApiTiming = FAST, **settings: Any
 ) -> AsyncIterator[TelegramChannel]:
     given = options(server, **settings)
-    read = read_settings("tg", given.settings)
+    read = TelegramSettings.read("tg", given.settings)
     channel = (TelegramWebhookChannel if read.uses_webhook else TelegramChannel)(given, read, timing)
     try:
         yield channel

@@ -6,11 +6,11 @@ import ast
 import json
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
 from bubbot.errors import ConfigError
+from bubbot.ports.text import did_you_mean
 
 _CLASS = re.compile(r"^class LlmProviders\b.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 _VALUE = re.compile(r"""^ {4}\w+ *= *(["'][^"'\n]+["'])""", re.MULTILINE)
@@ -49,24 +49,19 @@ def check_model_name(name: str, field: str, own_models: Iterable[str] = ()) -> N
     own = sorted(own_models)
     form = f"it has to be 'provider/model', such as 'openai/gpt-4o'{', or one of ' + ', '.join(own) if own else ''}"
     if not slash or not model.strip() or not name.isprintable():
-        raise ConfigError(f"{field} is {name!r}; {form}{_suggest(name, own)}")
+        raise ConfigError(f"{field} is {name!r}; {form}{did_you_mean(name, own, before=' (', after='?)')}")
     supported = read_providers()
     if supported and provider not in supported:
-        raise ConfigError(
-            f"{field} is {name!r}, and litellm knows no provider {provider!r}; {form}"
-            f"{_suggest(provider, supported, slash + model) or _EXAMPLES}"
+        hint = did_you_mean(
+            provider, sorted(supported), rest=slash + model, before=" (", after="?)", otherwise=_EXAMPLES
         )
+        raise ConfigError(f"{field} is {name!r}, and litellm knows no provider {provider!r}; {form}{hint}")
 
 
 def check_fallbacks(names: Iterable[str]) -> None:
     """Raise `ConfigError` if a name of `[model] fallback` is not a litellm name; our own models are not allowed there."""
     for name in names:
         check_model_name(name, "[model] fallback")
-
-
-def _suggest(name: str, candidates: Iterable[str], rest: str = "") -> str:
-    close = get_close_matches(name.lower(), sorted(candidates), 1)
-    return f" (did you mean {close[0] + rest!r}?)" if close else ""
 
 
 def _litellm_folder() -> Path | None:

@@ -19,7 +19,7 @@ from bubbot.ops.doctor.credentials import ServiceCredentials
 from bubbot.ops.doctor.finding import Finding, edit_command, failure_finding, shell_quote, sudo_bubbot
 from bubbot.ops.doctor.secrets import command_to_set
 from bubbot.ops.doctor.stuck import unused_clock
-from bubbot.ports.channel import Channel, ChannelOptions, SupportsClose, VerifiesCredentials
+from bubbot.ports.channel import Channel, ChannelAdapter, ChannelOptions, SupportsClose, VerifiesCredentials
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
@@ -31,11 +31,8 @@ PROBE_TIMEOUT_SECONDS = 5.0
 PROBE_CLOSE_SECONDS = 1.0
 MAX_CLOCK_DRIFT_SECONDS = 60.0
 """The tolerated difference of clocks; an answer is some seconds old, and HTTP dates have whole seconds."""
-PLATFORM_ADDRESSES = {
-    "telegram": ("base_url", "https://api.telegram.org"),
-    "discord": ("rest_url", "https://discord.com/api/v10"),
-}
-"""The key with the address of a platform, and its usual value."""
+ADDRESS_KEYS = ("base_url", "rest_url")
+"""Keys of adapters that hold the address of the platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,7 @@ async def _check_platform(
                 return [Finding("channel.ok", "ok", f"[channels.{name}] is set up; {common.kind} was not asked.")]
             identity = await channel.verify_token()
     except ConfigError as error:
-        return [_invalid_setting(name, str(error), probe)]
+        return [_invalid_setting(name, line, probe) for line in str(error).splitlines()]
     except ChannelRefused as error:
         fix = command_to_set(("channels", name, "token"), probe.file)
         return [Finding("platform.refused", "problem", str(error), fix)]
@@ -219,9 +216,12 @@ async def _open_channel(
 
 def _connection_command(kind: str, options: Mapping[str, Any]) -> str:
     """Return the command that tests the connection to the platform, without secrets in its address."""
-    key, default = PLATFORM_ADDRESSES.get(kind, ("base_url", ""))
+    adapter = plugins.load("bubbot.channels", kind)
+    fields = adapter.settings.model_fields if isinstance(adapter, ChannelAdapter) else {}
+    defaults = {key: fields[key].default if key in fields else "" for key in ADDRESS_KEYS}
+    address = next((value for key, default in defaults.items() if (value := options.get(key) or default)), "")
     with suppress(ValueError):
-        parts = urlsplit(str(options.get(key) or default))
+        parts = urlsplit(str(address))
         if parts.hostname:
             port = f":{parts.port}" if parts.port else ""
             return f"curl -sSI {shell_quote(f'{parts.scheme}://{parts.hostname}{port}/')}"

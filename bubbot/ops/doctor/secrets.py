@@ -14,9 +14,10 @@ from bubbot.home import Home
 from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.doctor.credentials import ServiceCredentials
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ports.settings import Keys
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings
-from bubbot.settings.sources import MAX_SECRET_BYTES, Keys, find_written_secrets, iter_texts, read_text, read_toml
+from bubbot.settings.sources import MAX_SECRET_BYTES, find_written_secrets, iter_texts, read_text, read_toml
 from bubbot.wiring.models import keyless_models
 
 MOUNTED_SECRETS_PATH = Path("/run/secrets")

@@ -16,9 +16,9 @@ from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
 from bubbot.models.litellm import names as litellm_names
 from bubbot.models.local import model
+from bubbot.ports.settings import describe_expected
 from bubbot.settings.loader import BotSettings, ModelSettings
 from bubbot.settings.sources import MAX_SECRET_BYTES
-from bubbot.settings.values import describe_type
 
 MODELS_GROUP = "bubbot.models"
 """The entry-point group of models."""
@@ -158,7 +158,5 @@ def _validate(section: type[BotSettings | ModelSettings], key: str, text: str) -
         return getattr(section.model_validate({key: text}), key)
     except ValidationError as error:
         [detail] = error.errors()
-        reason = (
-            str(detail["ctx"]["error"]) if detail["type"] == "value_error" else describe_type(section.model_fields[key])
-        )
+        reason = describe_expected(detail, section.model_fields[key])
         raise ConfigError(f"{text!r} cannot be taken: it has to be {reason}.") from None

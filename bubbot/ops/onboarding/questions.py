@@ -11,7 +11,8 @@ from bubbot.ops.onboarding import answers
 from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.ops.onboarding.console import Console
 from bubbot.ops.onboarding.existing import ExistingConfig
-from bubbot.settings.sources import MissingSecret, format_setting
+from bubbot.ports.settings import format_setting
+from bubbot.settings.sources import MissingSecret
 from bubbot.texts import Texts
 
 OLLAMA = "ollama_chat"

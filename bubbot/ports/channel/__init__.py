@@ -1,8 +1,8 @@
 """The channel port: the interface through which messages arrive and leave.
 
 An adapter lives in `channels/` (or in another distribution) and is loaded through the entry-point group
-`bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`. It may import this package and
-`bubbot.errors`, nothing else of bubbot. Begin with `port.py`; `capabilities.py` has what a channel may add.
+`bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`, best a `ChannelAdapter`, which declares its
+settings. It may import this package, `bubbot.ports.settings` and `bubbot.errors`, nothing else of bubbot. Begin with `port.py`; `capabilities.py` has what a channel may add.
 """
 
 from bubbot.ports.channel.capabilities import (
@@ -39,6 +39,7 @@ from bubbot.ports.channel.events import (
 from bubbot.ports.channel.port import (
     BackfillCursor,
     Channel,
+    ChannelAdapter,
     ChannelOptions,
     CommandInfo,
     Receive,
@@ -68,6 +69,7 @@ __all__ = [
     "BackfillCursor",
     "BotIdentity",
     "Channel",
+    "ChannelAdapter",
     "ChannelEvent",
     "ChannelHealth",
     "ChannelOptions",

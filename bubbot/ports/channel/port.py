@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel.events import ChannelEvent
 from bubbot.ports.channel.sending import MessagePart, Outbound, Receipt
+from bubbot.ports.settings import AdapterSettings
 
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | None]]
 """Accept an event: it returns when the event is durable; only then may the adapter acknowledge it to the platform.
@@ -113,6 +114,27 @@ class ChannelOptions:
     load_cursor: Callable[[], Awaitable[BackfillCursor]] = empty_cursor
     list_commands: Callable[[], Sequence[CommandInfo]] = no_commands
     overhears: bool = False
+
+
+S = TypeVar("S", bound=AdapterSettings)
+C = TypeVar("C", bound=Channel)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAdapter(Generic[S, C]):
+    """A factory of channels that declares its settings, for the entry-point group `bubbot.channels`.
+
+    Attributes:
+        settings: the model of the adapter's own keys; the reference and `bubbot doctor` read it.
+        build: creates the channel with validated settings.
+    """
+
+    settings: type[S]
+    build: Callable[[ChannelOptions, S], C]
+
+    def __call__(self, options: ChannelOptions) -> C:
+        """Validate the settings and create the channel. Raise `ConfigError`."""
+        return self.build(options, self.settings.read(options.name, options.settings))
 
 
 def session_folder(home: Path, session: str) -> Path:

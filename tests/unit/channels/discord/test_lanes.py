@@ -21,7 +21,7 @@ from channels.discord.client import (
 )
 from channels.discord.lanes import ChatLanes
 from channels.discord.retry import DiscordReceiveTiming
-from channels.discord.settings import DiscordSettings, read_settings
+from channels.discord.settings import DiscordSettings
 
 SETTINGS = {"token": "aaaaaaaa.bbbbbb.cccccccccccc"}
 
@@ -201,7 +201,7 @@ async def _gateway(pace: DiscordReceiveTiming) -> DiscordGateway:
 
 
 def settings(**more: Any) -> DiscordSettings:
-    return read_settings("dc", {**SETTINGS, **more})
+    return DiscordSettings.read("dc", {**SETTINGS, **more})
 
 
 async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:

@@ -1,0 +1,272 @@
+"""Tables of settings: the base class of their models, the types of their fields, and the sentences about wrong values.
+
+A field declares its default, bounds and description once; errors, the example configuration and the reference read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args, get_origin
+from urllib.parse import urlsplit
+
+from annotated_types import Ge, Gt, Le
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PrivateAttr,
+    SecretStr,
+    Strict,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from bubbot.errors import ConfigError
+from bubbot.ports.text import did_you_mean
+
+Keys: TypeAlias = tuple[str, ...]
+"""The path of a setting: section and key, or "channels", name and key."""
+
+_USERINFO = re.compile(r"//[^/@\s]*@")
+_TYPE_PHRASES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    SecretStr: "a secret text",
+}
+
+
+def refuse_bool(value: object) -> object:
+    """Refuse true and false for a number."""
+    if isinstance(value, bool):
+        raise ValueError  # noqa: TRY004 - pydantic wants this one; the sentence is made from the field
+    return value
+
+
+def blank_to_none(value: object) -> object:
+    """Replace an empty text, which the environment may hold, by None."""
+    return None if value == "" else value
+
+
+def setting_error(predicate: str) -> PydanticCustomError:
+    """Build the error of a validator that has its own words; `predicate` follows the key and has no full stop.
+
+    Any other `ValueError` of a validator says what the value must be.
+    """
+    return PydanticCustomError("predicate", predicate)
+
+
+def strip_text(value: object) -> object:
+    """Strip the space around a text; refuse what is no text, without showing it: it may hold a password."""
+    if not isinstance(value, str):
+        raise setting_error(f"has to be text, in quotes, and is {type(value).__name__}")
+    return value.strip()
+
+
+def _parse_flag(value: object) -> object:
+    word = value.strip().lower() if isinstance(value, str) else value
+    return word == "true" if word in ("true", "false") else value
+
+
+def check_web_address(text: str, schemes: Sequence[str]) -> str:
+    """Return the text if it is a web address with one of the schemes; else raise an error that omits it."""
+    try:
+        parts = urlsplit(text)
+        complete = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        complete = False
+    if not complete or re.search(r"[\s{}?#]", text):
+        raise setting_error(f"has to be a whole web address such as {schemes[-1]}://host/path, without ? and #")
+    return text
+
+
+def web_address(*schemes: str) -> AfterValidator:
+    """Build a validator of web addresses with one of the schemes; None passes."""
+    return AfterValidator(lambda text: text if text is None else check_web_address(text, schemes))
+
+
+Whole = Annotated[int, BeforeValidator(refuse_bool)]
+Number = Annotated[float, BeforeValidator(refuse_bool)]
+Flag = Annotated[bool, Strict(), BeforeValidator(_parse_flag)]
+"""True or false, or these words as the environment holds them; no other word."""
+Text = Annotated[str, BeforeValidator(strip_text)]
+"""A text without the space around it."""
+OptionalText = Annotated[str | None, BeforeValidator(blank_to_none), BeforeValidator(strip_text)]
+SecretText = Annotated[Text, "secret"]
+Id = Annotated[str, "id"]
+"""A numeric id as text; the code that uses it checks it."""
+
+
+class SettingsSection(BaseModel):
+    """A table of the settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @classmethod
+    def describe_wrong_value(cls, value: object, expected: str) -> str:
+        """Return the predicate of the sentence about a wrong value."""
+        return f"is {quote_value(value)}, but must be {expected}."
+
+    @classmethod
+    def describe_unknown_key(cls, key: str) -> str:
+        """Return the predicate of the sentence about an unknown key. It omits the value, which may be a secret."""
+        return f"is no setting{did_you_mean(key, cls.model_fields, before='; ', after='')}."
+
+
+class AdapterSettings(SettingsSection):
+    """The keys of `[channels.<name>]` that belong to an adapter. An empty value counts as not set.
+
+    Attributes:
+        platform: the platform's name for people.
+    """
+
+    platform: ClassVar[str]
+    _channel: str = PrivateAttr()
+
+    @classmethod
+    def read(cls, channel: str, table: Mapping[str, Any]) -> Self:
+        """Validate the table of a channel.
+
+        Raises:
+            ConfigError: one line for each problem, with the key and the fix and without secrets.
+        """
+        try:
+            return cls.model_validate(dict(table), context={"channel": channel})
+        except ValidationError as error:
+            raise ConfigError("\n".join(format_errors(error, cls, table, ("channels", channel)))) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, table: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: value
+            for key, value in table.items()
+            if key not in cls.model_fields or (value is not None and value != "")
+        }
+
+    def model_post_init(self, context: Any) -> None:
+        """Take the name of the channel from the context of `read`."""
+        self._channel = context["channel"]
+
+    @property
+    def channel(self) -> str:
+        """The configured name of the channel."""
+        return self._channel
+
+    @classmethod
+    def describe_wrong_value(cls, value: object, expected: str) -> str:
+        """Return the predicate of the sentence about a wrong value."""
+        return f"is {value!r} and has to be {expected}."
+
+    @classmethod
+    def describe_unknown_key(cls, key: str) -> str:
+        """Return the predicate of the sentence about an unknown key."""
+        hint = did_you_mean(key, cls.model_fields, otherwise="docs/reference/config.md lists the keys of a channel.")
+        return f"is no key of a {cls.platform} channel: {hint}"
+
+
+def describe_type(field: FieldInfo) -> str:
+    """Describe the type and bounds of a setting as a phrase."""
+    options = get_args(field.annotation)
+    if get_origin(field.annotation) is Literal:
+        return f"one of {', '.join(options)}"
+    if get_origin(field.annotation) is dict:
+        return "tables by name" if "label" in get_args(options[0]) else "tables by numeric id"
+    if get_origin(field.annotation) is list:
+        return "a list of numeric ids" if options[0] == Id else "a list of texts"
+    if "secret" in field.metadata:
+        return _TYPE_PHRASES[SecretStr]
+    phrase = next(phrase for kind, phrase in _TYPE_PHRASES.items() if kind in (field.annotation, *options))
+    for constraint in field.metadata:
+        match constraint:
+            case Ge(ge=bound):
+                phrase += f" from {bound:.12g}"
+            case Gt(gt=bound):
+                phrase += f" above {bound:.12g}"
+            case Le(le=bound):
+                phrase += f"{', at most' if 'above' in phrase else ' to'} {bound:.12g}"
+    return phrase
+
+
+def describe_expected(item: ErrorDetails, field: FieldInfo) -> str:
+    """Describe what a value must be: in the words of the validator, else by type and bounds."""
+    return (str(item["ctx"]["error"]) if item["type"] == "value_error" else "") or describe_type(field)
+
+
+def format_errors(
+    error: ValidationError,
+    model: type[BaseModel],
+    table: Mapping[str, Any],
+    parent: Keys = (),
+    origin: Callable[[Keys], str] = lambda _: "",
+) -> list[str]:
+    """Return a sentence for each problem: its origin, the setting, the value, and what it must be.
+
+    Args:
+        error: the problems.
+        model: the model that was validated.
+        table: its values.
+        parent: the path of the table.
+        origin: returns the beginning of the sentence by the path of the setting.
+    """
+    return [_format_error(item, model, table, parent, origin) for item in error.errors(include_url=False)]
+
+
+def _format_error(
+    item: ErrorDetails,
+    model: type[BaseModel],
+    table: Mapping[str, Any],
+    parent: Keys,
+    origin: Callable[[Keys], str],
+) -> str:
+    section, path = _find_section(model, tuple(map(str, item["loc"])))
+    setting = f"{origin((*parent, *path))}{format_setting((*parent, *path))}"
+    if item["type"] == "extra_forbidden":
+        return f"{setting} {section.describe_unknown_key(path[-1])}"
+    if item["type"] == "predicate":
+        return f"{setting} {item['msg']}."
+    expected = describe_expected(item, field := section.model_fields[path[-1]])
+    if SecretStr in get_args(field.annotation):
+        return f"{setting} is of the wrong type (the value is not shown), but must be {expected}."
+    return f"{setting} {section.describe_wrong_value(_find_value(table, path, item), expected)}"
+
+
+def _find_section(model: type[BaseModel], location: Keys, end: int = 1) -> tuple[type[SettingsSection], Keys]:
+    """Return the section of a setting and the path of the setting, without the place inside its value."""
+    field = model.model_fields.get(location[end - 1])
+    if field is not None:
+        has_names = get_origin(field.annotation) is dict
+        inner = get_args(field.annotation)[1] if has_names else field.annotation
+        deeper = location[: end + has_names + 1]
+        is_inside = len(deeper) > end + has_names and deeper[-1] != "[key]"
+        if is_inside and isinstance(inner, type) and issubclass(inner, SettingsSection):
+            return _find_section(inner, location, len(deeper))
+    return cast("type[SettingsSection]", model), location[:end]
+
+
+def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> object:
+    """Return the value of a setting as it was written; that of the error if a validator changed the tables."""
+    value: object = table
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return item["input"]
+        value = value[key]
+    return value
+
+
+def quote_value(value: object) -> str:
+    """Format a value for a sentence: cut after 80 characters, without the password of a web address."""
+    text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def format_setting(path: Keys) -> str:
+    """Format a setting as people write it, `[section] key`."""
+    return f"[{'.'.join(path[:-1])}] {path[-1]}"
