@@ -117,7 +117,7 @@ class SettingsSection(BaseModel):
     @classmethod
     def describe_unknown_key(cls, key: str) -> str:
         """Return the predicate of the sentence about an unknown key. It omits the value, which may be a secret."""
-        return f"is no setting{did_you_mean(key, cls.model_fields, before='; ', after='')}."
+        return f"is not a setting{did_you_mean(key, cls.model_fields, before='; ', after='')}."
 
 
 class AdapterSettings(SettingsSection):
@@ -169,7 +169,7 @@ class AdapterSettings(SettingsSection):
     def describe_unknown_key(cls, key: str) -> str:
         """Return the predicate of the sentence about an unknown key."""
         hint = did_you_mean(key, cls.model_fields, otherwise="docs/reference/config.md lists the keys of a channel.")
-        return f"is no key of a {cls.platform} channel: {hint}"
+        return f"is not a key of a {cls.platform} channel: {hint}"
 
 
 def describe_type(field: FieldInfo) -> str:

@@ -93,7 +93,7 @@ def _check_table(kind: type[LimitSettings], section: str, name: str, table: Any,
         if item["type"] == "extra_forbidden":
             there = f": there are {', '.join(kind.model_fields)}"
             hint = did_you_mean(key, kind.model_fields, before="; ", otherwise=there)
-            raise ValueError(f"{form}: {key} of {name!r} is no setting{hint}") from None
+            raise ValueError(f"{form}: {key} of {name!r} is not a setting{hint}") from None
         expected = describe_expected(item, kind.model_fields[key])
         raise ValueError(f"{form}: {key} of {name!r} is {quote_value(table[key])}, but must be {expected}") from None
 

@@ -38,7 +38,7 @@ def default_home() -> Path:
         return (data if data.is_absolute() else Path.home() / ".local" / "share") / "bubbot"
     except RuntimeError as error:
         raise ConfigError(
-            f"The home folder cannot be found out ({error}): name it with --home or BUBBOT_HOME."
+            f"The home folder cannot be determined ({error}): name it with --home or BUBBOT_HOME."
         ) from None
 
 
@@ -62,7 +62,7 @@ def unit_folder() -> Path:
     try:
         return (config if config.is_absolute() else Path.home() / ".config") / "systemd" / "user"
     except RuntimeError as error:
-        raise ConfigError(f"The folder of this user cannot be found out ({error}): set HOME.") from None
+        raise ConfigError(f"The folder of this user cannot be determined ({error}): set HOME.") from None
 
 
 def environment_secrets() -> tuple[str, ...]:

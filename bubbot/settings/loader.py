@@ -278,7 +278,7 @@ def _read_environment(problems: list[str]) -> dict[str, Any]:
             problems.append(f"{variable} is not UTF-8 text.")
         if keys and section not in _TABLES:
             problems.append(
-                f"{variable}: [{section}] is no section{did_you_mean(section, _TABLES, before='; ', after='')}."
+                f"{variable}: [{section}] is not a section{did_you_mean(section, _TABLES, before='; ', after='')}."
             )
         elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")

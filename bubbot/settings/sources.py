@@ -93,7 +93,7 @@ def read_text(path: Path, limit: int, subject: str) -> str:
     """
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{subject}: {path} is not an ordinary file.")
+            raise ConfigError(f"{subject}: {path} is not a regular file.")
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except (OSError, ValueError) as error:
@@ -155,7 +155,7 @@ def flatten(
         source = origin((section,))
         if section not in sections:
             problems.append(
-                f"{source}: [{section}] is no section{did_you_mean(section, sections, before='; ', after='')}."
+                f"{source}: [{section}] is not a section{did_you_mean(section, sections, before='; ', after='')}."
             )
         elif not isinstance(table, Mapping):
             problems.append(f"{source}: [{section}] must be a section with keys, not a single value.")

@@ -161,7 +161,7 @@ def create(options: ChannelOptions) -> Letterbox:
     """The factory of the entry point. Raises `ConfigError` with a sentence that names the key."""
     where = f"[channels.{options.name}]"
     if unknown := sorted(options.settings.keys() - set(KEYS)):
-        raise ConfigError(f"{where} {unknown[0]} is no key of a letterbox: there are {' and '.join(KEYS)}.")
+        raise ConfigError(f"{where} {unknown[0]} is not a key of a letterbox: there are {' and '.join(KEYS)}.")
     path, interval = options.settings.get("path"), options.settings.get("interval", 0.5)
     if not isinstance(path, str) or not Path(path).is_absolute():
         raise ConfigError(f"{where} path is {path!r}, but must be a whole path such as '/srv/letters'.")

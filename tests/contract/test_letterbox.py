@@ -170,7 +170,7 @@ async def test_a_folder_that_cannot_be_used_is_a_failure_and_tried_again(tmp_pat
         ({"interval": "often"}, "interval is 'often', but must be a number"),
         ({"interval": [1]}, "interval is [1], but must be a number"),
         ({"interval": "nan"}, "interval is 'nan', but must be a number"),
-        ({"pth": "/x"}, "pth is no key of a letterbox: there are path and interval"),
+        ({"pth": "/x"}, "pth is not a key of a letterbox: there are path and interval"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_it_must_be(tmp_path: Path, settings: dict[str, Any], said: str) -> None:

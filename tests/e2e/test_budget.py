@@ -142,13 +142,13 @@ def test_a_budget_that_is_used_up_ends_ask_with_a_failure(tmp_path: Path) -> Non
     [
         ('day = "much"', "[budget] day is 'much', but must be a number from 0."),
         ("day = -1", "[budget] day is -1, but must be a number from 0."),
-        ("dya = 1", "[budget] dya is no setting; did you mean 'day'."),
+        ("dya = 1", "[budget] dya is not a setting; did you mean 'day'."),
         ('currency = "EUR"', "set usd_rate to what one US dollar is in EUR, such as 0.9."),
         ("[budget.users]\neach = 3", 'but must be tables such as [budget.users."telegram:42"].'),
         ("[budget.users.42]\nday = 1", "'42' has no channel before its id, as in 'telegram:42'."),
         ("[budget.users.each]\nper_minute = 0", "per_minute of 'each' is 0, but must be a whole number from 1."),
-        ("[budget.chats.each]\nper_minit = 1", "per_minit of 'each' is no setting; did you mean 'per_minute'?"),
-        ("[budget.jobs.each]\nper_hour = 1", "per_hour of 'each' is no setting"),
+        ("[budget.chats.each]\nper_minit = 1", "per_minit of 'each' is not a setting; did you mean 'per_minute'?"),
+        ("[budget.jobs.each]\nper_hour = 1", "per_hour of 'each' is not a setting"),
         ('[budget.models."a/b"]\ninput_price = 1', "set input_price and output_price, or neither of the three."),
     ],
 )

@@ -263,13 +263,13 @@ class TestWhatIsThere:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            (b"[bot]\nnaem = 'x'\n", "naem is no setting; did you mean 'name'"),
-            (b"[bott]\n", "[bott] is no section"),
+            (b"[bot]\nnaem = 'x'\n", "naem is not a setting; did you mean 'name'"),
+            (b"[bott]\n", "[bott] is not a section"),
             (b"[bot\n", "this is not TOML"),
             (b"[bot]\nname = '\xff'\n", "is not UTF-8"),
             (
                 b"[channels.telegram]\ntoken = '7777:wwwwwwwwww'\nmoode = 'x'\n",
-                "moode is no key of a Telegram channel",
+                "moode is not a key of a Telegram channel",
             ),
             (b"bot.name = 'x'\n", "change it by hand"),
         ],

@@ -183,7 +183,7 @@ def test_a_setting_that_cannot_be_is_one_sentence(tmp_path: Path, installed: Map
     done = run(box.home, "run", env=installed)
     assert done.returncode == 2
     assert sentence(done) == (
-        "bubbot: [channels.letters] intervall is no key of a letterbox: there are path and interval."
+        "bubbot: [channels.letters] intervall is not a key of a letterbox: there are path and interval."
     )
 
 

@@ -20,7 +20,7 @@ TOKEN = 'token = "4242:planted-token"\nbase_url = "http://127.0.0.1:9"\n'
         (f'[channels.a]\nkind = "telegarm"\n{TOKEN}', "[channels.a] kind: No plugin 'telegarm'"),
         (
             f"[channels.telegram]\n{TOKEN}pairng = false\n",
-            "[channels.telegram] pairng is no key of a Telegram channel",
+            "[channels.telegram] pairng is not a key of a Telegram channel",
         ),
         (
             f'[channels.a]\nkind = "telegram"\n{TOKEN}[channels.b]\nkind = "telegram"\n{TOKEN}',

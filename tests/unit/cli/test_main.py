@@ -422,5 +422,5 @@ class TestProcess:
         do = "from bubbot.settings.loader import load; load(home=args.home)"
         done = process("--home", str(tmp_path), "stub", "--do", do, stub=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
-        told = "[model] api_kye is no setting; did you mean 'api_key'."
+        told = "[model] api_kye is not a setting; did you mean 'api_key'."
         assert done.stderr == f"bubbot: {tmp_path / 'config.toml'}: {told}\n"

@@ -233,12 +233,12 @@ class TestUnknownNames:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("[model]\nnmae = 'x'", "[model] nmae is no setting; did you mean 'name'."),
-            ("[model]\nTIMEOUT = 5", "[model] TIMEOUT is no setting; did you mean 'timeout'."),
-            ("[model]\nzzzz = 5", "[model] zzzz is no setting."),
-            ("[modle]\nname = 'x'", "[modle] is no section; did you mean 'model'."),
-            ("name = 'x'", "[name] is no section."),
-            ("[bot]\nlanguage_file = 'x'", "[bot] language_file is no setting; did you mean 'language'."),
+            ("[model]\nnmae = 'x'", "[model] nmae is not a setting; did you mean 'name'."),
+            ("[model]\nTIMEOUT = 5", "[model] TIMEOUT is not a setting; did you mean 'timeout'."),
+            ("[model]\nzzzz = 5", "[model] zzzz is not a setting."),
+            ("[modle]\nname = 'x'", "[modle] is not a section; did you mean 'model'."),
+            ("name = 'x'", "[name] is not a section."),
+            ("[bot]\nlanguage_file = 'x'", "[bot] language_file is not a setting; did you mean 'language'."),
         ],
     )
     def test_in_the_file(self, tmp_path: Path, text: str, told: str) -> None:
@@ -247,9 +247,9 @@ class TestUnknownNames:
     @pytest.mark.parametrize(
         ("name", "told"),
         [
-            ("BUBBOT_MODEL__NMAE", "[model] nmae is no setting; did you mean 'name'"),
-            ("BUBBOT_MODLE__NAME", "[modle] is no section; did you mean 'model'"),
-            ("BUBBOT_MODEL__", "BUBBOT_MODEL__: [model]  is no setting"),
+            ("BUBBOT_MODEL__NMAE", "[model] nmae is not a setting; did you mean 'name'"),
+            ("BUBBOT_MODLE__NAME", "[modle] is not a section; did you mean 'model'"),
+            ("BUBBOT_MODEL__", "BUBBOT_MODEL__: [model]  is not a setting"),
             ("BUBBOT_MODEL__NAME__X", "names no setting: write BUBBOT_<SECTION>__<KEY>"),
             ("BUBBOT_MODEL_NAME", "names no setting: write BUBBOT_MODEL__NAME"),
             ("BUBBOT_MODEL_API_KEY", "names no setting: write BUBBOT_MODEL__API_KEY"),

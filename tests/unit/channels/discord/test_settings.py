@@ -76,10 +76,10 @@ def test_the_representation_holds_no_secret() -> None:
 
 def test_a_misspelt_key_does_not_pass_for_the_default() -> None:
     with pytest.raises(
-        ConfigError, match=r"\[channels.work-bot\] rest_uri is no key of a Discord channel: did you mean"
+        ConfigError, match=r"\[channels.work-bot\] rest_uri is not a key of a Discord channel: did you mean"
     ):
         DiscordSettings.read("work-bot", {"token": TOKEN, "rest_uri": "x"})
-    with pytest.raises(ConfigError, match=r"zzz is no key of a Discord channel: docs/reference"):
+    with pytest.raises(ConfigError, match=r"zzz is not a key of a Discord channel: docs/reference"):
         DiscordSettings.read("work-bot", {"token": TOKEN, "zzz": ""})
 
 

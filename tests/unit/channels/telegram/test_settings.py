@@ -88,7 +88,7 @@ def test_a_wrong_value_is_named_with_its_fix_and_without_secrets(table: dict[str
     ("name", "hint"), [("pol_timeout", "did you mean 'poll_timeout'?"), ("pairng", "docs/reference/config.md lists")]
 )
 def test_a_key_that_nobody_knows_is_refused(name: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^\[channels\.work-bot\] {name} is no key .*{hint}"):
+    with pytest.raises(ConfigError, match=rf"^\[channels\.work-bot\] {name} is not a key .*{hint}"):
         TelegramSettings.read("work-bot", {"token": TOKEN, name: 1})
 
 
