@@ -119,7 +119,7 @@ def test_usage_in_the_shell(tmp_path: Path) -> None:
     for none in ("::", "stdin", "stdin:", ":other"):
         refused = inside.run(home, "usage", "--chat", none)
         assert (refused.returncode, refused.stdout) == (2, b"")
-        assert "is no chat; give its channel" in refused.stderr.decode()
+        assert "is not a chat: use its channel" in refused.stderr.decode()
     of_one = json.loads(inside.run(home, "usage", "all", "--json", "--chat", "stdin:other").stdout)
     assert (of_one["total"]["calls"], list(of_one["by"]["chat"])) == (1, ["stdin:other"])
     assert of_one["total"]["dollars"] == sum(one["dollars"] for one in of_one["by"]["day"].values())

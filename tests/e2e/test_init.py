@@ -83,7 +83,7 @@ class TestByQuestions:
         assert "did you mean Europe/Berlin" in told
         assert f"This is @bubbot_bot (id {telegram.bot.user.id})." in told
         assert "anybody can take a username" in told
-        assert "write anything to @bubbot_bot on Telegram. It answers with a code" in told
+        assert "send any message to @bubbot_bot on Telegram. It answers with a code" in told
         assert "access approve CODE --role owner" in told
         assert token not in told
         wanted = ['name = "Ada\'s bot"', 'timezone = "Europe/Berlin"', 'language = "zh"', 'name = "scripted"']
@@ -105,7 +105,7 @@ class TestByQuestions:
             fine, home, "--model", "scripted", lines=[*lines[:3], *lines[4:]], env=at(telegram)
         )
         assert "token was refused by Telegram" in told
-        assert "has a space" in told
+        assert "contains a space" in told
         assert "is not a bot's token" in told
         assert WRONG not in told
         assert "owners = [42]" in settings_in(home)
@@ -126,7 +126,7 @@ class TestByQuestions:
         told = fine(home, "--model", "scripted", lines=lines, env=NOWHERE)
         assert told.count("cannot be reached") == 2
         assert "Kept UNVERIFIED" in told
-        assert "write anything to your bot" in told
+        assert "send any message to your bot" in told
 
     async def test_discord_says_who_the_bot_is_and_what_is_to_be_switched_on(self, home: Path) -> None:
         async with Discord() as server:
@@ -223,7 +223,7 @@ class TestByOptions:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            (["--telegram-token", WRONG], "others on this machine can read"),
+            (["--telegram-token", WRONG], "other users of this machine can read"),
             (["--owner", "telegram:@ada"], "anybody can take a username"),
             (["--owner", "ada"], "such as telegram:42"),
             (["--timezone", "Europe/Berln"], "did you mean Europe/Berlin"),

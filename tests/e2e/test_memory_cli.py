@@ -98,7 +98,7 @@ def test_an_import_puts_nothing_in_the_place_of_a_memory_unasked(tmp_path: Path)
         (("forget", "default", " "), 2, "is empty"),
         (("show", "bubbot/inbox/stdin"), 2, "belongs to the system"),
         (("import", "default", "none.md"), 2, "cannot be read"),
-        (("save", ":", "x"), 2, "is no session"),
+        (("save", ":", "x"), 2, "is not a session"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:

@@ -95,7 +95,7 @@ class Newcomer:
             self.answers(init, "Enter if you do not know it: ", "")
             self.answers(init, "Discord: ", "")
             told = init.expect("access approve CODE --role owner")
-            assert "write anything to @bubbot_bot on Telegram" in " ".join(told.split())
+            assert "send any message to @bubbot_bot on Telegram" in " ".join(told.split())
         assert self.server.bot.token not in init.sent
 
     def talks(self, answer: str) -> None:

@@ -187,4 +187,4 @@ def test_without_a_bot_there_is_nothing_to_reload(tmp_path: Path) -> None:
     home.mkdir()
     done = inside.run(home, "reload")
     assert done.returncode == inside.run(home, "status", "--quiet").returncode == 1
-    assert b"no bot runs for this home" in done.stderr
+    assert b"no bot is running for this home" in done.stderr

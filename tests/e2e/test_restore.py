@@ -104,7 +104,7 @@ async def test_a_restored_bot_says_nothing_twice(tmp_path: Path, platforms: list
         assert "quarantine: restored from backup, made" in told
         told = fine(other, "restore", "--release")
         assert re.search("ended without an answer: [2-4] messages", told)  # with the reminders, where those came early
-        assert "has to be started anew" in told
+        assert "has to be restarted" in told
         assert fine(other, "ask", "and now?") == "You said: and now?\n"
     assert transcripts(platforms) == requests
     assert {one.name: counted(one, people[one.name]) for one in platforms} == before

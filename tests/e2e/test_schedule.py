@@ -219,7 +219,7 @@ async def test_the_shell_plans_with_the_running_bot_and_it_counts_at_once(tmp_pa
                 while gone not in (await asyncio.to_thread(run, home, "schedule", "history", "lost")).stdout:
                     pass
             refused = await asyncio.to_thread(run, home, "schedule", "add", session, "61 * * * *", "--text", "tea")
-            assert (refused.returncode, b"is no minute" in refused.stderr) == (2, True)
+            assert (refused.returncode, b"is not a minute" in refused.stderr) == (2, True)
             listed = await asyncio.to_thread(run, home, "schedule", "list", "--over")
             assert b"over (it was for one time)" in listed.stdout
 

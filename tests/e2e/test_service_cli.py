@@ -133,7 +133,7 @@ def test_a_bot_that_runs_already_is_not_given_a_second_one(shell: Shell) -> None
         assert not shell.units.exists()
         # The service that runs may be installed again.
         assert shell("install", "--user", PID=str(os.getpid())).returncode == 0
-        assert f"Process {os.getpid()} writes to this home" in shell("status", "--user").stdout.decode()
+        assert f"Process {os.getpid()} is writing to this home" in shell("status", "--user").stdout.decode()
 
 
 def test_a_service_that_is_not_installed_is_said_to_be_so(shell: Shell) -> None:

@@ -203,7 +203,7 @@ def test_a_holder_of_the_lock_that_is_no_daemon_is_told_apart(home: Path) -> Non
     with WriterLock(Home(home)):
         done = bot.run(home, "status")
     assert done.returncode == 1
-    assert done.stdout.decode().startswith(f"Process {os.getpid()} writes to this home and is no daemon")
+    assert done.stdout.decode().startswith(f"Process {os.getpid()} is writing to this home but is not the daemon")
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "soon"])

@@ -98,7 +98,7 @@ def test_tapes_of_the_system_are_neither_exported_nor_searched(home: Path) -> No
 def test_an_export_writes_over_nothing_and_leaves_no_piece_of_a_file(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "there.jsonl"
     file.write_text("mine")
-    assert "not written over" in sentence(run(home, "tape", "export", "default", str(file)))
+    assert "already exists" in sentence(run(home, "tape", "export", "default", str(file)))
     assert file.read_text() == "mine"
     assert run(home, "tape", "export", "nothing", str(tmp_path / "new")).returncode == 1
     assert not (tmp_path / "new").exists()
@@ -133,7 +133,7 @@ def test_repair_imports_the_rest_keeps_the_file_and_writes_the_other_lines_as_th
         "session/start", "tape/unreadable", "message", *["tape/unreadable"] * 4,
     ]  # fmt: skip
     done = run(home, "tape", "import", str(file), "--session", "bub2", "--repair")
-    assert "already exists" in sentence(done), "what an earlier repair set aside is not written over"
+    assert "already exists" in sentence(done), "what an earlier repair set aside is kept"
     assert not [name for name in fine(home, "tape", "list").splitlines() if "bub2" in name]
 
 
@@ -174,12 +174,12 @@ def test_a_database_is_not_opened_as_a_file(home: Path, tmp_path: Path) -> None:
 def test_what_is_no_file_of_lines_is_refused_in_a_sentence(tmp_path: Path) -> None:
     home, empty = tmp_path / "home", tmp_path / "empty.jsonl"
     empty.write_bytes(b"\n \n")
-    for file, words in ((empty, "no entries"), (tmp_path, "ordinary"), (tmp_path / "none", "cannot be read")):
+    for file, words in ((empty, "no entries"), (tmp_path, "regular"), (tmp_path / "none", "cannot be read")):
         done = run(home, "tape", "import", str(file), "--session", "x")
         assert (done.returncode, words in sentence(done)) == (2, True)
-    assert "is no session" in sentence(run(home, "tape", "import", str(empty), "--session", "a::b"))
+    assert "is not a session" in sentence(run(home, "tape", "import", str(empty), "--session", "a::b"))
     os.mkfifo(tmp_path / "pipe")
-    assert "ordinary" in sentence(run(home, "tape", "import", str(tmp_path / "pipe"), "--session", "x"))
+    assert "regular" in sentence(run(home, "tape", "import", str(tmp_path / "pipe"), "--session", "x"))
 
 
 def test_an_import_that_fails_in_the_database_leaves_nothing(home: Path, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypat
         (b"[" * 200_000 + b"\n", "not JSON"),
         (b"x" * (CONTROL_LINE_BYTES + 1), "longer than"),
         (b'{"more": "a"}\n{"do": 1}\n', "cut off"),
-        (b'{"more": 7}\n', "no text"),
+        (b'{"more": 7}\n', "not text"),
         (b'{"last": "7"}\n', "not a JSON object"),
     ],
 )

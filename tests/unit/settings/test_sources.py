@@ -136,8 +136,8 @@ class TestSecrets:
             "empty": "is empty",
             "binary": "not UTF-8",
             "huge": "larger than 64000 bytes",
-            "/dev/zero": "not an ordinary file",
-            ".": "not an ordinary file",
+            "/dev/zero": "not a regular file",
+            ".": "not a regular file",
         }.items():
             told = refused(tmp_path, f'[model]\napi_key_file = "{name}"\n')
             assert "config.toml: [model] api_key_file: " in told

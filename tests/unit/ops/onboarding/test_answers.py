@@ -76,7 +76,7 @@ def test_a_name_as_an_owner_is_refused_with_the_reason() -> None:
         answers.parse_owner("telegram:@ada", {"telegram"})
     with pytest.raises(ConfigError, match="channels: discord, telegram"):
         answers.parse_owner("irc:42", {"telegram", "discord"})
-    with pytest.raises(ConfigError, match="no id behind the colon"):
+    with pytest.raises(ConfigError, match="no id after the colon"):
         answers.parse_owner("telegram:", {"telegram"})
     assert answers.parse_owner(" telegram:42 ", {"telegram"}) == ("telegram", 42)
     assert answers.parse_person("") is None
