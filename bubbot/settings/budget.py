@@ -49,7 +49,7 @@ class ModelLimitSettings(LimitSettings):
     input_price: OptionalNumber = Field(
         default=None,
         ge=0,
-        description="Money for a million tokens that it reads; where not set, as the list of litellm has it.",
+        description="Price of a million input tokens; default: litellm's price list.",
         examples=[2.5],
     )
     output_price: OptionalNumber = Field(
@@ -58,7 +58,7 @@ class ModelLimitSettings(LimitSettings):
     cached_price: OptionalNumber = Field(
         default=None,
         ge=0,
-        description="Money for a million tokens that the provider has in its cache; like `input_price` where not set.",
+        description="Price of a million cached input tokens; default: `input_price`.",
         examples=[1.25],
     )
 
@@ -124,7 +124,7 @@ class BudgetSettings(LimitSettings):
     usd_rate: OptionalNumber = Field(
         default=None,
         gt=0,
-        description="What one US dollar is in that currency; providers' price lists are in dollars.",
+        description="The value of one US dollar in that currency; providers' prices are in dollars.",
         examples=[1.0],
     )
     warn_at: Number = Field(
@@ -134,12 +134,12 @@ class BudgetSettings(LimitSettings):
         default=None,
         ge=1,
         le=10_000_000,
-        description="What an answer is reckoned at before it is there; where not set, `[model] max_tokens`, else what the "
-        "model can write, at most 4096.",
+        description="Tokens reserved for an answer before the call; default: `[model] max_tokens`, otherwise what the model "
+        "can write, at most 4096.",
         examples=[4096],
     )
     fallback_models: Names = Field(
-        default=[], description="Models to ask, in this order, where the budget of the model that answers is used up."
+        default=[], description="Models to use, in this order, if the budget of the session's model is used up."
     )
     channels: _Limits = Field(default={}, description="Limits of channels by name; `each` for all others.")
     chats: _Chats = Field(default={}, description="Limits of chats, `channel:chat`; `each` for all others.")

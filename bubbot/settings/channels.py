@@ -61,7 +61,7 @@ Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_to_lower)]
 class GuildSettings(SettingsSection):
     """The keys of `[channels.<name>.guilds.<id>]`: the rules of one Discord server."""
 
-    open: bool = Field(default=False, description="Whether everybody on this server may speak there, as a member.")
+    open: bool = Field(default=False, description="Let everybody on this server talk to the bot there, as a member.")
     admins: IdList = Field(default=[], description="People who are admins there, by numeric id.")
     members: IdList = Field(default=[], description="People who may speak there, by numeric id.")
     roles: IdList = Field(default=[], description="Roles of the server whose people may speak there, by numeric id.")
@@ -105,7 +105,7 @@ Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_parse_guilds)]
 class ChannelSettings(SettingsSection):
     """The keys common to all channels. Lists of ids hold text, each id once."""
 
-    kind: Name = Field(description="The adapter; where it is not set, the name.", examples=["telegram"])
+    kind: Name = Field(description="The adapter; default: the name of the section.", examples=["telegram"])
     owners: IdList = Field(
         default=[],
         description="People who may do everything, by numeric id; `bubbot access approve` lets people in without these lists.",
@@ -120,14 +120,17 @@ class ChannelSettings(SettingsSection):
     trigger_names: NameList = Field(default=[], description="Names by which the bot is addressed in a group.")
     pairing: bool = Field(
         default=True,
-        description="Whether strangers in a direct chat get a code to show to the owner; else they get silence.",
+        description="Give strangers in a direct chat a pairing code for the owner; otherwise ignore them.",
     )
     bots: IdList = Field(default=[], description="Other bots that may speak, by numeric id.")
     debounce: Number = Field(
-        default=1.0, ge=0, le=60, description="Seconds to wait for more of a message; where not set, 0 for `stdin`."
+        default=1.0,
+        ge=0,
+        le=60,
+        description="Seconds to wait for further messages before answering; default for `stdin`: 0.",
     )
     busy: Busy = Field(
-        default="queue", description="What becomes of a message during a turn: it waits, joins the turn, or is left."
+        default="queue", description="Treatment of a message during a turn: it waits, joins the turn, or is dropped."
     )
     stale_after: Number = Field(
         default=DAY_SECONDS,
@@ -148,7 +151,7 @@ class ChannelSettings(SettingsSection):
         le=10**11,
         description="Bytes of texts and files that one person may send in 24 hours; 0: as many as come.",
     )
-    live: bool = Field(default=True, description="Whether answers are shown while they are written.")
+    live: bool = Field(default=True, description="Show answers while they are written.")
     guilds: Guilds = Field(
         default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."
     )

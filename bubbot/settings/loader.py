@@ -52,10 +52,10 @@ MAX_PERSONA_BYTES = 256_000
 class BotSettings(SettingsSection):
     """`[bot]`: the identity of the bot."""
 
-    name: Name = Field(default="bubbot", description="What the bot is called.")
+    name: Name = Field(default="bubbot", description="The name of the bot.")
     persona: str = Field(default="", description="Who the bot is, in a few sentences; part of the system prompt.")
     persona_file: OptionalPath = Field(
-        default=None, description="The persona in a file of its own, instead of `persona`.", examples=["persona.md"]
+        default=None, description="A file with the persona, instead of `persona`.", examples=["persona.md"]
     )
     timezone: Zone = Field(
         default="UTC", description="The IANA name of the time zone in which the bot reads and writes times."
@@ -67,7 +67,7 @@ class BotSettings(SettingsSection):
         default=None,
         ge=1,
         le=1000,
-        description="Sessions answered at once; where not set, 64, or 8 for `local`, which answers one after another. A turn "
+        description="Sessions answered at once; default: 64, or 8 for `local`, which answers one after another. A turn "
         "mostly waits for its provider; the others wait on disk until there is room.",
         examples=[64],
     )

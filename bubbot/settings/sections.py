@@ -84,10 +84,10 @@ class ModelSettings(SettingsSection):
     """`[model]`: the model that answers, and its limits. `threads` is for the model `local` alone."""
 
     name: str = Field(
-        default="", description="The model, `provider/model`; empty for the demonstration model, where it is installed."
+        default="", description="The model, `provider/model`; empty for the demonstration model, if it is installed."
     )
     fallback: Names = Field(
-        default=[], description="Models to ask, in this order, where the first is not there or wants fewer requests."
+        default=[], description="Models to use, in this order, if the first is unavailable or limits its requests."
     )
     script: OptionalPath = Field(
         default=None, description="The replies of the model `scripted`.", examples=["script.json"]
@@ -118,9 +118,7 @@ class ModelSettings(SettingsSection):
         le=DAY_SECONDS,
         description="Seconds of silence within an answer after which it is given up; for `local` also before it.",
     )
-    retries: Whole = Field(
-        default=3, ge=0, le=20, description="How often a call to a provider is repeated where that can help."
-    )
+    retries: Whole = Field(default=3, ge=0, le=20, description="Retries of a call to a provider if retrying can help.")
     retry_wait: Number = Field(
         default=1.0,
         gt=0,
@@ -132,14 +130,14 @@ class ModelSettings(SettingsSection):
         default=None,
         ge=256,
         le=100_000_000,
-        description="Tokens the model reads at once; where not set, 2048 for `local`, else what is known of it.",
+        description="Context size of the model in tokens; default: 2048 for `local`, otherwise the known size.",
         examples=[2048],
     )
     max_tokens: OptionalWhole = Field(
         default=None,
         ge=1,
         le=10_000_000,
-        description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
+        description="Tokens of one answer at most; default: 256 for `local`, otherwise the provider's limit.",
         examples=[256],
     )
     threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
@@ -189,7 +187,7 @@ class AttachmentSettings(SettingsSection):
     max_inline: Whole = Field(
         default=20_000, ge=0, le=1_000_000, description="Characters of a text file that the model is shown at once."
     )
-    images: bool = Field(default=True, description="Whether models that see are shown images.")
+    images: bool = Field(default=True, description="Show images to models with image input.")
     transcription: str = Field(
         default="", description="The model that writes down voice messages, `provider/model`; empty for none."
     )
@@ -220,7 +218,7 @@ class SearchSettings(SettingsSection):
 
     index: bool = Field(
         default=True,
-        description="Whether words are kept in an index, a file beside the database; without it every search reads the tape.",
+        description="Keep words in a search index, a separate file; without it every search reads the tape.",
     )
 
 

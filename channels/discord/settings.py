@@ -39,13 +39,13 @@ class DiscordSettings(AdapterSettings):
     )
     content: Annotated[Literal["all", "mentions"], BeforeValidator(strip_text)] = Field(
         default="all",
-        description="Whether Discord sends the text of every message it may see, or of those that are for the bot.",
+        description="`all`: Discord sends the text of every message; `mentions`: only of messages to the bot.",
     )
-    slash: Flag = Field(default=True, description="Whether the commands are offered as slash commands.")
+    slash: Flag = Field(default=True, description="Offer the commands as slash commands.")
     edit_interval: Number = Field(
         default=1.5, ge=0, le=60, description="Seconds between two changes of a live answer; 0: no live answers."
     )
-    link_previews: Flag = Field(default=False, description="Whether Discord shows a preview of a link in an answer.")
+    link_previews: Flag = Field(default=False, description="Let Discord show previews of links in answers.")
     rest_url: Annotated[Text, web_address("http", "https")] = Field(
         default=DEFAULT_REST_URL, description="The web address of the REST API, version 10."
     )

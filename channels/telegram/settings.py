@@ -43,7 +43,7 @@ class TelegramSettings(AdapterSettings):
         default="", validate_default=True, repr=False, description="The token that @BotFather gave to the bot."
     )
     mode: Annotated[Literal["polling", "webhook"], BeforeValidator(strip_text)] = Field(
-        default="polling", description="Whether bubbot asks Telegram, or Telegram calls bubbot."
+        default="polling", description="`polling`: bubbot asks Telegram; `webhook`: Telegram calls bubbot."
     )
     base_url: Annotated[Text, web_address("http", "https")] = Field(
         default=TELEGRAM_API_URL, validate_default=True, description="The web address of the Bot API server."
@@ -51,7 +51,7 @@ class TelegramSettings(AdapterSettings):
     base_file_url: Text = Field(
         default="",
         validate_default=True,
-        description="Where files are fetched; where not set, `/file` at `base_url`.",
+        description="The address for downloading files; default: `/file` at `base_url`.",
         examples=["http://localhost:8081/file"],
     )
     file_folder: Path | None = Field(
@@ -67,7 +67,7 @@ class TelegramSettings(AdapterSettings):
         examples=["socks5://localhost:1080"],
     )
     poll_timeout: Whole = Field(
-        default=30, ge=1, le=50, description="Seconds Telegram holds a request that has no news."
+        default=30, ge=1, le=50, description="Seconds that Telegram holds a poll without updates."
     )
     webhook_url: Text = Field(
         default="",
@@ -79,12 +79,12 @@ class TelegramSettings(AdapterSettings):
         default="",
         validate_default=True,
         repr=False,
-        description="What Telegram has to send with each call; 8 to 256 of A-Z a-z 0-9 _ -.",
+        description="The secret that Telegram sends with each call; 8 to 256 of A-Z a-z 0-9 _ -.",
     )
     edit_interval: Number = Field(
         default=1.5, ge=0, le=60, description="Seconds between two changes of a live answer; 0: no live answers."
     )
-    link_previews: Flag = Field(default=False, description="Whether Telegram shows a preview of a link in an answer.")
+    link_previews: Flag = Field(default=False, description="Let Telegram show previews of links in answers.")
 
     @property
     def uses_webhook(self) -> bool:

@@ -72,7 +72,7 @@ def write_example() -> str:
         elif section == "channels.<name>":
             about = _CHANNELS
         else:
-            about = f'What the adapter `{key}` takes besides, here or in any section with kind = "{key}".'
+            about = f'Further keys of the adapter `{key}`, here or in any section with kind = "{key}".'
         lines += ["", *_comment(about), f"{'' if core else '#'}[{_HEADERS.get(section, section)}]"]
         lines += [line for setting in keys if setting.default != {} for line in _example_lines(setting)]
     return "\n".join(lines) + "\n"
