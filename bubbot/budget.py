@@ -186,7 +186,7 @@ class Budget:
         self._zone = zone
         self._texts = texts or Texts()
         self._notify_owner = notify_owner
-        self._books = BudgetState()
+        self._state = BudgetState()
         self._new_facts = 0
         self._writing_checkpoint = False
         self._day = ""
@@ -196,19 +196,19 @@ class Budget:
 
     def spent(self, scope: str, name: str, period: str) -> SpentTotal:
         """Return what was settled for a scope and name in a day or month that is not over."""
-        return self._books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
+        return self._state.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
 
     def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """Return what was settled in the days and months that are not over."""
-        return self._books.spent
+        return self._state.spent
 
     def failing_models(self) -> Mapping[str, FailingModel]:
         """Return the models whose newest calls failed, by name."""
-        return self._books.failing
+        return self._state.failing
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations of calls in progress."""
-        return tuple(self._books.open.values())
+        return tuple(self._state.open.values())
 
     def today(self) -> str:
         """Return the day, in the deployment's time zone."""
@@ -220,7 +220,7 @@ class Budget:
         Those count as spent in full, since nobody knows better.
         """
         mark = await self._tape.read(BudgetCheckpointView())
-        self._books, newest = await self._tape.read(BudgetStateView(mark))
+        self._state, newest = await self._tape.read(BudgetStateView(mark))
         self._new_facts = newest - (mark["after"] if mark else 0)
         unsettled = [
             MeteredCall(hold, output_estimate=hold.output, status="unknown") for hold in self.open_reservations()
@@ -242,7 +242,7 @@ class Budget:
         Raises:
             BudgetExceeded: a budget is used up.
         """
-        metered = await self._reserved(subject, model, input_tokens)
+        metered = await self._reserve(subject, model, input_tokens)
         try:
             yield metered
             metered.status = "answered" if metered.reply else metered.status
@@ -276,7 +276,8 @@ class Budget:
             self._exhausted_measure(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7])
         )
 
-    async def _reserved(self, payer: BudgetSubject, model: str, input_tokens: int) -> MeteredCall:
+    async def _reserve(self, payer: BudgetSubject, model: str, input_tokens: int) -> MeteredCall:
+        """Wait until the call may begin, and reserve it: in memory, and on the tape if a limit applies."""
         while True:
             self._call_ended.clear()
             hold = self._estimate(payer, model, input_tokens)
@@ -284,7 +285,7 @@ class Budget:
             if not self._must_wait(hold, limited):
                 break
             await self._call_ended.wait()  # calls in progress have their own time limits
-        self._books.open[hold.call] = hold
+        self._state.open[hold.call] = hold
         if not limited:
             return MeteredCall(hold, timestamp(self._now()))
         writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
@@ -298,7 +299,7 @@ class Budget:
             else:
                 self._release(hold)
             raise
-        self._books.open[hold.call] = hold = replace(hold, entry=stored.id)
+        self._state.open[hold.call] = hold = replace(hold, entry=stored.id)
         return MeteredCall(hold)
 
     def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
@@ -320,11 +321,11 @@ class Budget:
         spent = [key for key in keys if self._exhausted_measure(key, ZERO_SPENT) is not None]
         if spent:  # the latest renewal: a person refused for the day should not find the month used up tomorrow
             raise self._refusal(max(spent, key=lambda key: renewal_day(key.period)), hold.subject)
-        return any(self._exhausted_measure(key, self._books.held_total(key)) is not None for key in keys)
+        return any(self._exhausted_measure(key, self._state.held_total(key)) is not None for key in keys)
 
     def _exhausted_measure(self, key: TotalKey, held: SpentTotal) -> str | None:
         """Return the measure by which a total, with what is held of it, has reached its limit; None if by none."""
-        limit, spent = self.limits.find_limit(key.scope, key.name), self._books.spent.get(key, ZERO_SPENT)
+        limit, spent = self.limits.find_limit(key.scope, key.name), self._state.spent.get(key, ZERO_SPENT)
         if limit is None:
             return None
         for measure, used in (
@@ -355,7 +356,7 @@ class Budget:
         """Count at once what the call took, and start writing the fact of it."""
         took, fact = self._settlement(call)
         call.cost_nanousd = took.cost_nanousd
-        self._books.apply([fact])
+        self._state.apply([fact])
         self._release(took)
         self.on_call_settled(took, call.status)
         writing = asyncio.ensure_future(self._write(took, fact))
@@ -405,14 +406,14 @@ class Budget:
         return price.cost_nanousd(usage) if price else None
 
     def _release(self, hold: Reservation) -> None:
-        self._books.open.pop(hold.call, None)
+        self._state.open.pop(hold.call, None)
         self._call_ended.set()
 
     async def _append(self, fact: TapeEntry) -> TapeEntry:
         stored = (await self._tape.append([fact], if_absent=True))[0]
         self._new_facts += 1
         if stored.name != RESERVED:
-            self._books.apply([stored])
+            self._state.apply([stored])
         return stored
 
     async def _send_warnings(self, hold: Reservation) -> None:
@@ -420,19 +421,19 @@ class Budget:
         limited = self._limited_totals(hold)
         for key in limited:
             for measure, share in self._shares(key):
-                if BudgetWarning(key, measure) not in self._books.warned:
+                if BudgetWarning(key, measure) not in self._state.warned:
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     fact = event(WARNED, data, key=f"warned:{self._new_id()}")
                     await self._warn(fact, self._warning_text(key, share))
         limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
         priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
-        if hold.cost_nanousd is None and priced and hold.model not in self._books.unpriced:
+        if hold.cost_nanousd is None and priced and hold.model not in self._state.unpriced:
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
             await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""
-        limit, spent = self.limits.find_limit(key.scope, key.name), self._books.spent.get(key, ZERO_SPENT)
+        limit, spent = self.limits.find_limit(key.scope, key.name), self._state.spent.get(key, ZERO_SPENT)
         used = {COST: spent.cost_nanousd / NANOS_PER_USD, TOKENS: float(spent.tokens)}
         maxima = {measure: limit.limit_for(key.period, measure) if limit else None for measure in used}
         shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
@@ -443,7 +444,7 @@ class Budget:
         return self._texts.say("budget_near", whose=whose, period=key.period, percent=share)
 
     async def _warn(self, fact: TapeEntry, text: str) -> None:
-        self._books.apply([fact])  # before the first await: other calls settle meanwhile
+        self._state.apply([fact])  # before the first await: other calls settle meanwhile
         log.warning("%s", text, extra={"action": fact.name})
         if not await self._notify_owner(fact.key or "", text, fact):
             await self._append(fact)
@@ -453,9 +454,9 @@ class Budget:
     async def _write_checkpoint(self) -> None:
         """Write a bookkeeping anchor if enough was written since the last one, so that a start reads little."""
         if (today := self.today()) != self._day:  # once a day: a large bot has many totals
-            self._books.drop_before(today)
+            self._state.drop_before(today)
             self._day = today
-        if self._writing_checkpoint or self._new_facts < max(BUDGET_CHECKPOINT_INTERVAL, len(self._books.spent)):
+        if self._writing_checkpoint or self._new_facts < max(BUDGET_CHECKPOINT_INTERVAL, len(self._state.spent)):
             return
         self._writing_checkpoint = True
         try:

@@ -218,7 +218,7 @@ class LiveAnswers:
     async def _show_until_end(self, turn: _LiveTurn) -> None:
         typing = self._spawn(self._type(turn))
         try:
-            await self._grow(turn)
+            await self._update_until_end(turn)
         finally:
             typing.cancel()  # no answer waits for a typing call
         if turn.silent:
@@ -240,7 +240,7 @@ class LiveAnswers:
                 wait = max(error.retry_after or 0.0, 5 * TYPING_INTERVAL_SECONDS)
                 log.debug("typing not shown: %s", error, extra={"action": "live.typing"})
 
-    async def _grow(self, turn: _LiveTurn) -> None:
+    async def _update_until_end(self, turn: _LiveTurn) -> None:
         """Let the message grow with the text until the turn ends."""
         loop = asyncio.get_running_loop()
         while not turn.ended:
@@ -248,7 +248,7 @@ class LiveAnswers:
             if has_news and turn.due is None:
                 turn.due = loop.time() + FIRST_MESSAGE_DELAY_SECONDS
             if has_news and turn.due is not None and loop.time() >= turn.due and not turn.ended:
-                await self._say(turn)
+                await self._update_message(turn)
                 continue
             turn.changed.clear()
             try:
@@ -257,7 +257,7 @@ class LiveAnswers:
             except TimeoutError:
                 continue
 
-    async def _say(self, turn: _LiveTurn) -> None:
+    async def _update_message(self, turn: _LiveTurn) -> None:
         """Begin the message, or change it; continue with one that an interrupted attempt has begun."""
         assert self._editing is not None
         loop = asyncio.get_running_loop()
@@ -271,10 +271,10 @@ class LiveAnswers:
                 return
             wait = self._editing.edit_interval
             if turn.live is None:
-                await self._begin(turn)
+                await self._begin_message(turn)
                 wait = wait if turn.seen else 0.0  # a bare start gets its text at once
             elif turn.live.message:
-                await self._change(turn)
+                await self._change_message(turn)
             elif turn.unsent:
                 await self._send_first(turn)
             else:
@@ -291,7 +291,7 @@ class LiveAnswers:
         except StoreError:
             turn.dead = True  # the turn's own merge will report the error
 
-    async def _begin(self, turn: _LiveTurn) -> None:
+    async def _begin_message(self, turn: _LiveTurn) -> None:
         """Record that the message is about to be sent, and send it."""
         text, finds = turn.now(), isinstance(self._channel, FindsMessages)
         part = self._part(turn, text + CONTINUES_MARK if finds else BARE_START)
@@ -325,7 +325,7 @@ class LiveAnswers:
         await self._outbox.record_live(turn.inbound, turn.session, receipt.external_id, chat)
         turn.live = replace(live, message=receipt.external_id, chat=chat)
 
-    async def _change(self, turn: _LiveTurn) -> None:
+    async def _change_message(self, turn: _LiveTurn) -> None:
         """Put the text so far into the message. One in a chat that moved is left to the delivery."""
         assert self._editing is not None
         assert turn.live is not None

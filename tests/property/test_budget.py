@@ -139,7 +139,7 @@ async def _check(world: World) -> None:
     truth, entries = added_up(settled), await whole(world.store)
     scratch, _ = BudgetStateView().fold([[entry for entry in entries if entry.kind == "event"]])
     assert scratch.spent == truth
-    for books in (world.budget._books, await read_books(world.store)):
+    for books in (world.budget._state, await read_books(world.store)):
         assert {key: truth[key] for key in books.spent} == books.spent
         today = world.budget.today()
         current = {key: total for key, total in truth.items() if key.period in (today, today[:7])}

@@ -75,7 +75,7 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
     [settled] = await facts(store, SETTLED)
     assert (settled["nano"], settled["status"], "reserved" in settled) == (6 * 10**9, "answered", False)
     assert settled["asked"] < (await whole(store))[0].date
-    assert (await read_books(store)).spent == budget._books.spent
+    assert (await read_books(store)).spent == budget._state.spent
     assert budget.spent("user", "test:1", DAY).calls == 1
     assert len(await whole(store)) == 1
 
@@ -369,7 +369,7 @@ class TestAStart:
         marks = [entry for entry in await whole(store) if entry.kind == "anchor"]
         assert len(marks) == 1
         assert marks[0].payload["window"] is False
-        assert (await read_books(store)).spent == budget._books.spent
+        assert (await read_books(store)).spent == budget._state.spent
         assert budget.spent("bot", "", DAY).calls == 120
 
     async def test_a_model_that_got_cheaper_does_not_change_what_was_spent(self, memory_store: InMemoryStore) -> None:
