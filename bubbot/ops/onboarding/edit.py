@@ -6,7 +6,6 @@ old content with the one change, `ConfigError` says what to write by hand.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ Table: TypeAlias = tuple[str, ...]
 """The path of a table, such as ("channels", "telegram")."""
 
 _HEADER = re.compile(r"#?\s*\[[^\[\]]+\]\s*(#.*)?")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def set_key(text: str, table: Table, key: str, value: Value) -> str:
@@ -31,7 +29,7 @@ def set_key(text: str, table: Table, key: str, value: Value) -> str:
     expected = parse_toml(text)
     _find_or_add_table(expected, table)[key] = list(value) if isinstance(value, list | tuple) else value
     line = f"{_format_key(key)} = {format_toml(value)}"
-    return _verify(_insert(text, table, key, line), expected, f"[{_format_header(table)}] {line}")
+    return _verify(_insert(text, table, key, line), expected, f"[{_format_key(*table)}] {line}")
 
 
 def remove_key(text: str, table: Table, key: str) -> str:
@@ -43,7 +41,7 @@ def remove_key(text: str, table: Table, key: str) -> str:
     start, end = _find_table(lines, table, live=True) or (0, 0)
     index = _find_key(lines, start, end, key, mark="")
     edited = "".join(lines[:index] + lines[index + 1 :]) if index is not None else text
-    return _verify(edited, expected, f"remove [{_format_header(table)}] {key}")
+    return _verify(edited, expected, f"remove [{_format_key(*table)}] {key}")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -53,14 +51,9 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 def format_toml(value: Value) -> str:
     """Format a value as TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        # A JSON string is a TOML string, except that TOML requires this character to be escaped.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(format_toml(item) for item in value)}]"
+    import tomlkit
+
+    return tomlkit.item(value).as_string()
 
 
 def _verify(edited: str, expected: dict[str, Any], change: str) -> str:
@@ -80,7 +73,7 @@ def _find_or_add_table(data: dict[str, Any], table: Table) -> dict[str, Any]:
         inner = node.setdefault(part, {})
         if not isinstance(inner, dict):
             raise ConfigError(
-                f"config.toml: [{_format_header(table)}] must be a section with keys, not a single value."
+                f"config.toml: [{_format_key(*table)}] must be a section with keys, not a single value."
             )
         node = inner
     return node
@@ -94,7 +87,7 @@ def _insert(text: str, table: Table, key: str, line: str) -> str:
         lines[bounds[0]] = re.sub(r"^#\s*", "", lines[bounds[0]])
     if bounds is None:
         gap = "" if not text else end_of_line if text.endswith("\n") else end_of_line * 2
-        return f"{text}{gap}[{_format_header(table)}]{end_of_line}{line}{end_of_line}"
+        return f"{text}{gap}[{_format_key(*table)}]{end_of_line}{line}{end_of_line}"
     start, end = bounds
     index = _find_key(lines, start, end, key, mark="")
     if index is not None:
@@ -153,9 +146,7 @@ def _after_value(line: str) -> str:
     return line[len(body) :]
 
 
-def _format_header(table: Table) -> str:
-    return ".".join(map(_format_key, table))
+def _format_key(*parts: str) -> str:
+    import tomlkit
 
-
-def _format_key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    return tomlkit.key(parts).as_string()
