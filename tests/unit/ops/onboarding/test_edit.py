@@ -83,17 +83,37 @@ def test_line_ends_and_the_mark_of_the_encoding_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "edited"),
     [
-        'bot.name = "x"\n',
-        'bot = {name = "x"}\n',
-        '[bot]\nname = """\nx"""\n',
-        '[bot]\npersona = """\n[log]\n"""\nname = """x\ny"""\n',
+        ('bot.name = "x" # who\n', 'bot.name = "y" # who\n'),
+        ('bot = {name = "x", language = "en"} # it\n', 'bot = {name = "y", language = "en"} # it\n'),
+        ('[bot]\nname = """\nx""" # who\n# end\n', '[bot]\nname = "y" # who\n# end\n'),
+        ('[bot]\npersona = """\n[log]\n"""\nname = """x\ny"""\n', '[bot]\npersona = """\n[log]\n"""\nname = "y"\n'),
+        ("['bot']\n  'name'='x'#who\n", "['bot']\n  'name'=\"y\"#who\n"),
+        ("[bot]\nname = ['a', # b\n]\n", '[bot]\nname = "y"\n'),
+        # There is no line of the key, and no header to put one below.
+        ("bot.language = 'zh' # its\n[log]\n", "bot.language = 'zh' # its\nbot.name = \"y\"\n[log]\n"),
+        ("bot = {language = 'zh'}\n", "bot = {language = 'zh',name = \"y\"}\n"),
+        ("log.level = '''\n[bot]\n#name = 1\n'''\n", "log.level = '''\n[bot]\n#name = 1\n'''\n\n[bot]\nname = \"y\"\n"),
     ],
 )
-def test_a_form_that_lines_do_not_show_is_left_to_the_person(text: str) -> None:
+def test_a_value_is_changed_in_whatever_form_it_is_written(text: str, edited: str) -> None:
+    assert set_key(text, BOT, "name", "y") == edited
+    assert set_key(text.replace("\n", "\r\n"), BOT, "name", "y") == edited.replace("\n", "\r\n")
+
+
+def test_a_list_that_grows_keeps_what_is_in_it() -> None:
+    text = "[bot]\nowners = [ # people\n  42, # me\n] # all\n"
+    assert set_key(text, BOT, "owners", [42, 43]) == text.replace("# me\n", "# me\n  43,\n")
+    assert set_key(text, BOT, "owners", [43]) == "[bot]\nowners = [43] # all\n"
+
+
+def test_a_text_that_would_change_elsewhere_is_left_to_the_person() -> None:
+    text = '[x]\n[["x".y]]\n[bot]\nname = "x"\n'  # tomlkit writes the second line as [[x.y]]
     with pytest.raises(ConfigError, match=r'change it by hand \(\[bot\] name = "y"\)'):
         set_key(text, BOT, "name", "y")
+    with pytest.raises(ConfigError, match=r"change it by hand \(remove \[bot\] name\)"):
+        remove_key(text, BOT, "name")
 
 
 def test_a_section_that_is_a_value_is_refused() -> None:
