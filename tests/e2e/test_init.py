@@ -260,6 +260,14 @@ class TestWhatIsThere:
         [backup] = (home / "secrets").glob("work-token.*.bak")
         assert backup.read_text() == "4242:" + "n" * 35 + "\n"
 
+    def test_values_are_changed_in_the_form_they_have(self, home: Path) -> None:
+        home.mkdir()
+        old = f"\ufeffbot.name = 'Ada' # I\r\nchannels.telegram.token = '{WRONG}'\r\n# end\r\n"
+        (home / "config.toml").write_bytes(old.encode())
+        fine(home, "--yes", "--name", "Bob", "--telegram-token", "-", lines=["4242:" + "n" * 35], env=NOWHERE)
+        new = old.replace("'Ada'", '"Bob"').replace(f"token = '{WRONG}'", 'token_file = "secrets/telegram-token"')
+        assert (home / "config.toml").read_bytes().decode() == new
+
     @pytest.mark.parametrize(
         ("text", "said"),
         [
@@ -271,7 +279,6 @@ class TestWhatIsThere:
                 b"[channels.telegram]\ntoken = '7777:wwwwwwwwww'\nmoode = 'x'\n",
                 "moode is not a key of a Telegram channel",
             ),
-            (b"bot.name = 'x'\n", "change it by hand"),
         ],
     )
     def test_a_file_that_is_not_understood_is_named_and_stays(self, home: Path, text: bytes, said: str) -> None:

@@ -77,7 +77,8 @@ def _with_secret(text: str, existing: ExistingConfig, secret: PendingSecret, fil
     # A relative path within the configuration's folder stays valid if the folder moves.
     is_inside = file.absolute().is_relative_to(folder)
     reference = str(file.absolute().relative_to(folder) if is_inside else file.absolute())
-    return set_key(remove_key(text, secret.table, secret.key), secret.table, key, reference)
+    # The removal comes second: it would take the section along if the secret is its only key.
+    return remove_key(set_key(text, secret.table, key, reference), secret.table, secret.key)
 
 
 def new_secrets(changes: PendingEdits, home: Home) -> Mapping[Path, str]:

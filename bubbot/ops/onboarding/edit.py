@@ -1,15 +1,16 @@
 """Edits single values in the text of a `config.toml`; everything else stays byte for byte, comments too.
 
-It recognises lines by their form, which covers what people usually write. Then it parses the result: if that is not the
-old content with the one change, `ConfigError` says what to write by hand.
+tomlkit changes a value in whatever form it is written. To tomlkit, defaults and sections that are commented out are
+only comments, and it adds a new key behind them; so they are switched on, and keys are added, as lines of text. The
+result is parsed: if it is not the old content with the one change, `ConfigError` says what to write by hand.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import ConfigError
@@ -19,143 +20,132 @@ Value: TypeAlias = str | int | float | bool | Sequence[str | int]
 Table: TypeAlias = tuple[str, ...]
 """The path of a table, such as ("channels", "telegram")."""
 
-_HEADER = re.compile(r"#?\s*\[[^\[\]]+\]\s*(#.*)?")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def set_key(text: str, table: Table, key: str, value: Value) -> str:
-    """Set a key of a table: in its line, else in that of its commented default, else in a new line.
+    """Set a key of a table: where it is, else in place of its commented default, else in a new line.
 
-    Raises `ConfigError` if the text writes the key or the table in a form that cannot be changed line by line.
+    Raises `ConfigError` if the table is a value, or if tomlkit cannot make the change.
     """
-    expected = parse_toml(text)
-    _find_or_add_table(expected, table)[key] = list(value) if isinstance(value, list | tuple) else value
+    new = list(value) if isinstance(value, list | tuple) else value
     line = f"{_format_key(key)} = {format_toml(value)}"
-    return _verify(_insert(text, table, key, line), expected, f"[{_format_header(table)}] {line}")
+    is_new = key not in _find_or_add_table(parse_toml(text), table)
+
+    def change(section: MutableMapping[str, Any]) -> None:
+        old = section.get(key)
+        if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
+            old.extend(new[len(old) :])  # the comments in it stay
+        else:
+            section[key] = new
+
+    prepare = partial(_add_line, table=table, key=key, line=line) if is_new else str
+    return _edit(text, table, change, f"[{_format_key(*table)}] {line}", prepare)
 
 
 def remove_key(text: str, table: Table, key: str) -> str:
-    """Remove the line of a key; return the same text if it has none. Raises `ConfigError`."""
-    expected = parse_toml(text)
-    if _find_or_add_table(expected, table).pop(key, None) is None:
+    """Remove a key and the comment behind it; return the same text if there is none. Raises `ConfigError`."""
+    if key not in _find_or_add_table(parse_toml(text), table):
         return text
-    lines = _split_lines(text)
-    start, end = _find_table(lines, table, live=True) or (0, 0)
-    index = _find_key(lines, start, end, key, mark="")
-    edited = "".join(lines[:index] + lines[index + 1 :]) if index is not None else text
-    return _verify(edited, expected, f"remove [{_format_header(table)}] {key}")
+    return _edit(text, table, lambda section: section.pop(key), f"remove [{_format_key(*table)}] {key}")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse a text that is known to be TOML."""
-    return tomllib.loads(text.removeprefix("\ufeff"))
+    return tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
 
 
 def format_toml(value: Value) -> str:
     """Format a value as TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        # A JSON string is a TOML string, except that TOML requires this character to be escaped.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(format_toml(item) for item in value)}]"
+    import tomlkit
+
+    return tomlkit.item(value).as_string()
 
 
-def _verify(edited: str, expected: dict[str, Any], change: str) -> str:
-    try:
-        if parse_toml(edited) == expected:
-            return edited
-    except tomllib.TOMLDecodeError:
-        pass
+def _edit(
+    text: str,
+    table: Table,
+    change: Callable[[MutableMapping[str, Any]], object],
+    by_hand: str,
+    prepare: Callable[[str], str] = str,
+) -> str:
+    """Change a table with tomlkit.
+
+    Args:
+        text: the text to edit.
+        table: the table to change.
+        change: makes the change, in plain data and in tomlkit's.
+        by_hand: the change in words, for the error.
+        prepare: edits the text before; if the result is wrong, the unprepared text is changed.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    expected = parse_toml(text)
+    change(_find_or_add_table(expected, table))
+    mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
+    # In a text with both ends of lines, each line keeps its own.
+    end_of_line = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    plain = text.removeprefix(mark).replace(end_of_line, "\n")
+    for base in (prepare(plain), plain):
+        try:
+            document = tomlkit.parse(base)
+            # tomlkit writes some headers of arrays of tables with other quotes.
+            is_exact = document.as_string() == base
+            change(_find_or_add_table(document, table))
+            edited = mark + document.as_string().replace("\n", end_of_line)
+            if is_exact and parse_toml(edited) == expected:
+                return edited
+        except (TOMLKitError, tomllib.TOMLDecodeError):
+            continue
     raise ConfigError(
-        f"config.toml writes this in a form that is not changed automatically: change it by hand ({change})."
+        f"config.toml writes this in a form that is not changed automatically: change it by hand ({by_hand})."
     )
 
 
-def _find_or_add_table(data: dict[str, Any], table: Table) -> dict[str, Any]:
-    node = data
+def _find_or_add_table(data: MutableMapping[str, Any], table: Table) -> MutableMapping[str, Any]:
     for part in table:
-        inner = node.setdefault(part, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(
-                f"config.toml: [{_format_header(table)}] must be a section with keys, not a single value."
-            )
-        node = inner
-    return node
+        data = data.setdefault(part, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"config.toml: [{_format_key(*table)}] must be a section with keys, not a single value.")
+    return data
 
 
-def _insert(text: str, table: Table, key: str, line: str) -> str:
-    end_of_line = "\r\n" if "\r\n" in text else "\n"
-    lines = _split_lines(text)
-    bounds = _find_table(lines, table, live=True)
-    if bounds is None and (bounds := _find_table(lines, table, live=False)):
-        lines[bounds[0]] = re.sub(r"^#\s*", "", lines[bounds[0]])
-    if bounds is None:
-        gap = "" if not text else end_of_line if text.endswith("\n") else end_of_line * 2
-        return f"{text}{gap}[{_format_header(table)}]{end_of_line}{line}{end_of_line}"
-    start, end = bounds
-    index = _find_key(lines, start, end, key, mark="")
-    if index is not None:
-        lines[index] = f"{line}{_after_value(lines[index])}"
-    elif (index := _find_key(lines, start, end, key, mark="#")) is not None:
-        lines[index] = f"{line}{end_of_line}"
+def _add_line(text: str, table: Table, key: str, line: str) -> str:
+    """Switch on the commented default of a key, else add its line below the header; switch on the section, too."""
+    # `splitlines` would split at characters that TOML allows in lines.
+    rows = re.findall(r"[^\n]*\n|[^\n]+", text)
+    content = [_parse_row(row) for row in rows]
+    headers = [number for number, row in enumerate(rows) if content[number] and re.match(r"[ \t#]*\[", row)]
+    header = f"[{_format_key(*table)}]"
+    found = [number for number in headers if content[number] == tomllib.loads(header)]
+    if not found:
+        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        return f"{text}{gap}{header}\n{line}\n"
+    start = min(found, key=lambda number: rows[number].lstrip().startswith("#"))
+    end = next((number for number in headers if number > start), len(rows))
+    default = next((number for number in range(start + 1, end) if list(content[number]) == [key]), None)
+    rows[start] = _uncomment(rows[start])
+    if default is None:
+        rows[start] = rows[start].removesuffix("\n") + f"\n{line}\n"
     else:
-        if not lines[start].endswith("\n"):
-            lines[start] += end_of_line
-        lines.insert(start + 1, f"{line}{end_of_line}")
-    return "".join(lines)
+        rows[default] = _uncomment(rows[default])
+    return "".join(rows)
 
 
-def _split_lines(text: str) -> list[str]:
-    """Split the text into lines with their ends; `splitlines` would split at characters that TOML allows in lines."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+def _uncomment(row: str) -> str:
+    return re.sub(r"^[ \t]*#[ \t]*", "", row)
 
 
-def _find_table(lines: Sequence[str], table: Table, *, live: bool) -> tuple[int, int] | None:
-    """Find the line of the table's header and that of the next header; `live`: not in a comment."""
-    heads = [index for index, line in enumerate(lines) if _HEADER.fullmatch(line.strip("\ufeff \t\r\n"))]
-    for index in heads:
-        line = lines[index].strip("\ufeff \t\r\n")
-        if line.startswith("#") is not live and _is_header(line.lstrip("# "), table):
-            return index, next((head for head in heads if head > index), len(lines))
-    return None
-
-
-def _is_header(line: str, table: Table) -> bool:
+def _parse_row(row: str) -> dict[str, Any]:
+    """Parse a line, even if it is a comment; return an empty table if it is not TOML."""
     try:
-        node = tomllib.loads(line)
+        return tomllib.loads(_uncomment(row))
     except tomllib.TOMLDecodeError:
-        return False
-    for part in table:
-        if list(node) != [part]:
-            return False
-        node = node[part]
-    return node == {}
+        return {}
 
 
-def _find_key(lines: Sequence[str], start: int, end: int, key: str, *, mark: str) -> int | None:
-    form = re.compile(rf"\s*{mark}\"?{re.escape(key)}\"?\s*=")
-    return next((index for index in range(start + 1, end) if form.match(lines[index])), None)
+def _format_key(*parts: str) -> str:
+    import tomlkit
 
-
-def _after_value(line: str) -> str:
-    """Return the rest of a line after its value: a comment and the end of the line."""
-    body = line.rstrip("\r\n")
-    for match in (*re.finditer(r"\s*#", body), None):
-        end = match.start() if match else len(body)
-        try:
-            tomllib.loads(body[:end].removeprefix("\ufeff"))
-        except tomllib.TOMLDecodeError:
-            continue
-        return body[end:] + line[len(body) :]
-    return line[len(body) :]
-
-
-def _format_header(table: Table) -> str:
-    return ".".join(map(_format_key, table))
-
-
-def _format_key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    return tomlkit.key(parts).as_string()

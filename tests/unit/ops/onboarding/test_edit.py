@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -83,17 +84,70 @@ def test_line_ends_and_the_mark_of_the_encoding_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "edited"),
     [
-        'bot.name = "x"\n',
-        'bot = {name = "x"}\n',
-        '[bot]\nname = """\nx"""\n',
-        '[bot]\npersona = """\n[log]\n"""\nname = """x\ny"""\n',
+        ('bot.name = "x" # who\n', 'bot.name = "y" # who\n'),
+        ('bot = {name = "x", language = "en"} # it\n', 'bot = {name = "y", language = "en"} # it\n'),
+        ('[bot]\nname = """\nx""" # who\n# end\n', '[bot]\nname = "y" # who\n# end\n'),
+        ('[bot]\npersona = """\n[log]\n"""\nname = """x\ny"""\n', '[bot]\npersona = """\n[log]\n"""\nname = "y"\n'),
+        ("['bot']\n  'name'='x'#who\n", "['bot']\n  'name'=\"y\"#who\n"),
+        ("[bot]\nname = ['a', # b\n]\n", '[bot]\nname = "y"\n'),
+        # There is no line of the key, and no header to put one below.
+        ("bot.language = 'zh' # its\n[log]\n", "bot.language = 'zh' # its\nbot.name = \"y\"\n[log]\n"),
+        ("bot = {language = 'zh'}\n", "bot = {language = 'zh',name = \"y\"}\n"),
+        ("log.level = '''\n[bot]\n#name = 1\n'''\n", "log.level = '''\n[bot]\n#name = 1\n'''\n\n[bot]\nname = \"y\"\n"),
     ],
 )
-def test_a_form_that_lines_do_not_show_is_left_to_the_person(text: str) -> None:
+def test_a_value_is_changed_in_whatever_form_it_is_written(text: str, edited: str) -> None:
+    assert set_key(text, BOT, "name", "y") == edited
+    assert set_key(text.replace("\n", "\r\n"), BOT, "name", "y") == edited.replace("\n", "\r\n")
+
+
+def test_a_list_that_grows_keeps_what_is_in_it() -> None:
+    text = "[bot]\nowners = [ # people\n  42, # me\n] # all\n"
+    assert set_key(text, BOT, "owners", [42, 43]) == text.replace("# me\n", "# me\n  43,\n")
+    assert set_key(text, BOT, "owners", [43]) == "[bot]\nowners = [43] # all\n"
+
+
+def test_a_text_that_would_change_elsewhere_is_left_to_the_person() -> None:
+    text = '[x]\n[["x".y]]\n[bot]\nname = "x"\n'  # tomlkit writes the second line as [[x.y]]
     with pytest.raises(ConfigError, match=r'change it by hand \(\[bot\] name = "y"\)'):
         set_key(text, BOT, "name", "y")
+    with pytest.raises(ConfigError, match=r"change it by hand \(remove \[bot\] name\)"):
+        remove_key(text, BOT, "name")
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("[bot]\n#  name = 'x' # who\n", '[bot]\nname = "y" # who\n'),
+        (
+            "[bot]\n# name = the name\n\n[log]\n#name = 1\n",
+            '[bot]\nname = "y"\n# name = the name\n\n[log]\n#name = 1\n',
+        ),
+        ("# [bot] # it\n# 'name' = ''\n", '[bot] # it\nname = "y"\n'.replace("name", "'name'")),
+        ("\ufeff#[bot]", '\ufeff[bot]\nname = "y"\n'),
+        ("#[bot]\n\t[bot]\n#[log]\n#name = 1\n", '#[bot]\n\t[bot]\nname = "y"\n#[log]\n#name = 1\n'),
+        ("a = 1\r\n[bot]\nb = 2\r\nname = 3\r\nc = 4\n", 'a = 1\r\n[bot]\nb = 2\r\nname = "y"\r\nc = 4\n'),
+        ("a = 1\r\n#[bot]\r\n# b = 2\n", 'a = 1\r\n[bot]\r\nname = "y"\n# b = 2\n'),
+        # The last line would come into the section.
+        ("[log]\n#[bot]\nb = 2\n", '[log]\n#[bot]\nb = 2\n\n[bot]\nname = "y"\n'),
+    ],
+)
+def test_a_comment_is_switched_on_only_if_it_is_the_key_or_the_section(text: str, edited: str) -> None:
+    assert set_key(text, BOT, "name", "y") == edited
+
+
+def test_names_may_stand_in_quotes() -> None:
+    table = ("channels", "my bot")
+    text = "# [channels . 'my bot']\n#\"the kind\"=1\n"
+    assert set_key(text, table, "the kind", "x") == '[channels . \'my bot\']\n"the kind"="x"\n'
+    live = "[log]\n[channels.'my bot']\n\"kind\" = 1 # one\n"
+    assert set_key(live, table, "kind", "x") == live.replace("1 #", '"x" #')
+    assert set_key("", table, "kind", "x") == '[channels."my bot"]\nkind = "x"\n'
+    assert remove_key(live, table, "kind") == "[log]\n[channels.'my bot']\n"
+    assert remove_key("channels.'my bot' = {a = 1, kind = 2} # mine\n", table, "a").endswith("{ kind = 2} # mine\n")
+    assert remove_key("bot.a = 1\nbot.b = 2 # two\n", BOT, "b") == "bot.a = 1\n"
 
 
 def test_a_section_that_is_a_value_is_refused() -> None:
@@ -118,6 +172,55 @@ def test_any_value_of_the_example_can_be_set_and_everything_else_is_as_it_was(
     assert parse_toml(made)[table[0]][key] == value
     assert len(changed(before, made)) == 1
     assert set_key(made, table, key, value) == made
+
+
+NAMES = st.sampled_from(["bot", "log", "my bot", "\u00fc.x"])
+VALUES = ['"x"  # it', "1", "[]", "[1, 2]# two", "[\n  1, # one\n]", '"""\n[bot]\n#name = 1\n"""', "'#'"]
+TABLES = st.tuples(st.just("channels"), NAMES)
+FORMS = st.sampled_from(["header", "comment", "dotted", "inline"])
+Row: TypeAlias = tuple[str, object]
+"""A line, and what it holds: a key of a table, a table (if the line may change with it), or None."""
+
+
+@st.composite
+def config_rows(draw: st.DrawFn) -> list[Row]:
+    """The lines of a text with sections in several forms; what has no header stands above them."""
+    top: list[Row] = [(draw(st.sampled_from(["# Mine.", "\ufeff# Mine."])), None)]
+    below: list[Row] = []
+    for table, form in draw(st.dictionaries(TABLES, FORMS)).items():
+        head = ".".join(map(quoted, table))
+        pairs = draw(st.dictionaries(NAMES, st.sampled_from(VALUES), max_size=3)).items()
+        if form == "inline":
+            top.append((f"{head} = {{{', '.join(f'{quoted(key)} = 1' for key, _ in pairs)}}} # inline", table))
+        elif form == "dotted":
+            for key, value in pairs:
+                top += [(row, (table, key)) for row in f"{head} . {quoted(key)}={value}".split("\n")]
+        else:
+            mark = "# " if form == "comment" else ""
+            below += [(f"{mark}[{head}] # head", table if mark else None), ("# prose", None)]
+            for key, value in pairs:
+                below += [(f"{mark}{row}", (table, key)) for row in f"{quoted(key)} = {value}".split("\n")]
+            below.append(("", None))
+    return top + below
+
+
+def quoted(name: str) -> str:
+    return name if name.isalpha() else f"'{name}'"
+
+
+@given(config_rows(), TABLES, NAMES, st.sampled_from(["y", 5, [1, 2, 3]]), st.sampled_from(["\n", "\r\n"]))
+def test_in_every_form_one_value_changes_and_all_other_lines_stay(
+    rows: list[Row], table: tuple[str, str], key: str, value: str | int | list[int], end_of_line: str
+) -> None:
+    text = "".join(f"{row}{end_of_line}" for row, _ in rows)
+    data = parse_toml(text)
+    others = [row for row, holds in rows if holds not in (table, (table, key))]
+    edited = set_key(text, table, key, value)
+    data.setdefault(table[0], {}).setdefault(table[1], {})[key] = value
+    assert parse_toml(edited) == data
+    lines = iter(edited.split(end_of_line))
+    assert [row for row in others if row not in lines] == []  # in this order: `in` reads on
+    assert "\n" not in edited.replace(end_of_line, "")
 
 
 @given(st.recursive(st.text(st.characters(codec="utf-8")) | st.integers() | st.booleans(), st.lists, max_leaves=3))
