@@ -118,10 +118,9 @@ def _plain() -> dict[str, str]:
 
 
 def _speaks_otherwise(env: Mapping[str, str]) -> bool:
-    """Whether these variables tell an interpreter something that it looks at only when it starts."""
-    return any(
-        env.get(name) != _plain().get(name) for name in (*env, "LANG") if name.startswith(("LANG", "LC_", "PYTHON"))
-    )
+    """Whether these variables tell an interpreter something that a fork of another one cannot follow."""
+    told = {name for name in (*env, "LANG") if name.startswith(("LANG", "LC_", "PYTHON"))} - {"PYTHONPATH"}
+    return any(env.get(name) != _plain().get(name) for name in told)
 
 
 def start(

@@ -112,6 +112,7 @@ def _become(wish: dict[str, Any], descriptors: list[int]) -> int:
         os.execve(sys.executable, [sys.executable, "-c", code, *wish["arguments"]], wish["env"])
     os.environ.clear()
     os.environ.update(wish["env"])
+    sys.path[:0] = filter(None, wish["env"].get("PYTHONPATH", "").split(os.pathsep))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         _open(number, name, closed=number in closed)
     ended: int = getattr(import_module(module), function)(wish["arguments"])
