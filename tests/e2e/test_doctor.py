@@ -65,7 +65,7 @@ def test_a_sound_home_is_said_to_be_sound_and_is_left_as_it_is(home: Path) -> No
 
 def test_it_works_beside_a_running_bot_and_names_it(home: Path) -> None:
     with WriterLock(Home(home)):
-        assert f"Process {os.getpid()} writes" in findings(home)["lock.held"]["cause"]
+        assert f"Process {os.getpid()} is writing" in findings(home)["lock.held"]["cause"]
 
 
 async def test_it_works_beside_a_daemon_and_asks_its_platform(tmp_path: Path) -> None:
