@@ -21,6 +21,7 @@ from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from tests.doubles import START, CountingSalt
+from tests.e2e import forked
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 _LOOK_SECONDS = 0.2
@@ -81,7 +82,7 @@ def mend_running(check: Callable[[], Iterable[Finding]], wanted: str, folder: Pa
         (folder / "printed").open("wb") as printed,
         subprocess.Popen(
             ["sh", "-c", fix],
-            env=_environment(folder),
+            env=_environment(folder, forks=False),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=printed,
@@ -146,8 +147,8 @@ def _run(
     return done.stdout
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """The variables of a person who has `bubbot`, an editor and `sudo`."""
+def _environment(folder: Path, *, forks: bool = True) -> dict[str, str]:
+    """The variables of a person who has `bubbot`, an editor and `sudo`. A fork takes no signals to its group."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     scripts = {
@@ -160,6 +161,8 @@ def _environment(folder: Path) -> dict[str, str]:
     if not (programs / "systemctl").exists():
         (programs / "systemctl").write_text("#!/bin/sh\nexit 0\n")
         (programs / "systemctl").chmod(0o755)
+    if forks and forked.ANEW not in os.environ:
+        forked.put_command(programs)
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "EDITOR": str(programs / "edited")}
 

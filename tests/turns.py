@@ -366,9 +366,7 @@ def _loop(
     model: Model, options: Options, traces: Sequence[str], exported: dict[str, str], forgotten: list[str]
 ) -> tuple[AgentLoop, Toolbox]:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"))
-    composer = RequestComposer(
-        models.model_for_turn, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role))
-    )
+    composer = RequestComposer(models.model_for_turn, options.compose, lambda role: found.specs(role))  # noqa: PLW0108 - made below
 
     def export(session: str, text: str) -> str:
         exported[session] = text

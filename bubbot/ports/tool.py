@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,6 +15,7 @@ from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
+from bubbot.tape.entry import JsonObject
 
 
 class ToolArgs(BaseModel):
@@ -68,12 +70,7 @@ class Tool:
 
     def spec(self) -> ToolSpec:
         """Build the tool's spec as a provider sees it."""
-        schema = self.args.model_json_schema()
-        for key in ("title", "description"):  # the class docstring is for us; every request would carry it
-            schema.pop(key, None)
-        for field in schema.get("properties", {}).values():
-            field.pop("title", None)
-        return ToolSpec(self.provider_name, self.summary, schema)
+        return ToolSpec(self.provider_name, self.summary, _build_schema(self.args))
 
     def parse(self, arguments: str) -> ToolArgs:
         """Parse and validate the arguments that a model wrote. Raise `ToolRetry` with what to fix."""
@@ -91,6 +88,17 @@ class Tool:
             return self.args.model_validate(values)
         except ValidationError as error:
             raise ToolRetry(f"{self.name}: {'; '.join(_problem(item, self) for item in error.errors())}") from error
+
+
+@cache
+def _build_schema(args: type[ToolArgs]) -> JsonObject:
+    """Build the JSON schema of arguments, once for each class: it takes a millisecond."""
+    schema = args.model_json_schema()
+    for key in ("title", "description"):  # the class docstring is for us; every request would carry it
+        schema.pop(key, None)
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+    return schema
 
 
 def _problem(item: Any, tool: Tool) -> str:

@@ -31,13 +31,12 @@ from bubbot.tools.tape import tape_tools
 from bubbot.tools.usage import usage_tool
 from bubbot.views.context import SELECTORS
 from bubbot.wiring.app import Bot, open_app
-from tests.docs.names import written
+from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
 
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
-WRITTEN = written(ROOT, ("bubbot", "channels"))
 PASSED_ON = {
     "bubbot/runtime/metering.py:record_denial",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
@@ -167,21 +166,27 @@ def test_a_kind_of_entry_is_in_the_reference(kind: Kind) -> None:
     assert _rows(FORMAT.partition("## Kinds")[2].partition("\n## ")[0], kind)
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN.names))
-def test_a_name_that_the_source_writes_is_in_the_reference_with_its_data(name: str) -> None:
-    row = _rows(FORMAT, name) or next((line for line in FORMAT.split("\n\n") if f"`{name}`" in line), "")
-    assert row, f"docs/reference/tape-format.md does not say what {name} is"
-    assert _named(row, WRITTEN.names[name]) == []
+@pytest.fixture(scope="module")
+def names() -> Written:
+    """What the source writes; reading it takes a second, which only the worker that needs it spends."""
+    return written(ROOT, ("bubbot", "channels"))
 
 
-def test_every_other_place_only_passes_a_name_on() -> None:
-    assert WRITTEN.open == PASSED_ON
-    assert {"turn/start", "loop.step", "tape/erased", "inbox/mark", "memory/open"} <= WRITTEN.names.keys()
+def test_a_name_that_the_source_writes_is_in_the_reference_with_its_data(names: Written) -> None:
+    for name, data in names.names.items():
+        row = _rows(FORMAT, name) or next((line for line in FORMAT.split("\n\n") if f"`{name}`" in line), "")
+        assert row, f"docs/reference/tape-format.md does not say what {name} is"
+        assert _named(row, data) == [], name
 
 
-def test_every_kind_of_error_is_in_the_reference() -> None:
+def test_every_other_place_only_passes_a_name_on(names: Written) -> None:
+    assert names.open == PASSED_ON
+    assert {"turn/start", "loop.step", "tape/erased", "inbox/mark", "memory/open"} <= names.names.keys()
+
+
+def test_every_kind_of_error_is_in_the_reference(names: Written) -> None:
     classes = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BubbotError)]
-    assert _named(FORMAT.partition("## Errors")[2], {*WRITTEN.errors, *(one.kind for one in classes)}) == []
+    assert _named(FORMAT.partition("## Errors")[2], {*names.errors, *(one.kind for one in classes)}) == []
 
 
 SCRIPT = {

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from tests.e2e import forked
 
@@ -42,6 +44,37 @@ def run(
         check=False,
         cwd=home.parent,
     )
+
+
+class Opened(NamedTuple):
+    """A running command, and our ends of its standard streams."""
+
+    process: forked.Child
+    stdin: BinaryIO
+    stdout: BinaryIO
+    stderr: BinaryIO
+
+    def type(self, line: str) -> None:
+        """Gives it a line."""
+        self.stdin.write(f"{line}\n".encode())
+        self.stdin.flush()
+
+
+@contextmanager
+def opened(home: Path, *arguments: str, **env: str) -> Iterator[Opened]:
+    """`bubbot ARGUMENTS` over pipes that stay open; killed at the end of the block if it still runs."""
+    given, out, err = os.pipe(), os.pipe(), os.pipe()
+    with os.fdopen(given[1], "wb") as stdin, os.fdopen(out[0], "rb") as stdout, os.fdopen(err[0], "rb") as stderr:
+        try:
+            streams = (given[0], out[1], err[1])
+            child = forked.start(forked.BOT, arguments, env=environment(home, **env), cwd=home.parent, streams=streams)
+        finally:
+            for end in (given[0], out[1], err[1]):
+                os.close(end)
+        try:
+            yield Opened(child, stdin, stdout, stderr)
+        finally:
+            child.close()
 
 
 def said(home: Path, *lines: str, env: Mapping[str, str] | None = None) -> list[str]:

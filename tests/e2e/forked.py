@@ -118,18 +118,27 @@ def _plain() -> dict[str, str]:
 
 
 def _speaks_otherwise(env: Mapping[str, str]) -> bool:
-    """Whether these variables tell an interpreter something that it looks at only when it starts."""
-    return any(
-        env.get(name) != _plain().get(name) for name in (*env, "LANG") if name.startswith(("LANG", "LC_", "PYTHON"))
-    )
+    """Whether these variables tell an interpreter something that a fork of another one cannot follow."""
+    told = {name for name in (*env, "LANG") if name.startswith(("LANG", "LC_", "PYTHON"))} - {"PYTHONPATH"}
+    return any(env.get(name) != _plain().get(name) for name in told)
 
 
 def start(
-    target: str, arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, streams: tuple[int, int, int]
+    target: str,
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    streams: tuple[int | None, int | None, int | None],
+    terminal: bool = False,
 ) -> Child:
-    """A process that calls `module:function` with these arguments and ends with what it returns."""
+    """A process that calls `module:function` with these arguments and ends with what it returns.
+
+    A stream that is None is closed. With `terminal` the process leads a session whose terminal its input is.
+    """
     anew = ANEW in os.environ or _speaks_otherwise(env)
     wish = {"target": target, "arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "anew": anew}
+    wish |= {"streams": [number for number, stream in enumerate(streams) if stream is not None], "terminal": terminal}
     if anew:
         wish["env"] = {**env, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [env.get("PYTHONPATH")])])}
     link = socket.socket(socket.AF_UNIX)
@@ -137,7 +146,7 @@ def start(
         link.settimeout(WAIT)
         link.connect(str(_address()))
         data = json.dumps(wish).encode() + b"\n"
-        sent = socket.send_fds(link, [data], streams)
+        sent = socket.send_fds(link, [data], [stream for stream in streams if stream is not None])
         link.sendall(data[sent:])
         return Child(int(_line(link)), link)
     except BaseException:
@@ -165,12 +174,20 @@ def _line(link: socket.socket) -> bytes:
 
 
 def run(
-    target: str, arguments: Sequence[str], data: bytes, *, env: Mapping[str, str], cwd: Path, timeout: float = 60
+    target: str,
+    arguments: Sequence[str],
+    data: bytes,
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdout: int | None = subprocess.PIPE,
+    timeout: float = 60,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a process to its end over pipes, as `subprocess.run` does."""
+    """Runs a process to its end over pipes, as `subprocess.run` does; or its output is a descriptor, or closed."""
     given, out, err = os.pipe(), os.pipe(), os.pipe()
     try:
-        child = start(target, arguments, env=env, cwd=cwd, streams=(given[0], out[1], err[1]))
+        output = out[1] if stdout == subprocess.PIPE else stdout
+        child = start(target, arguments, env=env, cwd=cwd, streams=(given[0], output, err[1]))
     except BaseException:
         for end in (given[1], out[0], err[0]):
             os.close(end)

@@ -19,6 +19,8 @@ def main(address: str, *arguments: str) -> int:
         "env": dict(os.environ),
         "cwd": str(os.getcwd()),  # noqa: PTH109 - pathlib takes longer to import than all of this
         "anew": False,
+        "streams": (0, 1, 2),
+        "terminal": False,
     }
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(address)

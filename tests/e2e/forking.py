@@ -7,6 +7,7 @@ a line of JSON with three descriptors, is told the process id, and later how the
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import io
 import json
@@ -15,6 +16,7 @@ import selectors
 import signal
 import socket
 import sys
+import termios
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -94,9 +96,15 @@ def _become(wish: dict[str, Any], descriptors: list[int]) -> int:
     """Turns a fork into the process that was wished for; runs it."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number, descriptor in enumerate(descriptors):
+    closed = {0, 1, 2}.difference(wish["streams"])
+    for number, descriptor in zip(wish["streams"], descriptors, strict=True):
         os.dup2(descriptor, number)
+    for number in closed:
+        os.close(number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    if wish["terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(wish["cwd"])
     module, _, function = wish["target"].partition(":")
     if wish["anew"]:
@@ -104,14 +112,19 @@ def _become(wish: dict[str, Any], descriptors: list[int]) -> int:
         os.execve(sys.executable, [sys.executable, "-c", code, *wish["arguments"]], wish["env"])
     os.environ.clear()
     os.environ.update(wish["env"])
+    sys.path[:0] = filter(None, wish["env"].get("PYTHONPATH", "").split(os.pathsep))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        _open(number, name)
+        _open(number, name, closed=number in closed)
     ended: int = getattr(import_module(module), function)(wish["arguments"])
     return ended
 
 
-def _open(number: int, name: str) -> None:
-    """Makes a standard stream as the interpreter makes it."""
+def _open(number: int, name: str, *, closed: bool) -> None:
+    """Makes a standard stream as the interpreter makes it: None if its descriptor is closed."""
+    if closed:
+        setattr(sys, name, None)
+        setattr(sys, f"__{name}__", None)
+        return
     old = getattr(sys, f"__{name}__")
     file = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115 - open as long as it lives
     lines = number == 2 or file.isatty()

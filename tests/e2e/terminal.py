@@ -8,14 +8,14 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from tests.e2e.bot import BUBBOT, environment
+from tests.e2e import forked
+from tests.e2e.bot import environment
 
 WAIT = 20.0
 """Seconds any wait of these tests may take."""
@@ -38,14 +38,13 @@ class Terminal:
         given = {"TERM": "xterm-256color", "LANG": "C.UTF-8", **env}
         if script:
             given["BUBBOT_MODEL__SCRIPT"] = str(script)
-        self.process = subprocess.Popen(
-            [*BUBBOT, *(command or ("chat",))],
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
+        self.process = forked.start(
+            forked.BOT,
+            command or ("chat",),
             env=environment(home, **given),
-            start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - nothing else runs in this process then
+            cwd=home.parent,
+            streams=(inner, inner, inner),
+            terminal=True,
         )
         self._inner = inner
         self.sent = ""
@@ -58,9 +57,7 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(timeout=WAIT)
+        self.process.close()
         for fd in (self._main, self._inner):
             with suppress(OSError):
                 os.close(fd)
@@ -105,7 +102,7 @@ class Terminal:
     def ended(self) -> int:
         """Waits for the end of the chat; gives its exit code."""
         deadline = time.monotonic() + WAIT
-        while self.process.poll() is None and time.monotonic() < deadline:
+        while self.process.returncode is None and time.monotonic() < deadline:
             with suppress(OSError, ValueError):
                 self._read(0.1)
         return self.process.wait(timeout=1)
@@ -128,7 +125,3 @@ class Terminal:
 def _shown(sent: str) -> str:
     """The text alone; a cursor that skips cells leaves spaces there."""
     return _CONTROL.sub("", _FORWARD.sub(lambda found: " " * int(found[1] or 1), sent))
-
-
-def _take_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import time
 from pathlib import Path
 
-from tests.e2e.bot import BUBBOT, entries, environment, run, said, sentence
+from tests.e2e.bot import BUBBOT, entries, environment, opened, run, said, sentence
 
 SLOW = {"rules": [{"when": "slow", "steps": [{"delay": 30, "text": "late"}]}]}
 
@@ -55,19 +54,10 @@ def test_two_lifetimes_with_a_kill_in_mid_turn(tmp_path: Path) -> None:
     home, script = tmp_path / "home", tmp_path / "slow.json"
     script.write_text(json.dumps(SLOW))
     said(home, "hello", ",memory.save The user is called Ada.", ',handoff phase/plan summary="We plan a trip."')
-    process = subprocess.Popen(
-        [*BUBBOT, "chat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env=environment(home, BUBBOT_MODEL__SCRIPT=str(script)),
-    )
-    assert process.stdin is not None
-    process.stdin.write(b"a slow question\n")
-    process.stdin.flush()
-    _wait_for_open_fork(home)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=10)
-    process.stdin.close()
+    with opened(home, "chat", BUBBOT_MODEL__SCRIPT=str(script)) as chat:
+        chat.type("a slow question")
+        _wait_for_open_fork(home)
+        chat.process.kill()
 
     printed = said(home, ",context")
     assert printed[0] == "You said: a slow question"
@@ -178,22 +168,14 @@ def test_an_answer_that_a_pipe_did_not_take_is_a_failure_and_not_the_next_script
 
 def test_commands_that_only_read_work_beside_a_running_bot_and_a_second_writer_is_told(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    process = subprocess.Popen([*BUBBOT, "chat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(home))
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(b"hello\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == b"You said: hello\n"
+    with opened(home, "chat") as first:
+        first.type("hello")
+        assert first.stdout.readline() == b"You said: hello\n"
         assert b"stdin:default" in run(home, "tape", "list").stdout
         assert run(home, "tape", "verify").returncode == 0
         second = run(home, "chat", lines=["hi"])
         assert second.returncode == 3
-        assert f"{process.pid}" in sentence(second)
-    finally:
-        process.stdin.close()
-        process.wait(timeout=10)
-        process.stdout.close()
+        assert f"{first.process.pid}" in sentence(second)
 
 
 def test_archive_puts_a_tape_aside_and_it_can_be_read_and_verified(tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -19,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.e2e import bot, inside
-from tests.e2e.bot import BUBBOT, environment, sentence
+from tests.e2e import bot, forked, inside
+from tests.e2e.bot import sentence
 
 SLOW = {
     "rules": [
@@ -40,22 +39,22 @@ def sockets() -> Iterator[Path]:
 
 
 @contextmanager
-def daemon(home: Path, sockets: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+def daemon(home: Path, sockets: Path, **env: str) -> Iterator[forked.Child]:
     """A real `bubbot run` without channels, listening on its control socket below `sockets`."""
     home.mkdir(mode=0o700, exist_ok=True)
-    given = environment(home, XDG_RUNTIME_DIR=str(sockets), **env)
-    with subprocess.Popen([*BUBBOT, "run"], cwd=ROOT, env=given, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
+    with bot.opened(home, "run", XDG_RUNTIME_DIR=str(sockets), **env) as opened:
+        assert any(b"action=run.started" in line for line in opened.stderr)
+        # What it logs must not fill the pipe.
+        reader = threading.Thread(target=opened.stderr.read, daemon=True)
+        reader.start()
         try:
-            assert any(b"action=run.started" in line for line in process.stderr)
-            threading.Thread(target=process.stderr.read, daemon=True).start()  # what it logs must not fill the pipe
-            yield process
+            yield opened.process
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=GIVE_UP)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            opened.process.terminate()
+            with suppress(TimeoutError):
+                opened.process.wait(GIVE_UP)
+            opened.process.close()
+            reader.join()
 
 
 def until(fine: Callable[[], bool]) -> None:
@@ -171,16 +170,11 @@ def test_what_a_killed_client_was_owed_comes_with_the_next_chat(tmp_path: Path, 
     script.write_text(json.dumps(SLOW))
     with daemon(home, sockets, BUBBOT_MODEL__SCRIPT=str(script)):
         for number, command in enumerate((["chat"], ["ask", "wait a little"]), 1):
-            client = subprocess.Popen(
-                [*BUBBOT, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(home)
-            )
-            assert client.stdin is not None
-            assert client.stdout is not None
-            client.stdin.write(b"wait\n")
-            client.stdin.flush()
-            until(lambda number=number: len(named(home, "inbox/received")) == number)  # type: ignore[misc]
-            client.kill()
-            assert client.communicate()[0] == b""
+            with bot.opened(home, *command) as client:
+                client.type("wait")
+                until(lambda number=number: len(named(home, "inbox/received")) == number)  # type: ignore[misc]
+                client.process.kill()
+                assert client.stdout.read() == b""
         until(lambda: len(named(home, "outbox/intent")) == 2)
         assert receipts(home) == []
         assert bot.said(home, "hello") == ["ok", "ok", "You said: hello"]
@@ -192,25 +186,14 @@ def test_a_daemon_that_is_killed_ends_the_chat_with_a_sentence_and_nothing_is_lo
 ) -> None:
     home, script = tmp_path / "home", tmp_path / "slow.json"
     script.write_text(json.dumps(SLOW))
-    with daemon(home, sockets, BUBBOT_MODEL__SCRIPT=str(script)) as process:
-        client = subprocess.Popen(
-            [*BUBBOT, "chat"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(home),
-        )
-        assert client.stdin is not None
-        client.stdin.write(b"slow\n")
-        client.stdin.flush()
+    with daemon(home, sockets, BUBBOT_MODEL__SCRIPT=str(script)) as process, bot.opened(home, "chat") as client:
+        client.type("slow")
         until(lambda: len(named(home, "inbox/received")) == 1)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        _, err = client.communicate(timeout=GIVE_UP)
-    assert client.returncode == 1
-    assert err.decode().splitlines() == [
-        line for line in err.decode().splitlines() if line.startswith("bubbot: The other end")
-    ]
+        process.kill()
+        process.wait(GIVE_UP)
+        err = client.stderr.read().decode()
+        assert client.process.wait(GIVE_UP) == 1
+    assert err.splitlines() == [line for line in err.splitlines() if line.startswith("bubbot: The other end")]
     (left,) = (sockets / "bubbot").glob("*.sock")
     assert left.is_socket()  # what it left behind is in nobody's way
     with daemon(home, sockets):
@@ -222,18 +205,14 @@ def test_a_daemon_that_is_killed_ends_the_chat_with_a_sentence_and_nothing_is_lo
 
 def test_a_holder_of_the_lock_that_takes_no_requests_is_told_as_before(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with subprocess.Popen(
-        [*BUBBOT, "chat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(home)
-    ) as one:
-        assert one.stdin is not None
-        assert one.stdout is not None
-        one.stdin.write(b"hi\n")
-        one.stdin.flush()
+    with bot.opened(home, "chat") as one:
+        one.type("hi")
         assert one.stdout.readline() == b"You said: hi\n"
         for arguments in (("memory", "save", "default", "x"), ("ask", "x"), ("chat",)):
             done = inside.run(home, *arguments)
             assert (done.returncode, "is writing to the home" in sentence(done)) == (3, True)
         one.stdin.close()
+        assert one.process.wait(GIVE_UP) == 0
 
 
 def test_a_client_waits_for_a_daemon_that_is_just_starting(tmp_path: Path, sockets: Path) -> None:
@@ -249,12 +228,12 @@ def test_a_client_waits_for_a_daemon_that_is_just_starting(tmp_path: Path, socke
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == b"held\n"
-        client = subprocess.Popen([*BUBBOT, "memory", "save", "a", "x"], env=environment(home), stdout=subprocess.PIPE)
-        with pytest.raises(subprocess.TimeoutExpired):
-            client.wait(timeout=1.5)
-        holder.stdin.write(b"\n")
-        holder.stdin.flush()
-        assert b"version 1" in client.communicate(timeout=GIVE_UP)[0]
+        with bot.opened(home, "memory", "save", "a", "x") as client:
+            with pytest.raises(TimeoutError):
+                client.process.wait(1.5)
+            holder.stdin.write(b"\n")
+            holder.stdin.flush()
+            assert b"version 1" in client.stdout.read()
 
 
 def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path: Path, sockets: Path) -> None:

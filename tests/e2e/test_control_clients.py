@@ -19,8 +19,8 @@ from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
 from bubbot.control.peer import PROTOCOL
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Inbound, Sender
-from tests.e2e import bot, inside
-from tests.e2e.bot import BUBBOT, environment, sentence
+from tests.e2e import bot, forked, inside
+from tests.e2e.bot import environment, sentence
 from tests.e2e.test_control import daemon, entries, receipts
 from tests.e2e.test_control import sockets as sockets  # noqa: PLC0414 - a fixture
 
@@ -89,7 +89,7 @@ def home(tmp_path: Path, sockets: Path) -> Iterator[Path]:
     path = tmp_path / "home"
     with daemon(path, sockets) as process:
         yield path
-        assert process.poll() is None, "the daemon has ended"
+        assert process.returncode is None, "the daemon has ended"
         assert inside.run(path, "ask", "still there?").stdout == b"You said: still there?\n"
 
 
@@ -160,22 +160,14 @@ def test_a_client_without_an_output_fails_in_one_sentence_and_the_daemon_goes_on
 
 def without_output(home: Path, output: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """A command whose standard output is closed, full, or a pipe that nobody reads."""
-    before = ["/bin/sh", "-c", 'exec "$@" >&-', "sh"] if output == "closed" else []
     if output == "full":
         out = os.open(FULL, os.O_WRONLY)
     else:
         read, out = os.pipe()
         os.close(read)
     try:
-        return subprocess.run(
-            [*before, *BUBBOT, *arguments],
-            input=given,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            env=environment(home),
-            timeout=60,
-            check=False,
-        )
+        stdout = None if output == "closed" else out
+        return forked.run(forked.BOT, arguments, given, env=environment(home), cwd=home.parent, stdout=stdout)
     finally:
         os.close(out)
 
@@ -205,18 +197,14 @@ def test_a_lost_answer_does_not_come_first_in_the_next_script(tmp_path: Path, so
         return
     with daemon(home, sockets) as process:
         talk()
-        assert process.poll() is None
+        assert process.returncode is None
         assert len(receipts(home)) == 1
 
 
 def test_a_client_that_does_not_read_keeps_nobody_waiting(home: Path) -> None:
     large = "x" * 300_000  # more than a pipe holds
-    slow = subprocess.Popen(
-        [*BUBBOT, "ask", "--session", "slow", large[:100_000]], stdout=subprocess.PIPE, env=environment(home)
-    )
-    assert slow.stdout is not None
-    assert inside.run(home, "ask", "hello").stdout == b"You said: hello\n"
-    assert inside.run(home, "status", "--json").returncode == 0
-    assert slow.stdout.read() == f"You said: {large[:100_000]}\n".encode()
-    assert slow.wait(timeout=WAIT) == 0
-    slow.stdout.close()
+    with bot.opened(home, "ask", "--session", "slow", large[:100_000]) as slow:
+        assert inside.run(home, "ask", "hello").stdout == b"You said: hello\n"
+        assert inside.run(home, "status", "--json").returncode == 0
+        assert slow.stdout.read() == f"You said: {large[:100_000]}\n".encode()
+        assert slow.process.wait(WAIT) == 0

@@ -161,6 +161,6 @@ def test_an_export_is_exact_in_a_pipe_and_harmless_on_a_terminal(home: Path, act
     assert piped.returncode == 0
     assert "\x9b2J" in piped.stdout.decode()
     with Terminal(home, *TERMINAL_ALONE[action], first="tea") as terminal:
-        terminal.process.wait(timeout=30)
+        terminal.process.wait(30)
         terminal.expect("txt.exe")
         assert obeyed(terminal.sent.replace("\r\n", "\n")) == []

@@ -21,6 +21,7 @@ from bubbot.ports.tool import Tool
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.schedule.timer import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tools.usage import UsageReporter, usage_tool
 from tests.budgets import budget_tape, opened, plan
@@ -113,6 +114,8 @@ class World:
     clock: WallClock
     keeper: JobTimer
     used: set[str] = field(default_factory=set)
+    found: dict[int, tuple[TapeEntry, set[str], set[str]]] = field(default_factory=dict)
+    """Entries by identity, with the words and digests in them: an entry is searched once, however often it is read."""
 
     async def do(self, act: Act) -> None:
         """One call, and the firings of the next minutes."""
@@ -140,7 +143,7 @@ class World:
         if chosen.name in _JOB_TOOLS:
             words = SENT if (sender, chat) == (OWNER, OWNER) else planned_in(chat)
         jobs = [*self.bot.book.state.jobs, "none"]
-        kept = sorted(set(DIGEST.findall(str(await self.everything())))) or ["0" * 64]
+        kept = sorted({one for other in CHATS for one in (await self.found_in(other))[1]}) or ["0" * 64]
         known: Mapping[str, Sequence[Any]] = {
             "job": jobs,
             "handle": kept,
@@ -181,14 +184,21 @@ class World:
             made.pop("command", None)
         return made
 
-    async def everything(self) -> list[Any]:
-        """What is on the tapes of the chats."""
-        return [(await self.bot.bench.store.fetch([TapeQuery(f"test:{chat}")]))[0] for chat in CHATS]
+    async def found_in(self, chat: str) -> tuple[set[str], set[str]]:
+        """The words and the digests on the tape of a chat."""
+        words, digests = set[str](), set[str]()
+        for entry in (await self.bot.bench.store.fetch([TapeQuery(f"test:{chat}")]))[0]:
+            if id(entry) not in self.found:
+                text = str(entry)
+                self.found[id(entry)] = (entry, set(WORD.findall(text)), set(DIGEST.findall(text)))
+            words |= self.found[id(entry)][1]
+            digests |= self.found[id(entry)][2]
+        return words, digests
 
     async def check(self) -> None:
         """Each tape has the words of its own chat alone, and what the owner sent there."""
         for chat in CHATS:
-            found = set(WORD.findall(str((await self.bot.bench.store.fetch([TapeQuery(f"test:{chat}")]))[0])))
+            found, _ = await self.found_in(chat)
             own = {said_in(chat), planned_in(chat), SENT}
             if chat == OWNER:
                 own |= {planned_in(one) for one in CHATS}

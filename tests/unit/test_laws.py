@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.laws import LAWS, PENDING
@@ -35,6 +36,7 @@ def _laws_of(mark: ast.expr) -> Iterator[str]:
                 yield ast.literal_eval(argument)
 
 
+@cache
 def claimed() -> dict[str, list[str]]:
     """The laws claimed anywhere, with the files that claim them."""
     found: dict[str, list[str]] = {}

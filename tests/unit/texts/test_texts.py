@@ -8,8 +8,9 @@ import re
 import string
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
@@ -439,27 +440,31 @@ def _spelt() -> set[str]:
     """Every literal text of one word in the source."""
     return {
         node.value
-        for path in (ROOT / "bubbot").rglob("*.py")
-        if path.parent.name != "texts"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for path, node in _nodes()
+        if path.parent.name != "texts" and isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
+
+
+@cache
+def _nodes() -> Sequence[tuple[Path, ast.AST]]:
+    """Every node of the source, with its file."""
+    files = sorted((ROOT / "bubbot").rglob("*.py"))
+    return [(path, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
 
 
 def _used() -> Iterator[tuple[str, str, set[str]]]:
     """Place, name and values of every sentence that is said in the source."""
-    for path in sorted((ROOT / "bubbot").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = node.func if isinstance(node, ast.Call) else None
-            said = isinstance(called, ast.Attribute) and called.attr == "say"
-            if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "build_refusal")):
-                if not node.args:
-                    continue
-                place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
-                name = node.args[0]
-                for either in (name.body, name.orelse) if isinstance(name, ast.IfExp) else (name,):
-                    if isinstance(either, ast.Constant):
-                        yield place, str(either.value), {str(one.arg) for one in node.keywords}
+    for path, node in _nodes():
+        called = node.func if isinstance(node, ast.Call) else None
+        said = isinstance(called, ast.Attribute) and called.attr == "say"
+        if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "build_refusal")):
+            if not node.args:
+                continue
+            place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+            name = node.args[0]
+            for either in (name.body, name.orelse) if isinstance(name, ast.IfExp) else (name,):
+                if isinstance(either, ast.Constant):
+                    yield place, str(either.value), {str(one.arg) for one in node.keywords}
 
 
 class TestTheSource:
