@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 ANEW = "TESTS_START_ANEW"
 """The variable that makes every process one of its own interpreter; conftest.py sets it for `--proof`."""
 BOT = "bubbot.cli.main:main"
+PROGRAM = "tests.e2e.forking:run_program"
+"""What runs a text, the first of its arguments, as `python -c` would."""
 WAIT = 30.0
 """Seconds a started process may take to end."""
 LOADING = 100.0

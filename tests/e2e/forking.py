@@ -133,6 +133,13 @@ def _open(number: int, name: str, *, closed: bool) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
+def run_program(arguments: list[str]) -> int:
+    """Run the text of a program, as `python -c` does: the first of the arguments."""
+    sys.argv = ["-c", *arguments[1:]]
+    exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"})
+    return 0
+
+
 def main(path: Path) -> int:
     """Loads, listens, and forks."""
     for name in LOADED:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.settings.sections import AttachmentSettings
 from bubbot.wiring.app import Bot, PortWrappers, new_id, open_app
-from tests.e2e import bot
+from tests.e2e import bot, forked
 from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
 from tests.e2e.speech_server import listening
@@ -33,7 +32,6 @@ pytestmark = [
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 
-ROOT = Path(__file__).parents[2]
 VOICE = Attachment("voice", "", "audio/ogg", kind="voice")
 
 
@@ -208,17 +206,16 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("at", ["fetch", "model", "send"])
-async def test_killed_anywhere_the_message_and_its_files_are_answered_once(tmp_path: Path, at: str) -> None:
-    async def child(when: str) -> tuple[int | None, str]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CHILD, when, str(tmp_path / "home"), cwd=ROOT, stdout=asyncio.subprocess.PIPE
-        )
-        async with asyncio.timeout(60):
-            out, _ = await process.communicate()
-        return process.returncode, out.decode()
+def test_killed_anywhere_the_message_and_its_files_are_answered_once(tmp_path: Path, at: str) -> None:
+    home = tmp_path / "home"
 
-    assert await child(at) == (-signal.SIGKILL, "")
-    code, out = await child("none")
+    def child(when: str) -> tuple[int, str]:
+        arguments = [CHILD, when, str(home)]
+        done = forked.run(forked.PROGRAM, arguments, b"", env=bot.environment(home), cwd=tmp_path)
+        return done.returncode, done.stdout.decode()
+
+    assert child(at) == (-signal.SIGKILL, "")
+    code, out = child("none")
     assert (code, out.splitlines()) == (0, ["TEXT here", "FILE back.txt sent back"])
 
 

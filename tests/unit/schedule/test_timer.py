@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,10 +14,10 @@ from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, Sch
 from bubbot.schedule.store import ScheduleStore
 from bubbot.schedule.timer import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
-from bubbot.views.schedule import Actor, ChatRef
+from bubbot.views.schedule import JOB_ADDED, Actor, ChatRef, job_data
 from tests.doubles import CountingIds
 from tests.schedules import NOON, WallClock, scheduler_reads, timed
 from tests.turns import Played, says
@@ -224,7 +225,8 @@ class TestTheClockOnTheWall:
         asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
         made = JobChanges(book.state, asker, clock(), ids, ScheduleLimits(), "UTC")
         with scheduler_reads(clock):
-            await book.write([made.add({"when": "30 * * * *", "text": "x"})[1][0] for _ in range(1000)])
+            job, _ = made.add({"when": "30 * * * *", "text": "x"})
+            await book.write([event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(1000)])
             keeping = asyncio.create_task(JobTimer(book, fire, notify_missed=tell).run())
             await asyncio.sleep(29 * 60)
             assert fired == []
