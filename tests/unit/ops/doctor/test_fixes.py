@@ -46,6 +46,7 @@ from bubbot.wiring.app import now
 from tests.budgets import ANN, opened, plan
 from tests.docs.pages import ROOT
 from tests.doubles import START, CountingIds, SteppingClock
+from tests.e2e import forked
 from tests.fakes.botapi.server import Server
 from tests.planting import found, mend, mend_by_doctor, mend_in_shell, mend_running, mends, plants, write
 from tests.raw import raw
@@ -55,6 +56,12 @@ TOKEN, OTHER = "12345678:" + "c" * 35, "87654321:" + "d" * 35
 
 
 pytestmark = pytest.mark.usefixtures("no_plugins")
+
+
+def run(folder: Path, *arguments: str) -> None:
+    """`bubbot ARGUMENTS` with the variables of the test; fails if it fails."""
+    done = forked.run(forked.BOT, arguments, b"", env=os.environ, cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.fixture
@@ -315,8 +322,7 @@ class TestChannels:
         config(home, silent)
         mend(checkup(home), "channel.nobody", tmp_path, text=f"{silent}owners = [42]\n")
         config(home, silent)
-        command = ["bubbot", "access", "grant", "telegram", "42", "member"]
-        subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
+        run(tmp_path, "access", "grant", "telegram", "42", "member")
         assert "channel.nobody" not in found(checkup(home)())
 
     @mends("platform.refused")
@@ -423,7 +429,7 @@ class TestDatabase:
 
     @mends("backup.old")
     def test_one_whose_backup_is_old(self, home: Home, tmp_path: Path) -> None:
-        subprocess.run([sys.executable, "-m", "bubbot", "ask", "hello"], check=True, capture_output=True)
+        run(tmp_path, "ask", "hello")
         folder = home.path / "backups"
         folder.mkdir()
         write_backup(home.database, folder / "old", ExtraFiles(), START - timedelta(days=9))
@@ -433,12 +439,11 @@ class TestDatabase:
     def test_one_without_a_backup_and_one_restored_from_it(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run = [sys.executable, "-m", "bubbot"]
-        subprocess.run([*run, "ask", "hello"], check=True, capture_output=True)
+        run(tmp_path, "ask", "hello")
         mend(checkup(home, days=3650), "backup.none", tmp_path)
         (copy,) = (home.path / "backups").iterdir()
         other = Home(tmp_path / "other")
-        subprocess.run([*run, "--home", str(other.path), "restore", str(copy)], check=True, capture_output=True)
+        run(tmp_path, "--home", str(other.path), "restore", str(copy))
         monkeypatch.setenv("BUBBOT_HOME", str(other.path))
         mend(checkup(other), "home.quarantine", tmp_path)
 
