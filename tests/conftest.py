@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import sqlite3
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from pathlib import Path
@@ -55,6 +56,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that runs us in the background sets that
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # else no child of a test would hear Ctrl-C
     if config.getoption("--proof"):
         os.environ[forked.ANEW] = "yes"
     quiet = hypothesis.settings(
