@@ -19,13 +19,12 @@ async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytes
         for number in range(REQUIRED_CONFIRMATIONS):
             for name, channel in (("first", first), ("second", second)):
                 await channel.send(MessagePart(str(room.id), f"{name} {number}", key=f"{name}{number}"))
-        await server.until(lambda: bool(first.health().note and second.health().note))
-        assert first.health().is_ready
-        assert "another program sends messages with this bot's token" in first.health().note
+        told = "another program sends messages with this bot's token"
+        await server.until(lambda: all(one.health().is_ready and told in one.health().note for one in (first, second)))
         room.say(ada, "still there?")
         await heard.until("still there?")
-    told = [one for one in caplog.records if getattr(one, "action", "") == "discord.duplicate"]
-    assert [one.levelno for one in told] == [logging.WARNING] * 2
+    warnings = [one for one in caplog.records if getattr(one, "action", "") == "discord.duplicate"]
+    assert [one.levelno for one in warnings] == [logging.WARNING] * 2
 
 
 async def test_a_bot_alone_is_not_suspected() -> None:

@@ -69,7 +69,8 @@ class Child:
     def send_signal(self, number: int) -> None:
         """Sends a signal, unless it has ended."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and the word of it is still on its way
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Asks it to end."""
