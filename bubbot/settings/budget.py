@@ -53,7 +53,7 @@ class ModelLimitSettings(LimitSettings):
         examples=[2.5],
     )
     output_price: OptionalNumber = Field(
-        default=None, ge=0, description="Money for a million tokens that it writes.", examples=[10.0]
+        default=None, ge=0, description="Price of a million output tokens.", examples=[10.0]
     )
     cached_price: OptionalNumber = Field(
         default=None,
