@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
+from bubbot.features.conversation.anchors import AnchorsView
+from bubbot.runtime.context.view import ContextView
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import message
 from bubbot.tape.service import TapeService
-from bubbot.views.anchors import AnchorsView
-from bubbot.views.context import ContextView
 
 
 def now() -> datetime:

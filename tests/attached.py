@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
 from bubbot.ports.channel import Attachment
-from bubbot.runtime.intake import AttachmentIntake, AttachmentLimits
 from bubbot.tape.entry import Kind, TapeEntry
 from tests.e2e.test_images import PNG
 from tests.raw import raw

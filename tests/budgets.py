@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
-from bubbot.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
+from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
+from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView, BudgetSubject
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView, BudgetSubject
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Replying
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bubbot.access import ACCESS_TAPE, AccessService
 from bubbot.errors import DeliveryFailed
+from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.outbound import RetryPolicy

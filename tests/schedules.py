@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, cast
 from unittest.mock import patch
 
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.timer import JobTimer
+from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.model import Model
-from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.schedule.store import ScheduleStore
-from bubbot.schedule.timer import JobTimer
 from bubbot.settings.loader import BotSettings, Settings
 from bubbot.settings.sections import ScheduleSettings
 from bubbot.tape.entry import TapeEntry
@@ -21,7 +22,6 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tools.schedule import schedule_tools
 from bubbot.wiring.channel_factory import Deps
 from bubbot.wiring.schedule import Scheduler, make_scheduler
 from tests.doubles import CountingIds, SteppingClock

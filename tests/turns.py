@@ -10,16 +10,23 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
+from bubbot.features.attachments.intake import AttachmentIntake
+from bubbot.features.attachments.tools import file_tools
+from bubbot.features.conversation.commands import context_tool, help_tool, reset_tool, session_tools
+from bubbot.features.conversation.model import model_tool, status_tools
+from bubbot.features.conversation.results import result_tools
+from bubbot.features.memory.tools import memory_tools
+from bubbot.features.search.tools import tape_tools
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbound import InboundGate
+from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbound import Deliverer, RetryPolicy, no_wait_for_room
+from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.previews import PreviewSink
-from bubbot.inbox import Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import (
     Attachment,
     Inbound,
@@ -40,7 +47,6 @@ from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
-from bubbot.runtime.intake import AttachmentIntake
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
@@ -55,12 +61,6 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tools.files import file_tools
-from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool, status_tools
-from bubbot.tools.result import result_tools
-from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
-from bubbot.tools.tape import tape_tools
 from tests.doubles import CountingIds, SteppingClock
 
 WAIT = 10.0

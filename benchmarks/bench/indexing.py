@@ -14,9 +14,9 @@ from benchmarks.bench.measure import Figures, Rate, Row, ratio
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.searching import SPELLING, queries
 from benchmarks.bench.words import Words
+from bubbot.features.search.view import SearchView
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
-from bubbot.views.search import SearchView
 from bubbot.wiring.app import new_id, now
 
 SLICES = 6

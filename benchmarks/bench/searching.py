@@ -16,7 +16,7 @@ from benchmarks.bench.measure import Figures, Row
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.talk import Talk, talking
 from benchmarks.search.measure import run
-from bubbot.views.search import SearchResult, SearchView
+from bubbot.features.search.view import SearchResult, SearchView
 
 SORTS = (
     "a frequent word",

@@ -13,10 +13,10 @@ from benchmarks.bench.baselines import Jsonl, RawSqlite
 from benchmarks.bench.measure import Figures, Row
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.talk import WITH_TOOLS, Talk, talking
+from bubbot.features.conversation.info import InfoView
+from bubbot.features.memory.views import MemoryView
+from bubbot.runtime.context.view import ContextView
 from bubbot.tape.service import TapeService
-from bubbot.views.context import ContextView
-from bubbot.views.memory import MemoryView
-from bubbot.views.usage import InfoView
 
 LINES_AT_MOST = 100_000
 """Entries of a file of JSON lines that is still read whole; beyond it one turn takes seconds."""

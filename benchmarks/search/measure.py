@@ -17,13 +17,13 @@ from rapidfuzz import fuzz, process
 from benchmarks.search.asked import CLASSES, Asked, Words, asked, held_out, nowhere
 from benchmarks.search.burst import slowdown
 from benchmarks.search.corpus import passages
+from bubbot.features.search.view import SearchResult, SearchView
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import message
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
-from bubbot.views.search import SearchResult, SearchView
 
 TAPE = "passages"
 FIRST = 20

@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 
-from bubbot.access import ACCESS_TAPE, AccessService, ListedPeople
 from bubbot.cli.access_change import ChangeAccess, configured_people
 from bubbot.cli.output import show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import StoreUnavailable
+from bubbot.features.access.service import ACCESS_TAPE, AccessService, ListedPeople
+from bubbot.features.access.state import GRANTED
 from bubbot.log import printable
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry
-from bubbot.views.access import GRANTED
 from bubbot.wiring.app import now, open_tapes
 
 ROLES = ("member", "admin", "owner")

@@ -6,9 +6,9 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from bubbot.access import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
+from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
 from bubbot.log import printable
 from bubbot.ports.channel import Role
 from bubbot.settings.channels import split_channel_settings

@@ -7,10 +7,10 @@ from contextlib import suppress
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import StoreError
-from bubbot.quarantine import Quarantine
+from bubbot.gateway.quarantine import Quarantine
+from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.texts import Texts
-from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring.app import open_tapes
 
 

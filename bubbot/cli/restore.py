@@ -14,10 +14,10 @@ from bubbot.cli.restore_change import ReleaseHome
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
+from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ports.settings import format_setting, quote_value
-from bubbot.quarantine import Quarantine
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup

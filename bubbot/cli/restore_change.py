@@ -13,17 +13,17 @@ from datetime import datetime
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError
-from bubbot.inbox import Inbox, done_entry, inbox_tape, restart_entry
-from bubbot.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
-from bubbot.quarantine import Quarantine, release_entry
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.release import skip_past_firings
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.gateway.inbox import Inbox, done_entry, inbox_tape, restart_entry
+from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
+from bubbot.gateway.quarantine import Quarantine, release_entry
+from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.runtime.recovery import recover
-from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.release import skip_past_firings
-from bubbot.schedule.store import ScheduleStore
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
-from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring.app import new_id, now
 from bubbot.wiring.channels import STDIN
 

@@ -13,16 +13,16 @@ from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges
+from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.state import DeliveriesView, JobHistoryView
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.when import find_zone, next_instants, parse_duration, parse_when
+from bubbot.features.schedule.words import describe_schedule, format_moment
+from bubbot.gateway.outbox import outbox_tape
 from bubbot.log import printable
-from bubbot.outbox import outbox_tape
-from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges
-from bubbot.schedule.formatter import JobFormatter
-from bubbot.schedule.store import ScheduleStore
-from bubbot.schedule.when import find_zone, next_instants, parse_duration, parse_when
-from bubbot.schedule.words import describe_schedule, format_moment
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.texts import Texts
-from bubbot.views.schedule import DeliveriesView, JobHistoryView
 from bubbot.wiring.app import now, open_tapes
 
 SCHEDULE_WRITE_ACTIONS = frozenset({"add", "edit", "pause", "resume", "run", "remove", "chat"})

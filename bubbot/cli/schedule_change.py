@@ -8,16 +8,23 @@ from dataclasses import dataclass, fields
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, ScheduleRefused
+from bubbot.features.schedule.changes import (
+    SCHEDULE_TAPE,
+    TERMINAL,
+    JobChanges,
+    JobRequester,
+    ScheduleLimits,
+    parse_chat_ref,
+)
+from bubbot.features.schedule.firing import describe_action, job_label
+from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.state import Actor, ChatRef
+from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Role
-from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, ScheduleLimits, parse_chat_ref
-from bubbot.schedule.firing import describe_action, job_label
-from bubbot.schedule.formatter import JobFormatter
-from bubbot.schedule.store import ScheduleStore
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.schedule import Actor, ChatRef
 from bubbot.wiring.app import new_id, now
 
 

@@ -11,11 +11,11 @@ from bubbot.cli.output import escape_json, show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
+from bubbot.features.budget.state import BUDGET_TAPE
+from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport
+from bubbot.features.usage.tools import Period, UsageReporter
 from bubbot.log import printable
 from bubbot.texts import Texts
-from bubbot.tools.usage import Period, UsageReporter
-from bubbot.views.budget import BUDGET_TAPE
-from bubbot.views.spending import SPENDING_DIMENSIONS, SpendingReport
 from bubbot.wiring.app import new_id, now, open_tapes
 from bubbot.wiring.budget import budget_limits, make_usage_reporter
 from bubbot.wiring.channel_factory import Deps

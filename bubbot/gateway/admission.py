@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bubbot.access import ListedPeople, higher_role
+from bubbot.features.access.service import ListedPeople, higher_role
 from bubbot.identity import is_id
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text

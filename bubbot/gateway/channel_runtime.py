@@ -8,16 +8,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bubbot.access import AccessService
+from bubbot.features.access.service import AccessService
+from bubbot.features.attachments.intake import refuse_fetch
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
+from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, no_wait_for_room, split_outbound
-from bubbot.inbox import Inbox
-from bubbot.outbox import Outbox
+from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
@@ -32,13 +34,11 @@ from bubbot.ports.channel import (
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.intake import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.handle import Clock
 from bubbot.texts import Texts
-from bubbot.views.outbox import OutboxMessage
 
 
 @dataclass(frozen=True, slots=True)

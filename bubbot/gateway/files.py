@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bubbot.errors import EntryNotFound
-from bubbot.outbox import Outbox
+from bubbot.gateway.outbox import Outbox
 from bubbot.ports.channel import refuse_blob
 from bubbot.tape.store import TapeStore
 

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from bubbot.access import AccessService
 from bubbot.concurrency import run_uninterrupted
+from bubbot.features.access.service import AccessService
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
 from bubbot.gateway.health.formatter import describe_activity
+from bubbot.gateway.inbox import Inbox, done_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
-from bubbot.inbox import Inbox, done_entry
-from bubbot.outbox import Outbox
+from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.ports.channel import (
     ChannelEvent,
     ChatMigration,
@@ -39,7 +40,6 @@ from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
-from bubbot.views.outbox import OutboxMessage
 
 log = logging.getLogger(__name__)
 

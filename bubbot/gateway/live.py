@@ -27,7 +27,8 @@ from bubbot.gateway.outbound import (
     settle_live,
     split_outbound,
 )
-from bubbot.outbox import Outbox
+from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.ports.channel import (
     AcknowledgesInteractions,
     Channel,
@@ -44,7 +45,6 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
-from bubbot.views.outbox import LiveMessage
 
 log = logging.getLogger(__name__)
 

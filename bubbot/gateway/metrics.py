@@ -14,14 +14,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from bubbot.budget import Budget
+from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.state import BOT_SCOPE, Reservation
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.outbound import DeliveryOutcome
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.tape.query import parse_moment
-from bubbot.views.budget import BOT_SCOPE, Reservation
 
 TURN_OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
 DELIVERY_OUTCOMES: tuple[DeliveryOutcome, ...] = ("sent", "retried", "failed")

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from bubbot.errors import DeliveryFailed
+from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.outbox_views import LiveMessage, OutboxMessage
 from bubbot.log import bind
-from bubbot.outbox import Outbox
 from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
-from bubbot.views.outbox import LiveMessage, OutboxMessage
 
 log = logging.getLogger(__name__)
 

@@ -36,8 +36,8 @@ from bubbot.ports.channel import (
     refuse_blob,
 )
 from bubbot.ports.turn import TurnResult
+from bubbot.runtime.turns import LastTurnView
 from bubbot.tape.service import TapeService
-from bubbot.views.turns import LastTurnView
 
 log = logging.getLogger(__name__)
 

@@ -8,19 +8,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bubbot.errors import EntryNotFound
-from bubbot.memory import MemoryZone
+from bubbot.features.memory.views import MAX_SECTION_CHARS, build_memory_block
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context.attachments import (
+    MAX_IMAGES,
+    MAX_REQUEST_IMAGE_BYTES,
+    describe_image,
+    find_images,
+    join_text_parts,
+)
+from bubbot.runtime.context.compact import BYTES_PER_TOKEN, estimate_tokens
+from bubbot.runtime.context.selectors import MessageStyle
+from bubbot.runtime.context.view import ContextView, ModelContext
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
 from bubbot.texts import SILENT_MARK
-from bubbot.views.attachments import MAX_IMAGES, MAX_REQUEST_IMAGE_BYTES, describe_image, find_images, join_text_parts
-from bubbot.views.compact import BYTES_PER_TOKEN, estimate_tokens
-from bubbot.views.context import ContextView, ModelContext
-from bubbot.views.memory import MAX_SECTION_CHARS, build_memory_block
-from bubbot.views.selectors import MessageStyle
 
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""

@@ -11,8 +11,8 @@ from bubbot.errors import ModelOverflow
 from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
-from bubbot.views.compact import estimate_message_tokens
-from bubbot.views.context import COMPACTING_SELECTORS
+from bubbot.runtime.context.compact import estimate_message_tokens
+from bubbot.runtime.context.view import COMPACTING_SELECTORS
 
 log = logging.getLogger(__name__)
 

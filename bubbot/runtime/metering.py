@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
-from bubbot.budget import Budget, MeteredCall
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
+from bubbot.features.budget.budget import Budget, MeteredCall
+from bubbot.features.budget.rates import RateLimiter
+from bubbot.features.budget.state import BudgetSubject, CallError, budget_owner_text, user_key
 from bubbot.ports.channel import Outbound
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta
 from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Turn
-from bubbot.rates import RateLimiter
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import ComposedRequest, estimate_fixed_tokens
+from bubbot.runtime.context.compact import estimate_message_tokens, estimate_tokens
 from bubbot.runtime.router import is_command
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
-from bubbot.views.budget import BudgetSubject, CallError, budget_owner_text, user_key
-from bubbot.views.compact import estimate_message_tokens, estimate_tokens
 
 log = logging.getLogger(__name__)
 

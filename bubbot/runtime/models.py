@@ -8,8 +8,8 @@ from typing import Protocol
 from bubbot.errors import ConfigError, ModelUnavailable
 from bubbot.ports.model import Model
 from bubbot.ports.turn import Turn
+from bubbot.runtime.model_choice import ModelChoiceView
 from bubbot.tape.view import View
-from bubbot.views.model import ModelChoiceView
 
 
 class ReadsTape(Protocol):

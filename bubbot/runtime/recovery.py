@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bubbot.errors import TapeConflict
-from bubbot.inbox import Inbox, interrupted_entry
+from bubbot.gateway.inbox import Inbox, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry

@@ -15,6 +15,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
+from bubbot.runtime.context.view import CUT
 from bubbot.runtime.fitting import RequestFitter
 from bubbot.runtime.metering import CallObserver, Meter, Unmetered
 from bubbot.tape import entry as make
@@ -23,7 +24,6 @@ from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
-from bubbot.views.context import CUT
 
 STEP_EVENT = "loop.step"
 

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 
 from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
-from bubbot.inbox import done_entry
+from bubbot.features.attachments.intake import AttachmentIntake, AttachmentResult, Fetch, list_attachments, refuse_fetch
+from bubbot.features.memory.zone import MemoryZone
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.firing import Firings
+from bubbot.gateway.inbox import done_entry
+from bubbot.gateway.outbox import intent_entry
+from bubbot.gateway.outbox_views import OutboxMessage, intent_from
 from bubbot.log import bind
-from bubbot.memory import MemoryZone
-from bubbot.outbox import intent_entry
 from bubbot.ports.channel import (
     Inbound,
     MessagePart,
@@ -27,7 +31,6 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Status, TapeChange, Turn, TurnResult
-from bubbot.runtime.intake import AttachmentIntake, AttachmentResult, Fetch, list_attachments, refuse_fetch
 from bubbot.runtime.loop import AgentLoop, LoopResult
 from bubbot.runtime.messages import (
     build_change_entries,
@@ -42,8 +45,6 @@ from bubbot.runtime.metering import RateGate, ignore_notice, record_denial
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.turn_limiter import TurnLimiter
-from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.firing import Firings
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
@@ -52,7 +53,6 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
-from bubbot.views.outbox import OutboxMessage, intent_from
 
 log = logging.getLogger(__name__)
 

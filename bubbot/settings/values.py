@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from bubbot.ports.settings import blank_to_none, refuse_bool
 from bubbot.ports.text import did_you_mean
-from bubbot.views.context import SELECTORS, is_selector
+from bubbot.runtime.context.view import SELECTORS, is_selector
 
 AUTO_SELECTOR = "auto"
 """The selector that depends on the features of the model."""

@@ -16,30 +16,30 @@ from uuid import uuid4
 
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
+from bubbot.features.conversation.commands import list_commands
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
+from bubbot.gateway.outbox_views import OutboxMessage
+from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
 from bubbot.ports.model import Model
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
-from bubbot.quarantine import Quarantine
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import RecoveryResult, recover
 from bubbot.runtime.turn_limiter import TurnLimiter
-from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tools.session import list_commands
-from bubbot.views.outbox import OutboxMessage
 from bubbot.wiring.budget import BudgetServices, open_budget
 from bubbot.wiring.channel_factory import ChannelFactory, Deps
 from bubbot.wiring.channels import STDIN

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bubbot.access import AccessService
 from bubbot.errors import ConfigError
+from bubbot.features.access.service import AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, SpaceRules
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.limits import PersonLimits

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from bubbot.access import ACCESS_TAPE, AccessService
 from bubbot.concurrency import Backoff, supervise
+from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
 from bubbot.gateway.manager import ChannelManager
+from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
 from bubbot.ports.channel import SupportsWebhook
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
 from bubbot.tape.entry import timestamp
-from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring.app import Bot, PortWrappers, now, open_bot
 from bubbot.wiring.channel_factory import ChannelFactory
 from bubbot.wiring.channels import STDIN, admission_settings, channel_policy, channel_tables

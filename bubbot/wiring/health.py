@@ -14,8 +14,12 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot import __version__
-from bubbot.budget import Budget
 from bubbot.errors import BubbotError
+from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.state import ScheduleCheckpointView, ScheduleState, ScheduleView
+from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.daily_digest import DeploymentHead
@@ -33,15 +37,14 @@ from bubbot.gateway.health.snapshot import (
     next_firings,
     pending_deliveries,
 )
+from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.outbox import Outbox, outbox_tape
+from bubbot.gateway.quarantine import Quarantine
+from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
-from bubbot.inbox import Inbox, inbox_tape
 from bubbot.log import recent_warnings, redact
-from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
-from bubbot.quarantine import Quarantine
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
-from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.store import ScheduleStore
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.store import SqliteStore
@@ -50,9 +53,6 @@ from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
-from bubbot.views.quarantine import RestoreFact
-from bubbot.views.schedule import ScheduleCheckpointView, ScheduleState, ScheduleView
 from bubbot.wiring.budget import budget_limits
 
 log = logging.getLogger(__name__)

@@ -9,15 +9,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot import plugins
-from bubbot.budget import Budget
 from bubbot.errors import ConfigError
+from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
+from bubbot.features.budget.budget import Budget
 from bubbot.home import Home
 from bubbot.models.lazy import LazyModel
 from bubbot.models.litellm import keys, names, sizes
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
 from bubbot.ports.model import Model, ModelOptions
-from bubbot.runtime.intake import AttachmentIntake, AttachmentLimits
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings

@@ -16,21 +16,21 @@ from functools import partial
 from bubbot import log as logs
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
+from bubbot.features.budget.rates import RateLimiter
+from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.paths import check_paths
 from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
-from bubbot.rates import RateLimiter
 from bubbot.runtime.recovery import recover
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event, timestamp
-from bubbot.tools.session import list_commands
-from bubbot.views.config import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.wiring.app import now
 from bubbot.wiring.budget import budget_limits, load_rate_limits, renew_budget
 from bubbot.wiring.channels import ChannelTable, admission_settings, channel_policy, channel_tables
+from bubbot.wiring.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.wiring.daemon import Daemon
 from bubbot.wiring.models import ModelSet, choose_models
 from bubbot.wiring.schedule import schedule_limits

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bubbot.errors import ConfigError
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.features.schedule.firing import Firings, format_missed
+from bubbot.features.schedule.state import JobState
+from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.runtime.session import SessionChannel
-from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.schedule.firing import Firings, format_missed
-from bubbot.schedule.store import ScheduleStore
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.schedule import JobState
 from bubbot.wiring.channel_factory import Deps
 
 if TYPE_CHECKING:
-    from bubbot.schedule.timer import JobTimer
+    from bubbot.features.schedule.timer import JobTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Scheduler:
 
     def make_timer(self) -> JobTimer:
         """Return the timer; it fires jobs while its `run` runs. The library is loaded here: few processes need it."""
-        from bubbot.schedule.timer import JobTimer
+        from bubbot.features.schedule.timer import JobTimer
 
         return JobTimer(self.store, self.fire, notify_missed=self.notify_missed)
 

@@ -11,8 +11,18 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ModelError
+from bubbot.features.attachments.tools import file_tools
+from bubbot.features.conversation.commands import context_tool, help_tool, reset_tool, session_tools
+from bubbot.features.conversation.model import model_tool, status_tools
+from bubbot.features.conversation.results import result_tools
+from bubbot.features.memory.tools import memory_tools
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.search.tools import tape_tools
+from bubbot.features.usage.tools import usage_tool
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -22,6 +32,7 @@ from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
+from bubbot.runtime.context.attachments import MAX_IMAGES
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter
 from bubbot.runtime.models import SessionModels
@@ -30,19 +41,8 @@ from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.turn_limiter import TurnLimiter
-from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
-from bubbot.tools.files import file_tools
-from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool, status_tools
-from bubbot.tools.result import result_tools
-from bubbot.tools.schedule import schedule_tools
-from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
-from bubbot.tools.tape import tape_tools
-from bubbot.tools.usage import usage_tool
-from bubbot.views.attachments import MAX_IMAGES
-from bubbot.views.outbox import OutboxMessage
 from bubbot.wiring.budget import BudgetServices
 from bubbot.wiring.channel_factory import Deps
 from bubbot.wiring.models import ModelSet, make_intake

@@ -15,21 +15,21 @@ import pytest
 from bubbot import errors
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
 from bubbot.errors import BubbotError
+from bubbot.features.attachments.tools import file_tools
+from bubbot.features.conversation.commands import context_tool, help_tool, reset_tool, session_tools
+from bubbot.features.conversation.model import model_tool, status_tools
+from bubbot.features.conversation.results import result_tools
+from bubbot.features.memory.tools import memory_tools
+from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.search.tools import tape_tools
+from bubbot.features.usage.tools import usage_tool
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.tool import Tool
+from bubbot.runtime.context.view import SELECTORS
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
-from bubbot.tools.files import file_tools
-from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool, status_tools
-from bubbot.tools.result import result_tools
-from bubbot.tools.schedule import schedule_tools
-from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
-from bubbot.tools.tape import tape_tools
-from bubbot.tools.usage import usage_tool
-from bubbot.views.context import SELECTORS
 from bubbot.wiring.app import Bot, open_app
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
@@ -43,9 +43,9 @@ PASSED_ON = {
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
-    "bubbot/tools/tape.py:tape_handoff",  # a name that people and models choose
+    "bubbot/features/search/tools.py:tape_handoff",  # a name that people and models choose
     "bubbot/ports/turn.py:write_handoffs",
-    "bubbot/views/checkpoint.py:checkpoint_anchor",
+    "bubbot/gateway/checkpoint.py:checkpoint_anchor",
 }
 """Places that write under a name they were given. A new one has to be looked at: is what it is given documented?"""
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from bubbot.gateway.inbox import inbox_tape
+from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
-from bubbot.inbox import inbox_tape
-from bubbot.outbox import outbox_tape
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import TapeEntry

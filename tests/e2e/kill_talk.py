@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bubbot.inbox import inbox_tape
-from bubbot.outbox import outbox_tape
+from bubbot.gateway.inbox import inbox_tape
+from bubbot.gateway.outbox import outbox_tape
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts

@@ -6,8 +6,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from bubbot.access import ACCESS_TAPE, AccessService, ListedPeople
 from bubbot.cli.session_names import tape_service
+from bubbot.features.access.service import ACCESS_TAPE, AccessService, ListedPeople
 from bubbot.home import Home
 from bubbot.ports.channel import Sender
 from bubbot.wiring.app import now, open_tapes

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bubbot.errors import StoreUnavailable
+from bubbot.features.budget.state import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.home import Home
 from bubbot.tape.query import TapeQuery
-from bubbot.views.budget import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.wiring.app import open_tapes
 from tests.e2e import bot, inside
 from tests.e2e.daemon import WAIT, configured, running

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bubbot.budget import Budget
+from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.state import SETTLED
 from bubbot.ports.model import NANOS_PER_USD, ModelOptions
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.views.budget import SETTLED
 from bubbot.wiring.budget import budget_limits
 from tests.budgets import facts, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks

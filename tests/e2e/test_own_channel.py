@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.inbox import inbox_tape
-from bubbot.outbox import outbox_tape
+from bubbot.gateway.inbox import inbox_tape
+from bubbot.gateway.outbox import outbox_tape
 from tests.e2e.bot import run, sentence
 from tests.e2e.daemon import WAIT, Daemon, running, started
 from tests.e2e.kill_harness import damage, entries_of

@@ -13,10 +13,10 @@ import pytest
 
 from bubbot.cli.schedule_change import ChangeSchedule, change
 from bubbot.cli.write_command import CommandContext
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.gateway.inbox import inbox_tape
+from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
-from bubbot.inbox import inbox_tape
-from bubbot.outbox import outbox_tape
-from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings.loader import load
 from bubbot.wiring.app import open_tapes
 from tests.e2e.bot import run

@@ -13,10 +13,10 @@ import pytest
 
 from benchmarks.bench import tapes
 from benchmarks.bench.talk import WITH_TOOLS, Talk, talking
+from bubbot.runtime.context import selectors
 from bubbot.stores.sqlite import writer
 from bubbot.stores.sqlite.writer import DatabaseThread
 from bubbot.tape.entry import JsonObject, Kind, canonical
-from bubbot.views import selectors
 
 STATEMENTS = 40
 """Of a plain turn at most, for eight entries on four tapes and the fork they are collected in."""

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbot.access import ACCESS_TAPE, CODE_ALPHABET, TERMINAL, AccessService
 from bubbot.errors import AccessError, ConfigError
+from bubbot.features.access.service import ACCESS_TAPE, CODE_ALPHABET, TERMINAL, AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.stores.inmemory import InMemoryStore

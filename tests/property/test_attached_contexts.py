@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bubbot.errors import EntryNotFound
 from bubbot.ports.model import ModelRequest
 from bubbot.runtime.compose import embed_images
+from bubbot.runtime.context.attachments import MAX_IMAGE_BYTES
+from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.views.attachments import MAX_IMAGE_BYTES
-from bubbot.views.selectors import MessageStyle, select_messages
 
 TEXT = st.text(st.sampled_from("ab` \n[]漢"), max_size=12)
 

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot import budget as module
-from bubbot.budget import Budget, MeteredCall
 from bubbot.errors import BudgetExceeded, ModelUnavailable
-from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.stores.inmemory import InMemoryStore
-from bubbot.views.budget import (
+from bubbot.features.budget.budget import Budget, MeteredCall
+from bubbot.features.budget.state import (
     BUDGET_TAPE,
     RESERVED,
     SETTLED,
@@ -25,7 +23,9 @@ from bubbot.views.budget import (
     SpentTotal,
     TotalKey,
 )
-from bubbot.views.spending import SpendingView
+from bubbot.features.usage.spending import SpendingView
+from bubbot.ports.model import ModelPrice, ModelReply, Usage
+from bubbot.stores.inmemory import InMemoryStore
 from tests.budgets import facts, opened, plan, read_books, whole
 from tests.doubles import SteppingClock
 

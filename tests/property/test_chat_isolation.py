@@ -16,14 +16,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
+from bubbot.features.schedule.timer import JobTimer
+from bubbot.features.usage.tools import UsageReporter, usage_tool
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import Tool
 from bubbot.runtime.metering import BudgetMeter
-from bubbot.schedule.timer import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
-from bubbot.tools.usage import UsageReporter, usage_tool
 from tests.budgets import budget_tape, opened, plan
 from tests.doubles import SteppingClock
 from tests.gateways import admitting

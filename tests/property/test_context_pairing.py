@@ -14,11 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bubbot.ports.model import ModelRequest
+from bubbot.runtime.context.selectors import MessageStyle
+from bubbot.runtime.context.view import CUT, ContextView, ModelContext
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.query import evaluate
-from bubbot.views.context import CUT, ContextView, ModelContext
-from bubbot.views.selectors import MessageStyle
 
 IDS = st.sampled_from(["a", "b", "call_0", "call_1", ""])
 TEXTS = st.sampled_from(["", " ", "\n", "hello", "{", '{"x": 1}', "[1]", "<b>", "é"])

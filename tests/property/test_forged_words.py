@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, build_memory_block
+from bubbot.runtime.context.attachments import describe_file, describe_image
+from bubbot.runtime.context.quoting import clean_label
+from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.tape import entry as make
 from bubbot.tape.entry import TapeEntry
-from bubbot.views.attachments import describe_file, describe_image
-from bubbot.views.memory import DailyNote, MemorySnapshot, build_memory_block
-from bubbot.views.quoting import clean_label
-from bubbot.views.selectors import MessageStyle, select_messages
 
 STAMP = "2026-11-21T20:21:00.000000+00:00"
 MARKS = (

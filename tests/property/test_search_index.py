@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bubbot.features.search.view import SearchView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
@@ -17,7 +18,6 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery, evaluate, fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ResetBatch
-from bubbot.views.search import SearchView
 from tests.doubles import CountingIds, SteppingClock
 from tests.property.bench import Bench
 from tests.property.bench import bench as open_bench

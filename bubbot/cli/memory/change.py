@@ -18,9 +18,9 @@ from bubbot.cli.session_names import (
 )
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
-from bubbot.memory import MemoryZone
+from bubbot.features.memory.views import DailyNote, MemorySnapshot
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.tape.service import session_tape
-from bubbot.views.memory import DailyNote, MemorySnapshot
 from bubbot.wiring.app import now
 
 EXIT_NO_CHANGE = 1

@@ -18,10 +18,10 @@ from bubbot.cli.session_names import find_tape, read_session, require_user_tape,
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
-from bubbot.memory import MemoryZone, format_versions
+from bubbot.features.memory.views import MemoryVersionsView, format_memory_page
+from bubbot.features.memory.zone import MemoryZone, format_versions
 from bubbot.ports.channel import replace_controls
 from bubbot.tape.service import TapeService
-from bubbot.views.memory import MemoryVersionsView, format_memory_page
 from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0

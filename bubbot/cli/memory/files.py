@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import ConfigError
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day, unescape_headings
 from bubbot.settings.sources import read_text
-from bubbot.views.memory import DailyNote, MemorySnapshot, parse_day, unescape_headings
 
 FILE_LIMIT = 4_000_000
 """The size of the largest accepted file, in bytes."""

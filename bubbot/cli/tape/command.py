@@ -13,11 +13,11 @@ from bubbot.cli.tape import files, gc, index, repair, search
 from bubbot.cli.tape.change import ArchiveTape
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
+from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.stores.jsonl import line_fields
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
-from bubbot.views.anchors import AnchorsView
 from bubbot.wiring.app import open_tapes
 
 EXIT_OK, EXIT_DAMAGED = 0, 5

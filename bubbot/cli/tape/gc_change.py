@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.text import format_bytes
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
@@ -21,7 +22,6 @@ from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeSummary
-from bubbot.views.inbox import SessionTraceView
 from bubbot.wiring.app import now
 
 ABANDONED_FORK_AGE = timedelta(days=30)

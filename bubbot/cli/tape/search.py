@@ -9,10 +9,10 @@ from bubbot.cli.output import show, show_line
 from bubbot.cli.session_names import find_tape, require_user_tape, tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError
+from bubbot.features.search.tools import format_hit, format_remarks
+from bubbot.features.search.view import SearchView
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import date_bounds
-from bubbot.tools.tape import format_hit, format_remarks
-from bubbot.views.search import SearchView
 from bubbot.wiring.app import open_tapes
 
 EXIT_OK, EXIT_NO_MATCH = 0, 1

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from bubbot.budget import TOKENS
 from bubbot.errors import (
     ModelEmptyAnswer,
     ModelKeyMissing,
@@ -15,14 +14,15 @@ from bubbot.errors import (
     ModelUnavailable,
     ModelUnconfigured,
 )
+from bubbot.features.budget.budget import TOKENS
+from bubbot.features.budget.state import budget_owner_text
+from bubbot.features.schedule.words import format_length
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import BudgetUsage, ChannelState, HealthSnapshot, ModelOutage
 from bubbot.ports.channel import Role
 from bubbot.ports.text import format_bytes
-from bubbot.schedule.words import format_length
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
-from bubbot.views.budget import budget_owner_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from bubbot.budget import COST, TOKENS, BudgetLimits
 from bubbot.errors import ScheduleRefused
+from bubbot.features.budget.budget import COST, TOKENS, BudgetLimits
+from bubbot.features.budget.state import BOT_SCOPE, ZERO_SPENT, FailingModel, SpentTotal, TotalKey
+from bubbot.features.schedule.cron import format_instant
+from bubbot.features.schedule.plan import next_times
+from bubbot.features.schedule.state import ScheduleState
+from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.log import LoggedWarning
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.runtime.app import RuntimeLoad
-from bubbot.schedule.cron import format_instant
-from bubbot.schedule.plan import next_times
 from bubbot.tape.handle import Clock
-from bubbot.views.budget import BOT_SCOPE, ZERO_SPENT, FailingModel, SpentTotal, TotalKey
-from bubbot.views.outbox import OutboxMessage
-from bubbot.views.schedule import ScheduleState
 
 ChannelStatus = Literal["", "running", "refused", "ended"]
 """The state of a channel; empty before it was started."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.text import clean
+from bubbot.runtime.context.compact import estimate_tokens
 from bubbot.tape.entry import JsonObject, thaw
-from bubbot.views.compact import estimate_tokens
 
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 """The keys of a message that a provider is sent; strict providers refuse a request with other keys."""

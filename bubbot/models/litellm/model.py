@@ -40,7 +40,7 @@ from bubbot.ports.model import (
     Transcript,
     Usage,
 )
-from bubbot.views.compact import estimate_tokens
+from bubbot.runtime.context.compact import estimate_tokens
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

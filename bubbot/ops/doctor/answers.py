@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
+from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import failing_models
 from bubbot.home import Home
@@ -15,7 +16,6 @@ from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.wiring.health import configured_models
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot import plugins
-from bubbot.access import ACCESS_TAPE
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
+from bubbot.features.access.service import ACCESS_TAPE
+from bubbot.features.access.state import AccessView
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
 from bubbot.ops.doctor.finding import Finding, edit_command, failure_finding, shell_quote, sudo_bubbot
@@ -24,7 +25,6 @@ from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS,
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService
-from bubbot.views.access import AccessView
 
 PROBE_TIMEOUT_SECONDS = 5.0
 """The time for the answers of all platforms, which are asked concurrently."""

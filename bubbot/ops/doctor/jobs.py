@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from bubbot.errors import StoreError, TapeCorrupt
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.plan import waits_for_clock
+from bubbot.features.schedule.state import JobState, ScheduleCheckpointView, ScheduleView
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
-from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.plan import waits_for_clock
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import JobState, ScheduleCheckpointView, ScheduleView
 
 
 def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterator
 
 from bubbot.errors import StoreError
+from bubbot.gateway.quarantine import Quarantine
+from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, shell_quote
 from bubbot.ops.doctor.stuck import unused_clock
-from bubbot.quarantine import Quarantine
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
-from bubbot.views.quarantine import RestoreFact
 
 
 def check_quarantine(home: Home) -> Iterator[Finding]:

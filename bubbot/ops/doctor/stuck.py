@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bubbot.errors import StoreError, TapeCorrupt
+from bubbot.gateway.checkpoint import CheckpointView
+from bubbot.gateway.outbox import outbox_tape
+from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT, OutboxView
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
-from bubbot.outbox import outbox_tape
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.views.checkpoint import CheckpointView
-from bubbot.views.outbox import OUTBOX_CHECKPOINT, OutboxView
 
 LATE_DELIVERY_AGE = timedelta(hours=1)
 """A running bot retries a failed delivery every 12 seconds or so."""

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
+from bubbot.features.attachments.tools import MAX_FILES
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, ChannelOptions, Outbound, OutboundFile
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
-from bubbot.tools.files import MAX_FILES
 from channels.platform.saved_files import make_parts, save_file
 from tests.e2e.test_images import PNG
 from tests.turns import HOME, KeptChannel, Options, Played, calls, running, says

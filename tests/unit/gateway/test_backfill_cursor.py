@@ -10,8 +10,8 @@ import pytest
 
 from bubbot import plugins
 from bubbot.errors import DeliveryFailed
+from bubbot.gateway.inbox import Inbox, done_entry, inbox_tape
 from bubbot.home import Home
-from bubbot.inbox import Inbox, done_entry, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import BackfillCursor, ChannelOptions, Inbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings

@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bubbot.budget import Budget
 from bubbot.errors import DeliveryFailed
+from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.state import BudgetSubject, Reservation
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
-from bubbot.views.budget import BudgetSubject, Reservation
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import WAITS, Stage, failing, rules
 from tests.turns import Options, Played, running, says

@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.memory import MemoryZone
+from bubbot.features.memory.views import MAX_SECTION_CHARS
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
@@ -21,7 +22,6 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.views.memory import MAX_SECTION_CHARS
 from tests.doubles import SteppingClock
 from tests.turns import HOME, Bench, Options, Played, calls, no_other, running, says
 

@@ -12,9 +12,9 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.runtime import fitting
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
+from bubbot.runtime.context.view import CUT
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.views.context import CUT
 from tests.turns import HOME, Bench, Options, running
 
 SIZE = 2_000

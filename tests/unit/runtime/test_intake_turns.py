@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bubbot.errors import EntryNotFound
+from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment
 from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, ToolCall
-from bubbot.runtime.intake import AttachmentIntake
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest

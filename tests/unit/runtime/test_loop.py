@@ -7,11 +7,11 @@ import pytest
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import NoArgs, RerunModel, Tool, tool
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context.view import ContextView, ModelContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery, Window, evaluate
 from bubbot.tape.store import TapeStore
-from bubbot.views.context import ContextView, ModelContext
 from tests.turns import HOME, Options, Played, asked, calls, running, says
 
 

@@ -9,19 +9,19 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any
 
-from bubbot.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.errors import BudgetExceeded, ConfigError, RateLimitExceeded
+from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
+from bubbot.features.budget.rates import MessageRate, RateLimiter
+from bubbot.features.budget.state import RESERVED, SETTLED
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Outbound
 from bubbot.ports.model import Model, ModelReply, Usage
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.rates import MessageRate, RateLimiter
 from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, budget_subject, denial_text
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from bubbot.views.budget import RESERVED, SETTLED
 from tests.budgets import costing, facts, opened, plan
 from tests.doubles import SteppingClock
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
+from bubbot.gateway.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
+from bubbot.gateway.inbox_views import INBOX_CHECKPOINT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
@@ -20,7 +21,6 @@ from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
-from bubbot.views.inbox import INBOX_CHECKPOINT
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes

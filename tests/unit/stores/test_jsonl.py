@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.features.memory.views import MemoryView
+from bubbot.runtime.context.pairing import pair_calls
 from bubbot.stores.jsonl import (
     CLOSED_ANCHOR,
     IMPORTED_ERASED,
@@ -21,8 +23,6 @@ from bubbot.stores.jsonl import (
 )
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
-from bubbot.views.memory import MemoryView
-from bubbot.views.pairing import pair_calls
 
 BUB = Path(__file__).parents[2] / "data" / "bub"
 

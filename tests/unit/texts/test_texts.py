@@ -32,6 +32,8 @@ from bubbot.errors import (
     ModelUnavailable,
     TapeCorrupt,
 )
+from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
@@ -47,8 +49,6 @@ from bubbot.texts.catalogue import (
     list_names,
     read_catalogue,
 )
-from bubbot.tools.schedule import schedule_tools
-from bubbot.tools.usage import usage_tool
 from tests.docs.pages import ROOT
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate

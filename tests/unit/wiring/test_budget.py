@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.errors import ConfigError
+from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.ports.model import ModelPrice, Usage
 from bubbot.settings.loader import load
 from bubbot.wiring.budget import DEFAULT_ANSWER_TOKENS, FREE, budget_limits

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from bubbot.cli.run.control import _chat_service
+from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.views.outbox import OutboxMessage
 from bubbot.wiring.daemon import open_daemon
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"), channels={"stdin": {"kind": "letters"}})

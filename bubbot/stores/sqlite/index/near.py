@@ -17,8 +17,8 @@ from bubbot.stores.sqlite.index.tokens import (
     run_tokens,
     trigrams,
 )
+from bubbot.tape.spelling import find_alike, max_edits
 from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
-from bubbot.views.spelling import find_alike, max_edits
 
 MAX_SPELLINGS = 16
 """The most spellings to search for a word: the closest, and of equally close ones the most frequent."""

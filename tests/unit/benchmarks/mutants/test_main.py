@@ -7,12 +7,12 @@ import pytest
 from benchmarks.mutants.__main__ import Map
 from benchmarks.mutants.sites import Mutant
 
-FILE = "bubbot/rates.py"
+FILE = "bubbot/features/budget/rates.py"
 KNOWN = Map(
     {"wide": 1.0, "narrow": 1.0, "other": 1.0},
     {
         FILE: {1: set(), 5: {"wide", "narrow"}, 6: {"wide", "failed"}},
-        "bubbot/budget.py": {1: {"wide", "other"}},
+        "bubbot/features/budget/budget.py": {1: {"wide", "other"}},
         "bubbot/imported.py": {1: set()},
     },
 )

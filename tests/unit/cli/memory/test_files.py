@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from bubbot.cli.memory.files import parse_memory, read_memory
 from bubbot.errors import ConfigError
-from bubbot.memory import MemoryZone
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, format_memory_page
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.tape.service import TapeService
-from bubbot.views.memory import DailyNote, MemorySnapshot, format_memory_page
 from tests.doubles import SteppingClock
 
 HEADINGS = (

@@ -9,7 +9,7 @@ import pytest
 
 from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
 from bubbot.cli.write_command import CommandContext
-from bubbot.inbox import Inbox, inbox_tape
+from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings

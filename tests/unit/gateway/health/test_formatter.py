@@ -9,9 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from tests.unit.schedule.test_plan import standing
 
-from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.control.codec import decode, encode
+from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
+from bubbot.features.budget.state import FailingModel, SpentTotal, TotalKey
+from bubbot.features.schedule.state import ScheduleState
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage
 from bubbot.gateway.health.snapshot import (
@@ -30,17 +33,14 @@ from bubbot.gateway.health.snapshot import (
     next_firings,
     pending_deliveries,
 )
+from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.runtime.app import RuntimeLoad
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
-from bubbot.views.budget import FailingModel, SpentTotal, TotalKey
-from bubbot.views.outbox import OutboxMessage
-from bubbot.views.schedule import ScheduleState
 from bubbot.wiring.health import newest_backup
-from tests.unit.schedule.test_plan import standing
 
 NOW = "2026-11-22T12:00:00+00:00"
 FULL = HealthSnapshot(

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
 from bubbot.home import Home, WriterLock
 from bubbot.models.local import model
 from bubbot.ops.doctor.checkup import run_checks
@@ -22,12 +24,10 @@ from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.plugins import check_model, check_plugins
 from bubbot.ports.channel import Role
-from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import Actor, ChatRef, ScheduleState
 from bubbot.wiring.app import now
 from tests.doubles import START
 from tests.e2e.inside import run

@@ -21,6 +21,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ModelUnavailable
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
+from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
@@ -32,16 +35,13 @@ from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.service.render import render_unit
-from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import MessagePart, Role
-from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import HealthSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import Actor, ChatRef, ScheduleState
 from bubbot.wiring.app import now
 from tests.budgets import ANN, opened, plan
 from tests.docs.pages import ROOT

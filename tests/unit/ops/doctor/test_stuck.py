@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.gateway.outbox import Outbox, outbox_tape
+from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.quarantine import check_quarantine
 from bubbot.ops.doctor.stuck import check_stuck
-from bubbot.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import MessagePart, Receipt
-from bubbot.quarantine import Quarantine, release_entry
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.store import SqliteStore

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreUnavailable
+from bubbot.features.search.view import SearchView
 from bubbot.stores.sqlite.index import fill
 from bubbot.stores.sqlite.index.reader import SqliteIndex, inspect_index
 from bubbot.stores.sqlite.index.schema import index_path
@@ -23,7 +24,6 @@ from bubbot.tape.entry import event, message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
-from bubbot.views.search import SearchView
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import notes
 

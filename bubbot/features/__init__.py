@@ -1,0 +1,1 @@
+"""Features over the kernel: each folder is one, and none knows another."""

@@ -1,0 +1,1 @@
+"""Access: who may speak, by configuration, grants and pairing codes."""

@@ -1,0 +1,379 @@
+"""People who may speak: grants, revocations and pairing codes, each a fact on the tape `bubbot/access`.
+
+The configured lists are fixed: nothing here takes away from them. `docs/concepts/access.md` explains access,
+`docs/reference/tape-format.md` lists the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from bubbot.errors import AccessError, ConfigError
+from bubbot.features.access.state import (
+    CLOCK_SKEW,
+    CODE,
+    CODE_REFUSED,
+    CODE_USED,
+    GRANTED,
+    REVOKED,
+    AccessHistoryView,
+    AccessState,
+    AccessView,
+    PairingCode,
+    RoleGrant,
+)
+from bubbot.identity import is_id, numeric_id
+from bubbot.ports.channel import Role, Sender
+from bubbot.ports.text import clean
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock, TapeHandle
+
+log = logging.getLogger(__name__)
+
+ACCESS_TAPE = "bubbot/access"
+TERMINAL = "terminal"
+"""The operating system's user as giver: the owner of everything."""
+
+CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""The 32 characters of a code; none looks like another one (no 0 and O, no 1 and I)."""
+CODE_LENGTH = 8
+CODE_LIFETIME = timedelta(hours=1)
+MIN_CODE_INTERVAL = timedelta(minutes=10)
+"""The shortest time between two codes for one person."""
+MAX_OPEN_CODES_PER_SENDER = 3
+MAX_CODES_IN_A_ROW = 10
+"""Codes that a channel may give in a row; then one per `CODE_INTERVAL`, so that a flood of strangers delays the next
+person by minutes and not by the lifetime of a code."""
+CODE_INTERVAL = timedelta(minutes=12)
+MAX_CODES_PER_DAY = 120
+"""Codes of a channel within any 24 hours. Each is two facts: the code, and the refused message."""
+MAX_WRONG_CODES = 10
+"""Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
+CODE_RETENTION = timedelta(days=1)
+"""The time for which a code is remembered after it was given, to say that it has expired."""
+MAX_STORED_NAME_CHARS = 64
+
+RandomBytes: TypeAlias = Callable[[int], bytes]
+"""Return that many random bytes; passed in, so that tests can choose them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPeople:
+    """The people that the configuration lists for a channel, by numeric id."""
+
+    owners: frozenset[str] = frozenset()
+    admins: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+
+    def role(self, sender_id: str) -> Role:
+        """Return the highest role the lists give; `stranger` if the id is in none: an empty list means nobody."""
+        if sender_id in self.owners:
+            return Role.OWNER
+        if sender_id in self.admins:
+            return Role.ADMIN
+        return Role.MEMBER if sender_id in self.members else Role.STRANGER
+
+    def listed_roles(self) -> dict[str, Role]:
+        """Return the listed ids with their roles."""
+        return {person: self.role(person) for person in sorted(self.owners | self.admins | self.members, key=int)}
+
+
+NO_LISTED_PEOPLE = ListedPeople()
+
+
+def higher_role(first: Role, second: Role) -> Role:
+    """Return the one of two roles that includes the other."""
+    return first if first.at_least(second) else second
+
+
+class AccessService:
+    """The one writer of the access tape.
+
+    `configured` has an entry for every configured channel. Until `load` has returned, only its lists count. Changes
+    are serialised and durable when they return; cancelling a caller does not stop one half-way.
+    """
+
+    def __init__(
+        self, tape: TapeHandle, *, now: Clock, random: RandomBytes, configured: Mapping[str, ListedPeople] | None = None
+    ) -> None:
+        self._tape = tape
+        self._now = now
+        self._random = random
+        self._configured = MappingProxyType(dict(configured or {}))
+        self._state = AccessState()
+        self._is_loaded = False
+        self._warned: dict[str, datetime] = {}
+        self._lock = asyncio.Lock()
+
+    @property
+    def configured(self) -> Mapping[str, ListedPeople]:
+        """The lists of the configuration, by channel."""
+        return self._configured
+
+    @configured.setter
+    def configured(self, lists: Mapping[str, ListedPeople]) -> None:
+        self._configured = MappingProxyType(dict(lists))
+
+    @property
+    def state(self) -> AccessState:
+        """The state that follows from the facts, as of the last load or change."""
+        return self._state
+
+    def role(self, channel: str, sender_id: str) -> Role:
+        """Return a person's role: the highest of the configured and the granted one. Read nothing.
+
+        A text that is not a numeric id is a stranger, whatever the lists say.
+        """
+        if not is_id(sender_id):
+            return Role.STRANGER
+        listed = self._configured.get(channel, NO_LISTED_PEOPLE).role(sender_id)
+        return higher_role(listed, self._state.role(channel, sender_id))
+
+    def list_people(self, channel: str) -> tuple[str, ...]:
+        """Return the numeric ids of those who may speak on a channel, configured or granted."""
+        granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
+        return tuple(dict.fromkeys([*self._configured.get(channel, NO_LISTED_PEOPLE).listed_roles(), *granted]))
+
+    async def load(self) -> None:
+        """Read the tape, once; later changes update the state."""
+        async with self._lock:
+            await self._refresh()
+
+    async def read_history(self, limit: int = 50) -> tuple[TapeEntry, ...]:
+        """Return the newest facts, newest first."""
+        return await self._tape.read(AccessHistoryView(limit))
+
+    def pending_codes(self) -> tuple[PairingCode, ...]:
+        """Return the codes that can be approved now, oldest first."""
+        now = self._now()
+        return tuple(code for code in self._state.codes if code.is_open(now))
+
+    async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:
+        """Return a new code for a stranger, or None if the bot should stay silent.
+
+        None: the id is not numeric, it is a bot, it may speak already, it got a code less than ten minutes ago, it
+        has three open ones, or the channel has given out as many as it may for now.
+        """
+        return await asyncio.shield(self._pair(sender, channel, chat))
+
+    async def approve(self, code: str, role: Role, giver: str) -> RoleGrant:
+        """Grant the role to the person who got the code, and use up the code, in one transaction.
+
+        Upper and lower case are the same in a code; spaces and hyphens do not count.
+
+        Raises:
+            AccessError: the code is unknown, expired or used, or the giver had too many wrong ones or may not give the
+                role.
+            ConfigError: the text cannot be a code.
+        """
+        return await asyncio.shield(self._approve(code, role, giver))
+
+    async def grant(self, channel: str, sender_id: str, role: Role, giver: str) -> RoleGrant:
+        """Give a person a role that replaces the granted one; the same role again writes nothing.
+
+        Raises:
+            ConfigError: the channel is not configured, or the id is not numeric.
+            AccessError: the giver may not give this role.
+        """
+        return await asyncio.shield(self._grant(channel, sender_id, role, giver))
+
+    async def revoke(self, channel: str, sender_id: str, giver: str) -> None:
+        """Revoke what was granted, and invalidate the person's open codes.
+
+        Raises:
+            ConfigError: the configuration lists the id; only that list can remove it.
+            AccessError: there is nothing to revoke, or the giver may not.
+        """
+        await asyncio.shield(self._revoke(channel, sender_id, giver))
+
+    async def _refresh(self) -> datetime:
+        """Make sure that the tape has been read, forget old codes, and return the time."""
+        now = self._now()
+        if not self._is_loaded:
+            self._state = await self._tape.read(AccessView(now - CODE_RETENTION))
+            self._is_loaded = True
+        self._state = self._state.drop_before(now - CODE_RETENTION)
+        return now
+
+    async def _write(self, *entries: TapeEntry) -> tuple[TapeEntry, ...]:
+        try:
+            stored = await self._tape.append(entries)
+        except BaseException:
+            self._is_loaded = False  # the append may have succeeded anyway: the next change reads the tape again
+            raise
+        self._state = self._state.apply(stored)
+        return stored
+
+    async def _pair(self, sender: Sender, channel: str, chat: str) -> str | None:
+        async with self._lock:
+            now = await self._refresh()
+            if sender.bot or not is_id(sender.id) or not is_id(chat):
+                return None
+            if self.role(channel, sender.id) is not Role.STRANGER or not self._may_have_code(channel, sender.id, now):
+                return None
+            text = "".join(CODE_ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))  # 256 is a multiple of 32
+            salt = self._random(16)
+            data = {
+                "channel": channel,
+                "id": sender.id,
+                "chat": chat,
+                "name": clean(sender.name[:MAX_STORED_NAME_CHARS]),
+                "salt": salt.hex(),
+                "digest": _digest(salt, text).hex(),
+                "expires": timestamp(now + CODE_LIFETIME),
+            }
+            await self._write(event(CODE, data))
+            return text
+
+    def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
+        issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
+        own = [code for code in issued if code.id == sender_id]
+        if any(now - code.issued < MIN_CODE_INTERVAL for code in own):
+            return False
+        if sum(code.is_open(now) for code in own) >= MAX_OPEN_CODES_PER_SENDER:
+            return False
+        if _has_codes_left([code.issued for code in issued], now):
+            return True
+        warned = self._warned.get(channel)
+        if warned is None or not timedelta(0) <= now - warned < CODE_LIFETIME:
+            self._warned[channel] = now
+            log.warning(
+                "pairing codes used up, further strangers get no answer: channel %s; "
+                "`bubbot access grant` lets somebody in without a code",
+                channel,
+                extra={"action": "access.codes_used_up", "channel": channel},
+            )
+        return False
+
+    async def _approve(self, code: str, role: Role, by: str) -> RoleGrant:
+        async with self._lock:
+            now = await self._refresh()
+            text = _normalize_code(code)
+            _check_role(role)
+            self._check_giver(by, role)
+            failures = [
+                at for giver, at in self._state.refusals if giver == by and -CLOCK_SKEW <= now - at < CODE_LIFETIME
+            ]
+            if len(failures) >= MAX_WRONG_CODES:
+                until = timestamp(failures[-MAX_WRONG_CODES] + CODE_LIFETIME)[11:16]
+                raise AccessError(f"{MAX_WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
+            pairing = self._find(text)
+            reason = _refusal_reason(pairing, now)
+            if pairing is None or reason:
+                await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
+                raise AccessError(_REFUSALS[reason])
+            self._check_channel(pairing.channel)
+            role = higher_role(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
+            grant = _grant_entry(pairing.channel, pairing.id, role, by, how="code", name=pairing.name)
+            used = event(CODE_USED, {"code": pairing.entry, "by": by}, key=f"code_used:{pairing.entry}")
+            await self._write(grant, used)
+            return self._state.grants[pairing.channel, pairing.id]
+
+    def _find(self, text: str) -> PairingCode | None:
+        """Find the code of this text. Compare every code, each in constant time, also after a match."""
+        matches = [code for code in self._state.codes if compare_digest(_digest(code.salt, text), code.digest)]
+        return matches[-1] if matches else None
+
+    async def _grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
+        async with self._lock:
+            await self._refresh()
+            self._check_channel(channel)
+            sender_id = numeric_id(sender_id)
+            _check_role(role)
+            self._check_giver(by, higher_role(role, self.role(channel, sender_id)))
+            before = self._state.grants.get((channel, sender_id))
+            if before is None or before.role is not role:
+                await self._write(_grant_entry(channel, sender_id, role, by, how="command"))
+            return self._state.grants[channel, sender_id]
+
+    async def _revoke(self, channel: str, sender_id: str, by: str) -> None:
+        async with self._lock:
+            await self._refresh()
+            sender_id = numeric_id(sender_id)
+            listed = self._configured.get(channel, NO_LISTED_PEOPLE)
+            for key in ("owners", "admins", "members"):
+                if sender_id in getattr(listed, key):
+                    raise ConfigError(
+                        f"{sender_id} is in [channels.{channel}] {key}, and nothing was revoked: "
+                        "take it out of that list and start bubbot again"
+                    )
+            if (channel, sender_id) not in self._state.grants:
+                raise AccessError(f"{sender_id} has no grant on {channel}: bubbot access list shows who has one")
+            self._check_giver(by, self.role(channel, sender_id))
+            await self._write(event(REVOKED, {"channel": channel, "id": sender_id, "by": by}))
+
+    def _check_channel(self, channel: str) -> None:
+        if channel not in self._configured:
+            names = ", ".join(sorted(self._configured)) or "none"
+            raise ConfigError(
+                f"{channel!r} is not a configured channel (configured: {names}): name the X of [channels.X]"
+            )
+
+    def _check_giver(self, by: str, role: Role) -> None:
+        """Raise if the giver has less than the role, or is only a member."""
+        channel, _, sender_id = by.rpartition(":")
+        own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
+        if not (own.at_least(Role.ADMIN) and own.at_least(role)):
+            raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+
+
+def _check_role(role: Role) -> None:
+    if role is Role.STRANGER:
+        raise ConfigError(f"{role.value} cannot be granted: use member, admin or owner, or revoke")
+
+
+def _grant_entry(
+    channel: str, sender_id: str, role: Role, by: str, *, how: Literal["code", "command"], name: str = ""
+) -> TapeEntry:
+    data = {"channel": channel, "id": sender_id, "role": role.value, "by": by, "how": how, "name": name}
+    return event(GRANTED, data)
+
+
+def _digest(salt: bytes, text: str) -> bytes:
+    return sha256(salt + text.encode()).digest()
+
+
+def _normalize_code(code: str) -> str:
+    """Return the code in the form it was given out, from what a person typed. Raise `ConfigError`."""
+    chars = "".join(char for char in code if not char.isspace() and char not in "-\N{EN DASH}")
+    text = chars.upper() if chars.isascii() else ""  # ß would become SS
+    if len(text) != CODE_LENGTH or any(char not in CODE_ALPHABET for char in text):
+        raise ConfigError(
+            f"this is not a pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
+        )
+    return text
+
+
+def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
+    """Return true if a channel that gave out codes at these times may give another one."""
+    today = sorted(at for at in issued if now - at < CODE_RETENTION)
+    allowance, before = float(MAX_CODES_IN_A_ROW), now - CODE_RETENTION
+    for at in today:
+        allowance = min(MAX_CODES_IN_A_ROW, allowance + (at - before) / CODE_INTERVAL) - 1
+        before = at
+    return allowance + (now - before) / CODE_INTERVAL >= 1 and len(today) < MAX_CODES_PER_DAY
+
+
+def _refusal_reason(pairing: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
+    if pairing is None:
+        return "unknown"
+    if pairing.status == "used":
+        return "used"
+    return "" if pairing.is_open(now) else "expired"
+
+
+_REFUSALS = MappingProxyType(
+    {
+        "unknown": "no such code was given out: compare it with what the person was sent",
+        "used": "this code was used before, and a code works once: the person may write again for another one",
+        "expired": "this code has expired, after an hour or a revocation: the person may write again for another one",
+    }
+)

@@ -1,0 +1,1 @@
+"""Attachments: files that people send, and files that answers carry."""

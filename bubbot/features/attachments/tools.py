@@ -1,0 +1,62 @@
+"""The tool that sends files with the answer."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
+from bubbot.features.attachments.intake import file_name, image_type
+from bubbot.ports.channel import OutboundFile
+from bubbot.ports.text import clean, format_bytes
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+
+MAX_FILES = 10
+"""Files per answer."""
+
+
+class SendArgs(ToolArgs):
+    """The arguments of `file.send`."""
+
+    name: str = Field(description="the file's name, with a suffix that says what it is")
+    text: str = Field(default="", description="what the file is to hold; or name a handle instead")
+    handle: str = Field(default="", description="the handle of a kept attachment or cut result, to send it as it is")
+
+
+def file_tools(max_bytes: int) -> Sequence[Tool]:
+    """Build the tools of this file. `max_bytes`: the size limit of one file."""
+
+    @tool("file.send")
+    async def file_send(turn: Turn, args: SendArgs) -> str:
+        """Send a file with the answer: one made of text, or a kept attachment or result by its handle."""
+        name = file_name(args.name).lstrip(".")
+        if not name:
+            raise ToolRetry("name is empty; give the file a name such as notes.md")
+        if bool(args.text) == bool(args.handle):
+            raise ToolRetry("give text or handle, one of the two")
+        if len(turn.files) >= MAX_FILES:
+            raise ToolFailed(f"this answer has {MAX_FILES} files already, and may not have more")
+        data = clean(args.text).encode() if args.text else await _read_blob(turn, args.handle)
+        if len(data) > max_bytes:
+            raise ToolFailed(f"{name} has {format_bytes(len(data))}; at most {format_bytes(max_bytes)} can be sent")
+        digest = await turn.tape.put_blob(data)
+        turn.files.append(
+            OutboundFile(name, image_type(data) or _guess_type(name, is_text=bool(args.text)), digest=digest)
+        )
+        return f"{name} ({format_bytes(len(data))}) goes out with the answer."
+
+    return [file_send]
+
+
+async def _read_blob(turn: Turn, handle: str) -> bytes:
+    try:
+        return await turn.tape.get_blob(handle)
+    except EntryNotFound:
+        raise ToolRetry(f"nothing is kept under {handle}; copy the handle from the attachment or cut result") from None
+
+
+def _guess_type(name: str, *, is_text: bool) -> str:
+    return mimetypes.guess_type(name)[0] or ("text/plain" if is_text else "application/octet-stream")

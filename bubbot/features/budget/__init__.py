@@ -1,0 +1,1 @@
+"""Budgets: limits of what model calls may cost."""

@@ -1,0 +1,468 @@
+"""Budgets: each model call is reserved before and settled after it, each a fact on `bubbot/budget`.
+
+`docs/concepts/budget.md` explains budgets, `docs/reference/tape-format.md` lists the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Protocol
+
+from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
+from bubbot.features.budget.state import (
+    BOT_SCOPE,
+    BUDGET_CHECKPOINT,
+    RESERVED,
+    SETTLED,
+    UNPRICED,
+    WARNED,
+    ZERO_SPENT,
+    BudgetCheckpointView,
+    BudgetState,
+    BudgetStateView,
+    BudgetSubject,
+    BudgetWarning,
+    CallError,
+    FailingModel,
+    Reservation,
+    SpentTotal,
+    TotalKey,
+    budget_owner_text,
+    renewal_day,
+)
+from bubbot.ports.model import NANOS_PER_USD, ModelPrice, ModelReply, Usage
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import NewId, TapeService
+from bubbot.texts import Texts
+
+log = logging.getLogger(__name__)
+
+EACH_KEY = "each"
+"""The name of a limit for everybody without their own."""
+BUDGET_CHECKPOINT_INTERVAL = 200
+"""Facts between two bookkeeping anchors at least; more if an anchor has more totals than that."""
+NOTICE_INTERVAL = timedelta(minutes=10)
+"""The shortest time between two notices to one person that a budget is used up."""
+COST, TOKENS = "cost", "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingLimit:
+    """Limits for a day and a month, in US dollars and in tokens; None: unlimited."""
+
+    day: float | None = None
+    month: float | None = None
+    tokens_day: int | None = None
+    tokens_month: int | None = None
+
+    def limit_for(self, period: str, measure: str) -> float | None:
+        """Return the limit of a day or month (as in `TotalKey`), in dollars or tokens."""
+        is_day = len(period) == 10
+        if measure == COST:
+            return self.day if is_day else self.month
+        return self.tokens_day if is_day else self.tokens_month
+
+
+_UNLIMITED = SpendingLimit()
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """The configured limits and prices.
+
+    Attributes:
+        limits: by scope and name (`each` for those without their own); the limit of everything is at `("bot", "")`.
+        configured_price: the price that the deployment set for a model; None if it set none.
+        listed_price: the price of a model in a price list; None if unknown.
+        reserved_output_tokens: the tokens reserved for an answer of a model.
+        warn_at: the share of a limit (0 to 1) at which the owner is notified.
+        always_notify: the channels that notify everybody every time.
+        answering_models: the models that may answer a call: the first choice and its fallbacks.
+    """
+
+    limits: Mapping[tuple[str, str], SpendingLimit] = field(default_factory=dict)
+    configured_price: Callable[[str], ModelPrice | None] = lambda _: None
+    listed_price: Callable[[str], ModelPrice | None] = lambda _: None
+    reserved_output_tokens: Callable[[str], int] = lambda _: 4096
+    warn_at: float = 0.8
+    always_notify: frozenset[str] = frozenset()
+    answering_models: Callable[[str], tuple[str, ...]] = lambda model: (model,)
+
+    def find_price(self, model: str) -> ModelPrice | None:
+        """Return the price of a model as far as it is known before the call."""
+        return self.configured_price(model) or self.listed_price(model)
+
+    def max_cost(self, model: str, usage: Usage) -> int | None:
+        """Return what these tokens cost at the dearest model that may answer; None if none of them has a price."""
+        prices = [price for name in self.answering_models(model) if (price := self.find_price(name)) is not None]
+        return max((price.cost_nanousd(usage) for price in prices), default=None)
+
+    def find_limit(self, scope: str, name: str) -> SpendingLimit | None:
+        """Return the limit of a scope and name; None if it has none."""
+        limit = self.limits.get((scope, name))
+        limit = limit if limit is not None or scope == BOT_SCOPE else self.limits.get((scope, EACH_KEY))
+        return None if limit is None or limit == _UNLIMITED else limit
+
+
+class NotifyOwner(Protocol):
+    """A function that notifies the owner and records the fact of it."""
+
+    async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
+        """Write fact and message in one transaction; return False, writing nothing, if no owner's chat is known."""
+        ...
+
+
+async def notify_nobody(key: str, text: str, fact: TapeEntry) -> bool:
+    """Return False: this bot's owner has no chat."""
+    return False
+
+
+@dataclass
+class MeteredCall:
+    """One model call. The caller records its outcome, as far as that is known.
+
+    Attributes:
+        reservation: the reservation.
+        started_at: when the call began, if nothing limits it and so no reservation on the tape has the time.
+        output_estimate: the output tokens that arrived, estimated.
+        reply: the model's reply; None if it did not finish.
+        status: `answered`, `failed`, `stopped` or `unknown`.
+        cost_nanousd: what the call cost, once it is over; None if nobody knows the price.
+        error: why the call failed, if the provider was asked.
+    """
+
+    reservation: Reservation
+    started_at: str = ""
+    output_estimate: int = 0
+    reply: ModelReply | None = None
+    status: str = "failed"
+    cost_nanousd: int | None = None
+    error: CallError | None = None
+
+    def usage(self) -> tuple[Usage, bool]:
+        """Return the tokens, and whether they are an estimate.
+
+        A call that was cut off is estimated by the tokens that had arrived; a call that failed before any arrived is
+        free at every provider.
+        """
+        reported = self.reply.usage if self.reply else Usage()
+        if (reported.input_tokens or reported.output_tokens or reported.cost is not None) and reported.is_plausible():
+            return reported, False
+        if self.reply is None and self.status == "failed" and not self.output_estimate:
+            return Usage(), False
+        return Usage(self.reservation.input, self.output_estimate), True
+
+
+class Budget:
+    """The one writer of the budget tape. Call `load` first.
+
+    Checks and reservations are one step: however many turns call at once, one call at most overspends a budget.
+    """
+
+    def __init__(
+        self,
+        tape: TapeService,
+        limits: BudgetLimits | None = None,
+        *,
+        now: Clock,
+        new_id: NewId,
+        zone: tzinfo,
+        texts: Texts | None = None,
+        notify_owner: NotifyOwner = notify_nobody,
+    ) -> None:
+        self.limits = limits or BudgetLimits()
+        self.on_call_settled: Callable[[Reservation, str], None] = lambda _hold, _status: None
+        """Called with each call that is over: its final usage, and how it ended."""
+        self._tape = tape
+        self._now = now
+        self._new_id = new_id
+        self._zone = zone
+        self._texts = texts or Texts()
+        self._notify_owner = notify_owner
+        self._state = BudgetState()
+        self._new_facts = 0
+        self._writing_checkpoint = False
+        self._day = ""
+        self._call_ended = asyncio.Event()
+        self._writing: set[asyncio.Task[None]] = set()
+        self._refused_at: dict[tuple[str, str], datetime] = {}
+
+    def spent(self, scope: str, name: str, period: str) -> SpentTotal:
+        """Return what was settled for a scope and name in a day or month that is not over."""
+        return self._state.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
+
+    def totals(self) -> Mapping[TotalKey, SpentTotal]:
+        """Return what was settled in the days and months that are not over."""
+        return self._state.spent
+
+    def failing_models(self) -> Mapping[str, FailingModel]:
+        """Return the models whose newest calls failed, by name."""
+        return self._state.failing
+
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        """Return the reservations of calls in progress."""
+        return tuple(self._state.open.values())
+
+    def today(self) -> str:
+        """Return the day, in the deployment's time zone."""
+        return self._now().astimezone(self._zone).strftime("%Y-%m-%d")
+
+    async def load(self) -> int:
+        """Read the state from the tape, and return how many calls an earlier process reserved and did not settle.
+
+        Those count as spent in full, since nobody knows better.
+        """
+        mark = await self._tape.read(BudgetCheckpointView())
+        self._state, newest = await self._tape.read(BudgetStateView(mark))
+        self._new_facts = newest - (mark["after"] if mark else 0)
+        unsettled = [
+            MeteredCall(hold, output_estimate=hold.output, status="unknown") for hold in self.open_reservations()
+        ]
+        for call in unsettled:
+            await self._append(self._settlement(call)[1])  # the next call notifies the owner: no channel runs yet
+        if unsettled:
+            log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
+        return len(unsettled)
+
+    @asynccontextmanager
+    async def metered_call(self, subject: BudgetSubject, model: str, input_tokens: int) -> AsyncIterator[MeteredCall]:
+        """Reserve a call, and settle it when the block ends, however it ends.
+
+        If anything limits the call, the reservation is durable before the block begins. If only calls in progress use
+        up the rest of a budget, wait for them. The fact of what the call took is written later (see `written`), but not
+        after what the caller writes next.
+
+        Raises:
+            BudgetExceeded: a budget is used up.
+        """
+        metered = await self._reserve(subject, model, input_tokens)
+        try:
+            yield metered
+            metered.status = "answered" if metered.reply else metered.status
+        except ModelError as error:
+            metered.output_estimate = max(metered.output_estimate, error.heard)
+            # A request that is too long says nothing about the model: the turn goes on in a new window.
+            metered.error = None if isinstance(error, ModelOverflow) else CallError(error.kind, error.status)
+            raise
+        except Exception:
+            metered.status, metered.error = "stopped", CallError("internal")
+            raise
+        except BaseException:
+            metered.status = "stopped"
+            raise
+        finally:
+            self._settle(metered)
+            await asyncio.sleep(0)  # puts the fact into the store's queue before anything else
+
+    async def wait_written(self) -> None:
+        """Wait until all that was settled so far is on the tape, and its warnings are sent to the owner."""
+        if self._writing:
+            with suppress(StoreError):  # the writing tasks log it
+                await self._tape.append(())  # writes the deferred entries too
+        while self._writing:
+            await asyncio.wait(self._writing)
+
+    def is_used_up(self, scope: str, name: str) -> bool:
+        """Return true if a budget leaves no room for a call now."""
+        day = self.today()
+        return any(
+            self._exhausted_measure(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7])
+        )
+
+    async def _reserve(self, payer: BudgetSubject, model: str, input_tokens: int) -> MeteredCall:
+        """Wait until the call may begin, and reserve it: in memory, and on the tape if a limit applies."""
+        while True:
+            self._call_ended.clear()
+            hold = self._estimate(payer, model, input_tokens)
+            limited = self._limited_totals(hold)
+            if not self._must_wait(hold, limited):
+                break
+            await self._call_ended.wait()  # calls in progress have their own time limits
+        self._state.open[hold.call] = hold
+        if not limited:
+            return MeteredCall(hold, timestamp(self._now()))
+        writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
+        try:
+            stored = await asyncio.shield(writing)
+        except BaseException:
+            await asyncio.wait([writing])
+            if not writing.cancelled() and writing.exception() is None:
+                # The reservation is on the tape, and the call will not be made.
+                self._settle(MeteredCall(replace(hold, entry=writing.result().id)))
+            else:
+                self._release(hold)
+            raise
+        self._state.open[hold.call] = hold = replace(hold, entry=stored.id)
+        return MeteredCall(hold)
+
+    def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
+        output = max(map(self.limits.reserved_output_tokens, self.limits.answering_models(model)))
+        nano = self.limits.max_cost(model, Usage(input_tokens, output))
+        return Reservation(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
+
+    def _limited_totals(self, hold: Reservation) -> list[TotalKey]:
+        """Return the totals of a call that have a limit."""
+        scopes = [scope for scope in hold.scopes() if self.limits.find_limit(*scope) is not None]
+        return [TotalKey(*scope, period) for scope in scopes for period in (hold.day, hold.day[:7])]
+
+    def _must_wait(self, hold: Reservation, keys: Sequence[TotalKey]) -> bool:
+        """Return true if calls in progress hold all that is left of these totals.
+
+        Raises:
+            BudgetExceeded: one of the totals is spent.
+        """
+        spent = [key for key in keys if self._exhausted_measure(key, ZERO_SPENT) is not None]
+        if spent:  # the latest renewal: a person refused for the day should not find the month used up tomorrow
+            raise self._refusal(max(spent, key=lambda key: renewal_day(key.period)), hold.subject)
+        return any(self._exhausted_measure(key, self._state.held_total(key)) is not None for key in keys)
+
+    def _exhausted_measure(self, key: TotalKey, held: SpentTotal) -> str | None:
+        """Return the measure by which a total, with what is held of it, has reached its limit; None if by none."""
+        limit, spent = self.limits.find_limit(key.scope, key.name), self._state.spent.get(key, ZERO_SPENT)
+        if limit is None:
+            return None
+        for measure, used in (
+            (COST, (spent.cost_nanousd + held.cost_nanousd) / NANOS_PER_USD),
+            (TOKENS, spent.tokens + held.tokens),
+        ):
+            maximum = limit.limit_for(key.period, measure)
+            if maximum is not None and used >= maximum:
+                return measure
+        return None
+
+    def _refusal(self, key: TotalKey, payer: BudgetSubject) -> BudgetExceeded:
+        now, person = self._now(), (payer.session, payer.user)
+        before = self._refused_at.get(person)
+        is_notified = (
+            before is not None and now - before < NOTICE_INTERVAL and payer.channel not in self.limits.always_notify
+        )
+        if not is_notified and payer.turn:  # without a turn there is nobody to notify yet
+            recent = {other: at for other, at in self._refused_at.items() if now - at < NOTICE_INTERVAL}
+            self._refused_at = recent | {person: now}
+        period = "day" if len(key.period) == 10 else "month"
+        log.info("budget used up: %s %s", key.scope, key.name, extra={"action": "budget.spent", "period": key.period})
+        return BudgetExceeded(
+            scope=key.scope, name=key.name, period=period, renews=renewal_day(key.period), told=is_notified
+        )
+
+    def _settle(self, call: MeteredCall) -> None:
+        """Count at once what the call took, and start writing the fact of it."""
+        took, fact = self._settlement(call)
+        call.cost_nanousd = took.cost_nanousd
+        self._state.apply([fact])
+        self._release(took)
+        self.on_call_settled(took, call.status)
+        writing = asyncio.ensure_future(self._write(took, fact))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+
+    def _settlement(self, call: MeteredCall) -> tuple[Reservation, TapeEntry]:
+        """Return what the call took, and the fact of it."""
+        usage, estimated = call.usage()
+        hold, nano = call.reservation, self._cost(call, usage)
+        answered = call.reply.model if call.reply and call.reply.model else hold.model
+        took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, cost_nanousd=nano)
+        data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": call.status}
+        data |= {"asked": call.started_at} if call.started_at else {"reserved": hold.entry}
+        data |= {"requested": hold.model} if answered != hold.model else {}
+        if call.error is not None:
+            error = {"kind": call.error.kind, "at": timestamp(self._now())}
+            data["error"] = error | ({} if call.error.status is None else {"status": call.error.status})
+        data |= {"estimated": True} if estimated else {}
+        return took, event(SETTLED, data, key=f"settled:{hold.call}")
+
+    async def _write(self, took: Reservation, fact: TapeEntry) -> None:
+        """Write what a call took; notify the owner if that brings a budget near its limit."""
+        try:
+            await self._tape.append_deferred([fact])
+            self._new_facts += 1
+            await self._send_warnings(took)
+            await self._write_checkpoint()
+        except BubbotError as error:  # the call counts until the process ends; the turn itself reports the error
+            log.info("model call usage not written: %s", error, extra={"action": "budget.unwritten"})
+
+    def _cost(self, call: MeteredCall, usage: Usage) -> int | None:
+        """Return the cost of a call in billionths of a dollar; None if no price is known.
+
+        By the price that the deployment set, else as the model says, which knows of tiers and parts that no list has,
+        else by the list. Zero usage costs nothing.
+        """
+        if usage == Usage():
+            return 0
+        if call.status == "unknown":
+            return call.reservation.cost_nanousd
+        model = call.reply.model if call.reply and call.reply.model else call.reservation.model
+        decided = self.limits.configured_price(model)
+        if usage.cost is not None and (decided is None or not (usage.input_tokens or usage.output_tokens)):
+            return round(usage.cost * NANOS_PER_USD)
+        price = decided or self.limits.listed_price(model)
+        return price.cost_nanousd(usage) if price else None
+
+    def _release(self, hold: Reservation) -> None:
+        self._state.open.pop(hold.call, None)
+        self._call_ended.set()
+
+    async def _append(self, fact: TapeEntry) -> TapeEntry:
+        stored = (await self._tape.append([fact], if_absent=True))[0]
+        self._new_facts += 1
+        if stored.name != RESERVED:
+            self._state.apply([stored])
+        return stored
+
+    async def _send_warnings(self, hold: Reservation) -> None:
+        """Warn once for each budget and period, and for each model without a price that a budget should count."""
+        limited = self._limited_totals(hold)
+        for key in limited:
+            for measure, share in self._shares(key):
+                if BudgetWarning(key, measure) not in self._state.warned:
+                    data = {**key._asdict(), "measure": measure, "percent": share}
+                    fact = event(WARNED, data, key=f"warned:{self._new_id()}")
+                    await self._warn(fact, self._warning_text(key, share))
+        limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
+        priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
+        if hold.cost_nanousd is None and priced and hold.model not in self._state.unpriced:
+            fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
+            await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
+
+    def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
+        """Return the measures by which a total is near its limit, with the share in percent."""
+        limit, spent = self.limits.find_limit(key.scope, key.name), self._state.spent.get(key, ZERO_SPENT)
+        used = {COST: spent.cost_nanousd / NANOS_PER_USD, TOKENS: float(spent.tokens)}
+        maxima = {measure: limit.limit_for(key.period, measure) if limit else None for measure in used}
+        shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
+        return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.limits.warn_at]
+
+    def _warning_text(self, key: TotalKey, share: int) -> str:
+        whose = budget_owner_text(self._texts, key.scope, key.name)
+        return self._texts.say("budget_near", whose=whose, period=key.period, percent=share)
+
+    async def _warn(self, fact: TapeEntry, text: str) -> None:
+        self._state.apply([fact])  # before the first await: other calls settle meanwhile
+        log.warning("%s", text, extra={"action": fact.name})
+        if not await self._notify_owner(fact.key or "", text, fact):
+            await self._append(fact)
+        else:
+            self._new_facts += 1
+
+    async def _write_checkpoint(self) -> None:
+        """Write a bookkeeping anchor if enough was written since the last one, so that a start reads little."""
+        if (today := self.today()) != self._day:  # once a day: a large bot has many totals
+            self._state.drop_before(today)
+            self._day = today
+        if self._writing_checkpoint or self._new_facts < max(BUDGET_CHECKPOINT_INTERVAL, len(self._state.spent)):
+            return
+        self._writing_checkpoint = True
+        try:
+            books, newest = await self._tape.read(BudgetStateView(await self._tape.read(BudgetCheckpointView())))
+            state: dict[str, Any] = {"after": newest, **books.drop_before(today).checkpoint_state()}
+            await self._tape.append([anchor(BUDGET_CHECKPOINT, state, window=False)])
+            self._new_facts = 0
+        finally:
+            self._writing_checkpoint = False

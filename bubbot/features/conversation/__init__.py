@@ -1,0 +1,1 @@
+"""The conversation: commands about windows, answers, models and the tape itself."""

@@ -1,0 +1,1 @@
+"""Memory: a long-term text and daily notes on each tape."""

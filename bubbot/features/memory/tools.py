@@ -1,0 +1,272 @@
+"""The memory tools: every answer says what memory holds now and cites the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
+from bubbot.features.memory.views import MemorySnapshot, MemoryVersionsView, parse_day, recall
+from bubbot.features.memory.zone import MemoryZone, format_versions
+from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.texts import Texts
+
+ADVISED_MAX_BYTES = 4096
+
+
+def _check_storable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"character {error.start} is half of a surrogate pair: it is not valid text") from error
+    return text
+
+
+Storable: TypeAlias = Annotated[str, AfterValidator(_check_storable)]
+"""Text that a tape accepts; JSON can spell texts that it does not."""
+
+
+class SaveArgs(ToolArgs):
+    """Arguments of `memory.save`."""
+
+    content: Storable = Field(description="The whole long-term text: every line that still holds, and what is new")
+
+
+class DailyArgs(ToolArgs):
+    """Arguments of `memory.daily`."""
+
+    content: Storable = Field(description="What to add to the notes of the day")
+    date: str | None = Field(None, description="The day as YYYY-MM-DD; default: today")
+
+
+class RecallArgs(ToolArgs):
+    """Arguments of `memory.recall`."""
+
+    query: str = Field(
+        "", description="Words to look for, in any order, spelling mistakes forgiven, or a date; everything if empty"
+    )
+    days: int = Field(7, ge=0, le=36_500, description="How many days before today to look through")
+
+
+class ForgetArgs(ToolArgs):
+    """Arguments of `memory.forget`."""
+
+    text: str = Field(description="Every line of memory that contains this text goes")
+
+
+class RestoreArgs(ToolArgs):
+    """Arguments of `memory.restore`."""
+
+    version: int = Field(description="The number of the version to bring back, as memory.show lists them")
+
+
+class ClearArgs(ToolArgs):
+    """Arguments of `memory.clear`."""
+
+    confirm: bool = Field(default=False, description="True only once the person has agreed to what goes")
+
+
+def memory_tools(*, retention_days: int, recent_days: int) -> list[Tool]:
+    """Build the tools for the memory of the turn's chat.
+
+    `retention_days`: how long notes are kept; `recent_days`: how many days of them the prompt shows.
+    """
+    daily, show = _make_daily(retention_days), _make_show(retention_days, recent_days)
+    return [_save, daily, _recall, show, _forget, _restore, _clear]
+
+
+@tool("memory.save")
+async def _save(turn: Turn, args: SaveArgs) -> str:
+    """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
+    if not args.content.strip():
+        raise ToolRetry("content is empty; memory.forget removes lines, memory.clear removes everything")
+    zone = _open_zone(turn)
+    before = await zone.read()
+    with _report_limits(turn):
+        lost = await zone.save_long_term(args.content)
+    after = await zone.read()
+    if after.seal_id == before.seal_id:
+        return turn.texts.say("memory_same", cited=_cite(after, turn.texts))
+    answer = turn.texts.say("memory_saved", version=_name_version(after, turn.texts))
+    if lost:
+        answer += turn.texts.say("memory_lost", lines=_bullet_list(lost))
+        answer += turn.texts.say("memory_lost_hint", way_back=_undo_hint(before, turn.texts))
+    if (size := len(after.long_term.encode())) > ADVISED_MAX_BYTES:
+        answer += turn.texts.say("memory_large", size=size, advised=ADVISED_MAX_BYTES)
+    return answer
+
+
+def _make_daily(retention_days: int) -> Tool:
+    @tool("memory.daily")
+    async def daily(turn: Turn, args: DailyArgs) -> str:
+        """Add to the notes of a day, today by default: what was done, decided or left open."""
+        if not args.content.strip():
+            raise ToolRetry("content is empty: give the text to note")
+        zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
+        try:
+            with _report_limits(turn):
+                await zone.append_daily(args.content, args.date or None)
+        except ValueError as error:
+            raise ToolRetry(f"date: {error}") from error
+        after = await zone.read()
+        day = parse_day(args.date) or zone.today().isoformat()
+        answer = turn.texts.say("note_added", day=day, version=_name_version(after, turn.texts))
+        if day < (zone.today() - timedelta(days=retention_days)).isoformat():
+            answer += turn.texts.say("note_goes", count=retention_days)
+        content = next(note.content for note in after.dailies if note.date == day)
+        if (size := len(content.encode())) > ADVISED_MAX_BYTES:
+            answer += turn.texts.say("note_large", size=size, advised=ADVISED_MAX_BYTES)
+        return answer
+
+    return daily
+
+
+@tool("memory.recall")
+async def _recall(turn: Turn, args: RecallArgs) -> str:
+    """Search long-term memory and the notes of the last days; without a query it gives all of them."""
+    zone, english = _open_zone(turn), turn.texts.english
+    snapshot = await zone.read()
+    cited = _cite(snapshot, english)
+    if snapshot.is_empty:
+        return f"Memory is empty ({cited})."
+    since = zone.today() - timedelta(days=args.days)
+    passages = recall(snapshot, since=since, query=args.query)
+    older = sum(note.date < since.isoformat() for note in snapshot.dailies)
+    condition = f" that contains {args.query!r}" if args.query.strip() else ""
+    if passages:
+        answer = f"From memory ({cited}), notes since {since}:"
+        answer += "".join(f"\n\n{source}:\n{text}" for source, text in passages)
+    else:
+        answer = f"There is nothing{condition} in memory ({cited}), notes since {since}."
+    if older:
+        oldest = (zone.today() - date.fromisoformat(snapshot.dailies[0].date)).days
+        days = english.say("days", count=older)
+        answer += f"\n\nOlder notes were not looked at ({days}); days={oldest} reaches all of them."
+    return answer
+
+
+def _make_show(retention_days: int, recent_days: int) -> Tool:
+    @tool("memory.show", commands=("memory",))
+    async def show(turn: Turn, args: NoArgs) -> str:
+        """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
+        texts, snapshot = turn.texts, await _open_zone(turn).read()
+        versions = {entry.version for entry in await turn.tape.read(MemoryVersionsView())}
+        lines = [texts.say("memory_shown", cited=_cite(snapshot, texts))]
+        lines += [texts.say("memory_long_term", size=_describe_size(snapshot.long_term, texts))]
+        dates = ", ".join(note.date for note in snapshot.dailies)
+        notes = "\n".join(note.content for note in snapshot.dailies)
+        days = texts.say("days", count=len(snapshot.dailies))
+        days = texts.say("days_listed", days=days, listed=dates) if dates else days
+        lines += [texts.say("memory_notes", days=days, size=_describe_size(notes, texts))]
+        lines += [texts.say("memory_reach", count=recent_days, kept=texts.say("memory_kept", count=retention_days))]
+        if versions:
+            lines += [texts.say("memory_versions", versions=format_versions(versions))]
+        return "\n".join([*lines, texts.say("memory_recall")])
+
+    return show
+
+
+@tool("memory.forget")
+async def _forget(turn: Turn, args: ForgetArgs) -> str:
+    """Remove every line of long-term memory and of the daily notes that contains a text."""
+    zone = _open_zone(turn)
+    before = await zone.read()
+    try:
+        removed = await zone.forget(args.text)
+    except ValueError as error:
+        raise ToolRetry(str(error)) from error
+    after = await zone.read()
+    if not removed:
+        hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
+        return turn.texts.say("forgot_nothing", text=repr(args.text), cited=_cite(after, turn.texts)) + hint
+    return turn.texts.say(
+        "forgot",
+        count=len(removed),
+        version=_name_version(after, turn.texts),
+        lines=_bullet_list(removed),
+        way_back=_undo_hint(before, turn.texts),
+    )
+
+
+@tool("memory.restore")
+async def _restore(turn: Turn, args: RestoreArgs) -> str:
+    """Bring an older version of memory back as the newest one."""
+    zone = _open_zone(turn)
+    before = await zone.read()
+    try:
+        with _report_limits(turn):
+            await zone.restore(args.version)
+    except EntryNotFound as error:
+        raise ToolRetry(str(error)) from error
+    after = await zone.read()
+    if after.seal_id == before.seal_id:
+        return turn.texts.say("restored_same", number=args.version, cited=_cite(after, turn.texts))
+    version, way_back = _name_version(after, turn.texts), _undo_hint(before, turn.texts)
+    return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
+
+
+@tool("memory.clear")
+async def _clear(turn: Turn, args: ClearArgs) -> str:
+    """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
+    zone, texts = _open_zone(turn), turn.texts
+    before = await zone.read()
+    if before.is_empty:
+        return texts.say("cleared_already", cited=_cite(before, texts))
+    days = texts.say("days", count=len(before.dailies))
+    content = texts.say("memory_holds", size=_describe_size(before.long_term, texts), days=days)
+    if not args.confirm:
+        return texts.say("clear_asks", cited=_cite(before, texts), what=content)
+    await zone.clear()
+    after = await zone.read()
+    return texts.say("cleared", version=_name_version(after, texts), what=content, way_back=_undo_hint(before, texts))
+
+
+@contextmanager
+def _report_limits(turn: Turn) -> Iterator[None]:
+    """Turn `MemoryTooLarge` into a `ToolRetry` in the language of the chat."""
+    try:
+        yield
+    except MemoryTooLarge as error:
+        names = {"long_term": "too_large_long_term", "all": "too_large_all"}
+        part = turn.texts.say(names.get(error.part, "too_large_note"), day=error.part)
+        raise ToolRetry(turn.texts.say("memory_too_large", what=part, size=error.size, limit=error.limit)) from error
+
+
+def _open_zone(turn: Turn) -> MemoryZone:
+    return MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
+
+
+def _cite(snapshot: MemorySnapshot, texts: Texts) -> str:
+    """Name the version and its entry, for use in brackets."""
+    if not snapshot.seal_id:
+        return texts.say("no_version")
+    if not snapshot.version:
+        return texts.say("cited_entry", entry=snapshot.seal_id)
+    return texts.say("cited_version", number=snapshot.version, entry=snapshot.seal_id)
+
+
+def _name_version(snapshot: MemorySnapshot, texts: Texts) -> str:
+    """Name a new version, for use in a sentence."""
+    return texts.say("new_version", number=snapshot.version, entry=snapshot.seal_id)
+
+
+def _undo_hint(before: MemorySnapshot, texts: Texts) -> str:
+    """Say how to undo, as the end of a sentence; return an empty text if there is nothing to bring back."""
+    if before.is_empty or not before.version:
+        return ""
+    return texts.say("way_back", number=before.version)
+
+
+def _bullet_list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line.strip()}" for line in lines)
+
+
+def _describe_size(text: str, texts: Texts) -> str:
+    if not text:
+        return texts.say("nothing")
+    return texts.say("bytes", count=len(text.encode()), lines=texts.say("lines", count=len(text.splitlines())))

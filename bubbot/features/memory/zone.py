@@ -1,0 +1,240 @@
+"""Writing of memory: a zone of entries on the tape, sealed again with every change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from datetime import date, timedelta, tzinfo
+
+from bubbot.errors import EntryNotFound, MemoryTooLarge
+from bubbot.features.memory.views import (
+    DAILY,
+    LONG_TERM,
+    MAX_SECTION_CHARS,
+    DailyNote,
+    MemorySnapshot,
+    MemoryVersion,
+    MemoryVersionsView,
+    MemoryVersionView,
+    MemoryView,
+    build_memory_block,
+    format_memory_page,
+    parse_day,
+)
+from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock, TapeHandle, spans_of
+from bubbot.tape.query import fold_text
+
+TEXT_LIMIT_BYTES = 65_536
+"""The largest long-term text, or note of a day."""
+MEMORY_LIMIT_BYTES = 1_048_576
+"""The largest size of all of memory: every change stores all of it again."""
+
+
+class MemoryZone:
+    """The memory of one tape: a long-term text and a note for each day.
+
+    Give it the fork inside a turn and the tape outside. A change reads the newest version and appends a complete new
+    one in one batch; older ones stay. A change without an effect writes nothing. As for all appends to a tape, one
+    writer at a time: two changes that overlap would both build on the same version. A change that makes a text too
+    large raises `MemoryTooLarge`; a text that was already too large may stay and shrink. `zone` is the time zone that
+    decides which day it is.
+    """
+
+    def __init__(self, tape: TapeHandle, *, now: Clock, zone: tzinfo, retention_days: int = 30) -> None:
+        self._tape = tape
+        self._now = now
+        self._zone = zone
+        self._retention_days = retention_days
+
+    def today(self) -> date:
+        """Return the date in the chat's time zone."""
+        return self._now().astimezone(self._zone).date()
+
+    def last_day(self) -> str:
+        """Return the last day that may have a note: as far ahead as old notes are kept."""
+        return (self.today() + timedelta(days=self._retention_days)).isoformat()
+
+    async def ensure(self) -> None:
+        """Append an empty zone if the tape has none."""
+        current = await self.read()
+        if not current.seal_id:
+            await self._seal(current)
+
+    async def read(self) -> MemorySnapshot:
+        """Return the newest version; an empty one (version 0) if there is none."""
+        return await self._tape.read(MemoryView())
+
+    async def get_context(self, recent_days: int = 7, *, limit: int = MAX_SECTION_CHARS) -> str:
+        """Return the `<memory>` block of the system prompt; `limit` characters for each of its sections."""
+        return build_memory_block(await self.read(), today=self.today(), recent_days=recent_days, limit=limit)
+
+    async def export(self) -> str:
+        """Return everything remembered, as Markdown."""
+        return format_memory_page(await self.read())
+
+    async def save_long_term(self, content: str) -> list[str]:
+        """Replace the long-term text. Return the lost lines: those that the new text does not have."""
+        current = await self.read()
+        text = _tidy(content)
+        await self._update(current, replace(current, long_term=text, long_term_updated_at=self._stamp()))
+        new_lines = {line.strip() for line in text.splitlines()}
+        return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
+
+    async def append_daily(self, content: str, date: str | None = None) -> None:
+        """Add lines to the note of a day, by default today.
+
+        Raise `ValueError` for a text that is not an ISO date, or a day further ahead than notes are kept.
+        """
+        day = self.today().isoformat() if date is None else parse_day(date)
+        if day is None:
+            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
+        if day > self.last_day():
+            raise ValueError(
+                f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far: schedule a reminder"
+            )
+        text = _tidy(content)
+        if not text:
+            return
+        current = await self.read()
+        notes = {note.date: note for note in current.dailies}
+        joined = f"{notes[day].content}\n{text}" if day in notes else text
+        notes[day] = DailyNote(day, joined, self._stamp())
+        await self._update(current, replace(current, dailies=_sort_by_day(notes.values())))
+
+    async def forget(self, text: str) -> list[str]:
+        """Remove every line that contains the text, after NFKC and casefold. Return the removed lines.
+
+        Raise `ValueError` for an empty text: it would be in every line.
+        """
+        needle = fold_text(text).strip()
+        if not needle:
+            raise ValueError("the text to forget is empty: give words of the line that is to go")
+        current = await self.read()
+        long_term, removed = _remove_lines(current.long_term, needle)
+        notes = []
+        for note in current.dailies:
+            content, lost = _remove_lines(note.content, needle)
+            removed += lost
+            notes.append(DailyNote(note.date, content, self._stamp()) if lost else note)
+        changed = replace(current, long_term=long_term, dailies=_sort_by_day(notes))
+        if long_term != current.long_term:
+            changed = replace(changed, long_term_updated_at=self._stamp())
+        await self._update(current, changed)
+        return removed
+
+    async def restore(self, version: int) -> None:
+        """Append an older version as a new one. Raise `EntryNotFound`, naming the existing versions."""
+        versions = await self._tape.read(MemoryVersionsView())
+        older = await self._find(version, versions)
+        if older is None:
+            others = {item.version for item in versions} - {version}
+            have = f"this tape has {format_versions(others)}" if others else "this tape has none"
+            raise EntryNotFound(f"there is no memory version {version}; {have}")
+        await self._update(await self.read(), older)
+
+    async def import_snapshot(self, content: MemorySnapshot) -> None:
+        """Append content from elsewhere as a new version that replaces everything remembered."""
+        stamp = self._stamp()
+        notes = _sort_by_day(replace(note, content=_tidy(note.content), updated_at=stamp) for note in content.dailies)
+        long_term = _tidy(content.long_term)
+        adopted = MemorySnapshot(long_term=long_term, long_term_updated_at=stamp if long_term else "", dailies=notes)
+        await self._update(await self.read(), adopted)
+
+    async def clear(self) -> None:
+        """Append an empty version; older ones stay."""
+        await self._update(await self.read(), MemorySnapshot())
+
+    async def prune(self) -> int:
+        """Drop the notes of days that are more than `retention_days` ago, or ahead. Return how many."""
+        current = await self.read()
+        oldest, last = (self.today() - timedelta(days=self._retention_days)).isoformat(), self.last_day()
+        notes = tuple(note for note in current.dailies if oldest <= note.date <= last)
+        await self._update(current, replace(current, dailies=notes))
+        return len(current.dailies) - len(notes)
+
+    async def _find(self, version: int, versions: Sequence[MemoryVersion]) -> MemorySnapshot | None:
+        """Find a version between its seal and the one before, else on the whole tape (odd imports)."""
+        seals = [item.seal_id for item in versions]
+        place = next((place for place, item in enumerate(versions) if item.version == version), None)
+        if place is not None:
+            span = ([*seals, 0][place + 1] + 1, seals[place])
+            snapshot = await self._tape.read(MemoryVersionView(version, span))
+            if snapshot is not None:
+                return snapshot
+        return await self._tape.read(MemoryVersionView(version))
+
+    async def _update(self, current: MemorySnapshot, changed: MemorySnapshot) -> None:
+        if not changed.has_same_content(current):
+            check_size(current, changed)
+            await self._seal(replace(changed, version=current.version))
+
+    async def _seal(self, content: MemorySnapshot) -> None:
+        """Append a version after the one that `content` names, in one batch."""
+        newest = content.version
+        if not newest:  # no zone, or an imported one without a number
+            newest = max((item.version for item in await self._tape.read(MemoryVersionsView())), default=0)
+        await self._tape.append(_entries(replace(content, version=newest + 1)))
+
+    def _stamp(self) -> str:
+        return timestamp(self._now())
+
+
+def check_size(current: MemorySnapshot, changed: MemorySnapshot) -> None:
+    """Raise `MemoryTooLarge` if a text is larger than it may be and than it was."""
+    before = _sizes(current)
+    for part, size in _sizes(changed).items():
+        limit = MEMORY_LIMIT_BYTES if part == "all" else TEXT_LIMIT_BYTES
+        if size > limit and size > before.get(part, 0):
+            raise MemoryTooLarge(part, size, limit)
+
+
+def _sizes(snapshot: MemorySnapshot) -> dict[str, int]:
+    """Return the bytes of each text, and of all of them."""
+    sizes = {note.date: _bytes(note.content) for note in snapshot.dailies}
+    sizes["long_term"] = _bytes(snapshot.long_term)
+    return {**sizes, "all": sum(sizes.values())}
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))  # the tape refuses lone surrogates
+
+
+def format_versions(versions: Iterable[int]) -> str:
+    """Write version numbers in words: `version 3`, or `the versions 1 to 4 and 7`."""
+    spans = [str(low) if low == high else f"{low} to {high}" for low, high in spans_of(list(versions))]
+    listed = " and ".join(part for part in (", ".join(spans[:-1]), spans[-1]) if part)
+    return f"version {listed}" if listed.isdecimal() else f"the versions {listed}"
+
+
+def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
+    """Build the entries of a version, from its opening to its seal."""
+    state = {"version": snapshot.version}
+    long_term = {"content": snapshot.long_term, "updated_at": snapshot.long_term_updated_at}
+    return [
+        anchor(MEMORY_OPEN, state, window=False),
+        *([event(LONG_TERM, long_term)] if snapshot.long_term else []),
+        *(event(DAILY, asdict(note)) for note in snapshot.dailies),
+        anchor(MEMORY_SEAL, state, window=False),
+    ]
+
+
+def _sort_by_day(notes: Iterable[DailyNote]) -> tuple[DailyNote, ...]:
+    """Sort notes by day, without the empty ones."""
+    return tuple(sorted((note for note in notes if note.content), key=lambda note: note.date))
+
+
+def _tidy(text: str) -> str:
+    """Strip line ends at both ends; return an empty text if there is only white space."""
+    return text.strip("\r\n") if text.strip() else ""
+
+
+def _remove_lines(text: str, needle: str) -> tuple[str, list[str]]:
+    """Remove the lines that contain the needle; return the rest and these lines."""
+    lines = text.splitlines(keepends=True)
+    removed = [line for line in lines if needle in fold_text(line)]
+    if not removed:
+        return text, []
+    rest = _tidy("".join(line for line in lines if needle not in fold_text(line)))
+    return rest, [line.splitlines()[0] for line in removed]

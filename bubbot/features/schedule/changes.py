@@ -1,0 +1,382 @@
+"""Changes that people make: checked, and turned into facts.
+
+Pure; the caller appends them, within a turn to its fork.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+from bubbot.features.schedule.cron import CronExpression
+from bubbot.features.schedule.plan import QuietHours, clock_entry, next_times, waits_for_clock
+from bubbot.features.schedule.refusal import build_refusal
+from bubbot.features.schedule.state import (
+    CHAT_RULES_SET,
+    JOB_ADDED,
+    JOB_CHANGED,
+    JOB_REMOVED,
+    JOB_REQUESTED,
+    PAUSED,
+    RESUMED,
+    Actor,
+    ChatRef,
+    ChatRules,
+    Job,
+    JobState,
+    ScheduleState,
+    job_data,
+)
+from bubbot.features.schedule.when import Interval, OneTime, When, find_zone, next_instants, parse_when
+from bubbot.ports.channel import Role
+from bubbot.tape.entry import TapeEntry, event, timestamp
+
+SCHEDULE_TAPE = "bubbot/schedule"
+TERMINAL = "terminal"
+"""The id of the operating system's user as actor: the owner of everything."""
+JOB_ID_DIGITS = 6
+MAX_CATCH_UP = 100
+MAX_JITTER_SECONDS = 3600
+MAX_JOB_NAME = 60
+_QUIET = re.compile(r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLimits:
+    """Limits of the schedules of a deployment.
+
+    Attributes:
+        max_jobs_per_chat: jobs that are on or paused in one chat.
+        max_failures: failures in a row, after which a job is paused.
+        min_unbounded_interval: minutes; a job that fires more often needs an end, unless an owner makes it.
+    """
+
+    max_jobs_per_chat: int = 20
+    max_failures: int = 5
+    min_unbounded_interval: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequester:
+    """The person who requests something, with role and chat.
+
+    Attributes:
+        actor: the person.
+        role: the person's role.
+        place: the chat of the request.
+        nested: within a scheduled turn that may not schedule.
+        owns_all: an owner in a direct chat or at the terminal, who alone has power over the jobs of other chats.
+    """
+
+    actor: Actor
+    role: Role
+    place: ChatRef
+    nested: bool = False
+    owns_all: bool = False
+
+    @property
+    def session(self) -> str:
+        """The session of the request."""
+        return self.place.session
+
+
+END_REASONS_AS_PLANNED = ("reason_once", "reason_until", "reason_runs")
+"""The reasons of jobs that ended as planned."""
+OWNER_ONLY_FIELDS = ("to", "nested", "urgent")
+"""The fields that only owners set, and only in a direct chat or at the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanges:
+    """Checks of changes against the existing jobs. Every method raises `ScheduleRefused`.
+
+    Attributes:
+        state: the existing jobs.
+        requester: the person who makes the change.
+        now: the current time.
+        new_id: returns a new random id.
+        limits: the limits of the deployment.
+        zone: the deployment's zone, for chats without their own.
+    """
+
+    state: ScheduleState
+    requester: JobRequester
+    now: datetime
+    new_id: Callable[[], str]
+    limits: ScheduleLimits
+    zone: str
+
+    def find(self, query: str) -> JobState:
+        """Find the job with this id, or its beginning, or this name; in other chats only for who `owns_all`."""
+        visible = [state for state in self.state.jobs.values() if self._is_visible(state.job)]
+        word = query.strip()
+        exact = [state for state in visible if state.job.id == word or (word and state.job.name == word)]
+        matches = exact or [state for state in visible if word and state.job.id.startswith(word)]
+        if not matches:
+            raise build_refusal("job_unknown", job=word)
+        if len(matches) > 1:
+            raise build_refusal("job_ambiguous", job=word, jobs=", ".join(state.job.id for state in matches))
+        return matches[0]
+
+    def list_jobs(self, *, in_all_chats: bool = False, include_ended: bool = False) -> list[JobState]:
+        """List the jobs of this chat; of all chats if a requester who `owns_all` sets `in_all_chats`.
+
+        Jobs that ended as planned are listed only if `include_ended` is true.
+        """
+        if in_all_chats and self.requester.role is Role.OWNER and not self.requester.owns_all:
+            raise build_refusal("jobs_not_here")
+        all_chats = in_all_chats and self.requester.owns_all
+        states = list(self.state.jobs.values()) if all_chats else self.state.jobs_of(self.requester.session)
+        return [
+            state
+            for state in states
+            if include_ended or state.status != "over" or state.reason not in END_REASONS_AS_PLANNED
+        ]
+
+    def add(self, fields: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
+        """Add a job by its fields: `when`, one of `prompt`, `command` and `text`, and any of the others."""
+        self._check_may_schedule()
+        active = [state for state in self.state.jobs_of(self.requester.session) if state.status != "over"]
+        if len(active) >= self.limits.max_jobs_per_chat:
+            raise build_refusal("job_too_many", number=len(active))
+        job_id = self.new_id()[:JOB_ID_DIGITS]
+        while job_id in self.state.jobs:
+            job_id = self.new_id()[:JOB_ID_DIGITS]
+        since = timestamp(self.now)
+        blank = Job(job_id, self.requester.place, self.requester.actor, "prompt", "", "", self.chat_zone(), since)
+        job = self._with_fields(blank, fields, fresh=True)
+        return job, [event(JOB_ADDED, job_data(job))]
+
+    def edit(self, job_state: JobState, fields: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
+        """Change fields of a job. From now on it belongs to the person who changes it."""
+        self._check_may_schedule()
+        base = replace(job_state.job, by=self.requester.actor)
+        if not self.requester.owns_all:  # an owner's permissions were for that owner's job, unchanged
+            base = replace(base, to=None, granted=None, nested=False, urgent=False)
+        job = self._with_fields(base, fields, fresh=False)
+        if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
+            raise build_refusal("job_same", job=job.id)
+        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))))]
+
+    def pause(self, job_state: JobState) -> list[TapeEntry]:
+        """Pause a job: it stays, and does not fire."""
+        if job_state.status != "on":
+            raise self._not_active(job_state)
+        data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "reason": "reason_asked"}
+        return [event(PAUSED, data)]
+
+    def resume(self, job_state: JobState) -> list[TapeEntry]:
+        """Resume a paused job from now on, without catching up."""
+        self._check_may_schedule()
+        if job_state.status == "over":
+            raise self._not_active(job_state)
+        if waits_for_clock(job_state, self.now):
+            return [clock_entry(job_state, self.now)]
+        if job_state.status == "on":
+            raise build_refusal("job_not_paused", job=job_state.job.id)
+        data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "since": timestamp(self.now)}
+        return [event(RESUMED, data)]
+
+    def resume_waiting(self) -> list[TapeEntry]:
+        """Resume every job that waits for a clock that was ahead, from the present on."""
+        waiting = [
+            state
+            for state in self.state.jobs.values()
+            if self._is_visible(state.job) and waits_for_clock(state, self.now)
+        ]
+        return [clock_entry(state, self.now) for state in waiting]
+
+    def remove(self, job_state: JobState) -> list[TapeEntry]:
+        """Remove a job; its results stay on the tapes."""
+        return [event(JOB_REMOVED, {"job": job_state.job.id, "by": actor_data(self.requester.actor)})]
+
+    def run(self, job_state: JobState) -> list[TapeEntry]:
+        """Run a job now, for the requester."""
+        self._check_may_schedule()
+        mark = f"{self.now.strftime('%Y-%m-%dT%H:%M:%SZ')}!{self.new_id()[-4:]}"
+        data = {"job": job_state.job.id, "mark": mark, "by": actor_data(self.requester.actor)}
+        return [event(JOB_REQUESTED, data)]
+
+    def set_chat_rules(self, session: str, zone: str = "", quiet: str = "") -> list[TapeEntry]:
+        """Set the zone and the quiet hours of a chat; an empty value changes nothing."""
+        self._check_may_schedule()
+        rules = self.state.chats.get(session, ChatRules())
+        name = str(find_zone(zone)) if zone else rules.zone
+        hours = parse_quiet_hours(quiet) if quiet else rules.quiet
+        data = {
+            "session": session,
+            "zone": name,
+            "quiet": list(hours) if hours else [],
+            "by": actor_data(self.requester.actor),
+        }
+        return [event(CHAT_RULES_SET, data)]
+
+    def chat_zone(self) -> str:
+        """Return the zone in which this chat reads times."""
+        return self.state.chats.get(self.requester.session, ChatRules()).zone or self.zone
+
+    def next_times_of(self, job: Job, count: int = 3) -> list[datetime]:
+        """Return the next times of a job."""
+        existing = self.state.jobs.get(job.id)
+        return next_times(JobState(job, self.now, runs=existing.runs if existing else 0), self.now, count)
+
+    def _is_visible(self, job: Job) -> bool:
+        return self.requester.owns_all or job.session == self.requester.session
+
+    def _check_may_schedule(self) -> None:
+        if self.requester.nested:
+            raise build_refusal("job_from_schedule")
+
+    def _not_active(self, job_state: JobState) -> Exception:
+        if job_state.status == "over":
+            return build_refusal("job_over", job=job_state.job.id, reason=job_state.reason)
+        return build_refusal("job_is_paused", job=job_state.job.id)
+
+    def _with_fields(self, job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
+        """Return the job with these fields; check everything together."""
+        owner_fields = [name for name in OWNER_ONLY_FIELDS if fields.get(name)]
+        if owner_fields and not self.requester.owns_all:
+            raise build_refusal("job_owner_only", names=", ".join(owner_fields))
+        job = _with_action(job, fields, fresh=fresh)
+        job = _with_options(job, fields)
+        job = self._with_name(job, fields)
+        if fields.get("to"):
+            job = self._with_target(job, str(fields["to"]))
+        if fields.get("when") or fields.get("zone") or fresh:
+            job = self._with_schedule(job, fields)
+        return job
+
+    def _with_name(self, job: Job, fields: Mapping[str, Any]) -> Job:
+        name = " ".join(str(fields.get("name") or "").split())[:MAX_JOB_NAME]
+        if not name:
+            return job
+        if any(state.job.name == name and state.job.id != job.id for state in self.state.jobs_of(job.session)):
+            raise build_refusal("job_name_taken", name=name)
+        return replace(job, name=name)
+
+    def _with_target(self, job: Job, target: str) -> Job:
+        if target in ("here", job.session):
+            return replace(job, to=None, granted=None)
+        return replace(job, to=parse_chat_ref(target), granted=self.requester.actor)
+
+    def _with_schedule(self, job: Job, fields: Mapping[str, Any]) -> Job:
+        zone = find_zone(str(fields.get("zone") or job.zone))
+        given = str(fields.get("when") or job.when)
+        when = parse_when(given, self.now, zone)
+        if isinstance(when, OneTime) and when.due_instant(zone) <= self.now:
+            raise build_refusal(
+                "at_past", given=given, instant=timestamp(when.due_instant(zone))[:16].replace("T", " ") + " UTC"
+            )
+        job = replace(job, when=when.text, zone=str(zone))
+        if fields.get("until"):
+            job = replace(job, until=self._until(str(fields["until"]), zone))
+        gap = shortest_gap(when, zone, self.now)
+        often = gap is not None and gap < timedelta(minutes=self.limits.min_unbounded_interval)
+        if often and not (job.until or job.most) and self.requester.role is not Role.OWNER:
+            raise build_refusal("job_forever", minutes=self.limits.min_unbounded_interval)
+        if not next_times(JobState(job, self.now), self.now, 1):
+            raise build_refusal("cron_never", given=given)
+        return job
+
+    def _until(self, source: str, zone: Any) -> str:
+        text = source if " " in source or ":" in source or "T" in source else f"{source} 23:59:59"
+        end = parse_when(f"at {text}", self.now, zone)
+        assert isinstance(end, OneTime)
+        if end.due_instant(zone) <= self.now:
+            raise build_refusal("job_until_past", given=source)
+        return timestamp(end.due_instant(zone))
+
+
+def shortest_gap(when: When, zone: Any, now: datetime) -> timedelta | None:
+    """Return the shortest time between firings, among the next ones; None if there is only one."""
+    if isinstance(when, Interval):
+        return timedelta(seconds=when.seconds, days=when.days)
+    times = next_instants(when, zone, now, 70) if isinstance(when, CronExpression) else []
+    return min((later - sooner for sooner, later in pairwise(times)), default=None)
+
+
+def parse_chat_ref(session: str) -> ChatRef:
+    """Return the chat with this session id. Raise `ScheduleRefused`."""
+    channel, _, rest = session.strip().partition(":")
+    chat, _, thread = rest.partition(":")
+    if not channel or not chat:
+        raise build_refusal("job_no_session", session=session)
+    return ChatRef(channel, chat, thread, direct=not chat.startswith("-"))
+
+
+def parse_quiet_hours(source: str) -> tuple[int, int] | None:
+    """Parse quiet hours as people write them; return None for none. Raise `ScheduleRefused`."""
+    text = source.strip().lower()
+    if text in ("none", "off", "no"):
+        return None
+    match = _QUIET.fullmatch(text)
+    numbers = [int(number) for number in match.groups()] if match else []
+    if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59:
+        raise build_refusal("job_quiet_form", given=source)
+    start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+    if start == end:
+        raise build_refusal("job_quiet_form", given=source)
+    return start, end
+
+
+def format_quiet_hours(quiet: tuple[int, int]) -> str:
+    """Format quiet hours for people."""
+    return "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in quiet)
+
+
+def find_quiet_hours(state: ScheduleState, session: str, zone: str) -> QuietHours | None:
+    """Return the quiet hours of a chat; `zone` is the deployment's."""
+    rules = state.chats.get(session)
+    if rules is None or rules.quiet is None:
+        return None
+    return QuietHours(*rules.quiet, find_zone(rules.zone or zone))
+
+
+def actor_data(by: Actor) -> dict[str, Any]:
+    """Build the data of an event that names the actor."""
+    return {"channel": by.channel, "id": by.id, "name": by.name, "roles": list(by.roles)}
+
+
+def _with_action(job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
+    actions = [
+        (do, str(fields[do]).strip()) for do in ("prompt", "command", "text") if str(fields.get(do) or "").strip()
+    ]
+    if len(actions) > 1 or (fresh and not actions):
+        raise build_refusal("job_what")
+    if not actions:
+        return job
+    do, text = actions[0]
+    if do == "command" and (not text.startswith(",") or len(text) < 2):
+        raise build_refusal("job_command", given=text)
+    if do == "prompt" and text.startswith(","):
+        raise build_refusal("job_prompt_comma")
+    return replace(job, do=do, text=text)  # type: ignore[arg-type]
+
+
+_NUMBERS = MappingProxyType(
+    {"catch_limit": MAX_CATCH_UP, "jitter": MAX_JITTER_SECONDS, "runs": 1_000_000, "budget": 86_400}
+)
+
+
+def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
+    changed: dict[str, Any] = {}
+    for name, maximum in _NUMBERS.items():
+        if (value := fields.get(name)) is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+            raise build_refusal("job_number", name=name, given=value, most=maximum)
+        changed["most" if name == "runs" else name] = value
+    if fields.get("catch_up"):
+        changed["catch_up"] = fields["catch_up"]
+    for name in ("urgent", "nested"):
+        if fields.get(name) is not None:
+            changed[name] = bool(fields[name])
+    updated = replace(job, **changed)
+    if updated.catch_limit < 1:
+        raise build_refusal("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)
+    return updated

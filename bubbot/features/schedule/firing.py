@@ -1,0 +1,246 @@
+"""A firing: its inbound, the permissions of its turn, and the facts and messages at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL
+from bubbot.features.schedule.cron import format_instant
+from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
+from bubbot.features.schedule.state import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.when import find_zone
+from bubbot.features.schedule.words import format_delay, format_moment
+from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.ports.turn import SCHEDULE_ORIGIN, Status, Turn
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.fork import MergeResult
+from bubbot.tape.query import parse_moment
+from bubbot.texts import Texts
+
+MAX_ACTION_CHARS = 120
+"""Characters of a job's action in messages about it."""
+FIRING_KEY_PREFIX = "schedule:"
+"""The prefix of a firing's external id; the job, `@` and the mark follow."""
+
+RoleOf = Callable[[Inbound], Role]
+"""Return the role of an inbound's sender, on any channel."""
+
+
+def fired_entry(job: Job, mark: str) -> TapeEntry:
+    """Make the fact that a job fired; the same for every writer."""
+    return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
+
+
+def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
+    """Build the inbound of a firing. `mark`: its instant, or that of the request; `by`: the person for whom it runs."""
+    return Inbound(
+        channel=job.place.channel,
+        external_id=f"{FIRING_KEY_PREFIX}{job.id}@{mark}",
+        chat=job.place.chat,
+        sender=Sender(by.id, by.name, roles=by.roles),
+        text=_tape_text(job, mark),
+        time=timestamp(now),
+        thread=job.place.thread,
+        direct=job.place.direct,
+        space=job.place.space,
+        origin=SCHEDULE_ORIGIN,
+    )
+
+
+def _tape_text(job: Job, mark: str) -> str:
+    """Return the text for the tape. Prompts say what they are: nobody has just written them."""
+    if job.do == "command":
+        return job.text
+    label = f"{job.id} ({job.name})" if job.name else job.id
+    head = f"Scheduled job {label}, due {_due_text(job, mark)}"
+    if job.do == "text":
+        return f"[{head}: the text that follows was sent as it is.]"
+    return f"[{head}. Nobody waits for an answer: if there is nothing to say, answer exactly [SILENT].]\n{job.text}"
+
+
+def _due_text(job: Job, mark: str) -> str:
+    instant = mark_instant(mark)
+    try:
+        return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M} {job.zone}"
+    except ScheduleRefused:
+        return format_instant(instant)
+
+
+def mark_instant(mark: str) -> datetime:
+    """Return the instant of a mark."""
+    return parse_moment(mark.partition("!")[0]) or datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """The firing that an inbound stands for."""
+
+    job_state: JobState
+    mark: str
+    inbound: Inbound
+
+    @property
+    def job(self) -> Job:
+        """Its job, as it is now."""
+        return self.job_state.job
+
+    @property
+    def is_late(self) -> bool:
+        """True if it was accepted so late that people are notified."""
+        return self._seconds_late() > LATE_AFTER.total_seconds()
+
+    def late_text(self, texts: Texts) -> str:
+        """Build the notice that it is late."""
+        accepted = parse_moment(self.inbound.time) or mark_instant(self.mark)
+        due = mark_instant(self.mark)
+        due_text = format_moment(due, find_zone(self.job.zone), texts)
+        return texts.say("told_late", moment=due_text, late=format_delay(accepted - due, texts))
+
+    def _seconds_late(self) -> float:
+        accepted, due = parse_moment(self.inbound.time), mark_instant(self.mark)
+        if accepted is None or "!" in self.mark:
+            return 0.0
+        return (accepted - due - jitter_delay(self.job, due)).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class FiringOutcome:
+    """The outcome of a firing's turn.
+
+    Attributes:
+        text: for people.
+        place: the chat to which the text is sent; None: nowhere.
+        facts: for the tape of schedules.
+    """
+
+    text: str
+    place: ChatRef | None
+    facts: tuple[TapeEntry, ...] = ()
+
+
+class Firings:
+    """The scheduled turns of a session: their permissions and outcomes. `role_of` returns a person's current role."""
+
+    def __init__(self, store: ScheduleStore, role_of: RoleOf) -> None:
+        self._book = store
+        self._role_of = role_of
+
+    def find(self, inbound: Inbound) -> Firing | None:
+        """Return the firing of an inbound; None if its job no longer exists."""
+        job_id, _, mark = inbound.external_id.removeprefix(FIRING_KEY_PREFIX).partition("@")
+        job_state = self._book.state.jobs.get(job_id)
+        return Firing(job_state, mark, inbound) if job_state else None
+
+    def prepare(self, turn: Turn, inbound: Inbound) -> None:
+        """Set the turn's permissions: the current role of the person for whom it runs; none without a job."""
+        turn.origin, turn.may_schedule = SCHEDULE_ORIGIN, False
+        firing = self.find(inbound)
+        turn.role = self._role(firing) if firing and not self._refusal_reason(firing) else Role.STRANGER
+        if firing is None or turn.role is Role.STRANGER:
+            return
+        turn.job_id, turn.time_limit_seconds, turn.may_schedule = (
+            firing.job.id,
+            float(firing.job.budget),
+            firing.job.nested,
+        )
+        turn.fixed_reply = firing.job.text if firing.job.do == "text" else None
+        if firing.is_late:
+            turn.notices.append(firing.late_text(turn.texts))
+
+    def build_outcome(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> FiringOutcome:
+        """Build the outcome of a turn that ended with this status."""
+        firing = self.find(inbound)
+        if firing is None:
+            return FiringOutcome("", None)
+        data = {"job": firing.job.id, "mark": firing.mark, "turn": turn.id}
+        if reason := self._refusal_reason(firing):
+            refusal = {"reason": reason}
+            paused = event(PAUSED, {"job": firing.job.id, "by": _BOT, **refusal})
+            return FiringOutcome("", None, (event(NOT_RUN, {**data, **refusal}), paused))
+        if status == "failed":
+            return self._failure_outcome(firing, text, data, turn.texts)
+        before, job = firing.job_state.failures, firing.job
+        if before:
+            recovered = turn.texts.say("told_recovered", job=job_label(job), count=before)
+            text = f"{recovered}\n\n{text}" if text else recovered
+        return FiringOutcome(text, job.target, (event(RAN, {**data, "status": status}),))
+
+    def _failure_outcome(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> FiringOutcome:
+        """Build the outcome of a failed turn.
+
+        It notifies the chat where the job was made: at the first failure in a row, the second, the fourth, and so on;
+        and when the job is paused.
+        """
+        job, count = firing.job, firing.job_state.failures + 1
+        facts = [event(FIRING_FAILED, {**data, "reason": text[:500], "count": count})]
+        notice = texts.say("told_failed", job=job_label(job), count=count, reason=text)
+        paused = count >= self._book.limits.max_failures
+        if paused:
+            facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
+            notice += "\n" + texts.say("told_paused", job=job.id, count=count)
+        should_notify = paused or count & (count - 1) == 0
+        return FiringOutcome(notice if should_notify else "", job.place, tuple(facts))
+
+    def failure_entries(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
+        """Make the facts of a firing from which no turn can be made."""
+        if (firing := self.find(inbound)) is None:
+            return ()
+        count = firing.job_state.failures + 1
+        data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
+        return (event(FIRING_FAILED, data),)
+
+    def apply(self, entries: Sequence[TapeEntry]) -> None:
+        """Apply facts that were appended."""
+        self._book.apply(entries)
+
+    async def apply_merge(self, result: MergeResult) -> None:
+        """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
+        if any(entry.name == "tape/erased" for entry in result.delta):
+            await self._book.load()
+        else:
+            self._book.apply(result.staged.get(SCHEDULE_TAPE, ()))
+
+    def _role(self, firing: Firing) -> Role:
+        if firing.inbound.sender.id == TERMINAL:
+            return Role.OWNER
+        return self._role_of(firing.inbound)
+
+    def _refusal_reason(self, firing: Firing) -> str:
+        """Return the name of the reason why the firing may not run now; empty if it may."""
+        if self._role(firing) is Role.STRANGER:
+            return "reason_revoked"
+        granted = firing.job.granted
+        if granted is None or granted.id == TERMINAL:
+            return ""
+        as_granter = replace(
+            firing.inbound,
+            channel=granted.channel,
+            sender=Sender(granted.id, granted.name, roles=granted.roles),
+            direct=True,
+        )
+        return "" if self._role_of(as_granter) is Role.OWNER else "reason_grant"
+
+
+def format_missed(job_state: JobState, texts: Texts) -> str:
+    """Build the notice that a job for one time was missed."""
+    job = job_state.job
+    due = format_moment(job_state.covered, find_zone(job.zone), texts)
+    return texts.say("told_missed", what=describe_action(job, texts), moment=due, job=job_label(job))
+
+
+def describe_action(job: Job, texts: Texts) -> str:
+    """Describe a job's action."""
+    text = job.text if len(job.text) <= MAX_ACTION_CHARS else f"{job.text[:MAX_ACTION_CHARS]}…"
+    return texts.say(f"do_{job.do}", text=text)
+
+
+_BOT = {"channel": "", "id": "", "name": "", "roles": []}
+
+
+def job_label(job: Job) -> str:
+    """Return the label by which people know a job."""
+    return f"{job.id} ({job.name})" if job.name else job.id

@@ -1,0 +1,189 @@
+"""Texts about jobs for people, in the language of the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours
+from bubbot.features.schedule.firing import describe_action, job_label, mark_instant
+from bubbot.features.schedule.plan import next_times, parse_rule
+from bubbot.features.schedule.state import ChatRules, DeliveryState, Job, JobState, ScheduleState
+from bubbot.features.schedule.when import find_zone
+from bubbot.features.schedule.words import describe_schedule, format_moment
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import parse_moment
+from bubbot.texts import Texts
+
+MAX_LINE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class JobFormatter:
+    """Texts about jobs. `zone` is the deployment's."""
+
+    texts: Texts
+    now: datetime
+    zone: str
+
+    def format_change(self, sentence: str, job: Job, changes: JobChanges) -> str:
+        """Confirm that a job was made or changed: its schedule in words, its zone, the next three times."""
+        text = self.texts.say(
+            sentence,
+            job=job_label(job),
+            words=self.format_schedule(job),
+            next=self._format_times(job, changes.next_times_of(job)),
+        )
+        quiet = find_quiet_hours(changes.state, job.target.session, self.zone)
+        first = changes.next_times_of(job, 1)
+        if quiet is not None and first and not job.urgent and quiet.end_after(first[0]) is not None:
+            text += self.texts.say("job_quiet", quiet=format_quiet_hours((quiet.start, quiet.end)))
+        return text
+
+    def format_schedule(self, job: Job) -> str:
+        """Describe the schedule of a job."""
+        try:
+            when, zone = parse_rule(job)
+        except ScheduleRefused:
+            return job.when
+        return describe_schedule(when, zone, self.texts)
+
+    def format_line(self, job_state: JobState, session: str) -> str:
+        """Describe a job in one line; the line says so if the job belongs to another chat."""
+        job = job_state.job
+        text = self.texts.say(
+            "jobs_line",
+            job=job_label(job),
+            state=self.format_state(job_state),
+            words=self.format_schedule(job),
+            next=self._format_times(job, self._next_times(job_state, 1)),
+            what=describe_action(job, self.texts),
+        )
+        return text if job.session == session else text + self.texts.say("jobs_elsewhere", session=job.session)
+
+    def format_list(self, jobs: Sequence[JobState], session: str) -> str:
+        """List jobs, one per line."""
+        return "\n".join(self.format_line(job_state, session) for job_state in jobs) or self.texts.say("jobs_none")
+
+    def format_details(self, job_state: JobState) -> str:
+        """Describe everything about one job."""
+        job, say = job_state.job, self.texts.say
+        none = say("no_limit")
+        until = parse_moment(job.until) if job.until else None
+        lines = [
+            f"{job_label(job)}: {self.format_state(job_state)}",
+            say("show_what", what=say(f"do_{job.do}", text=job.text)),
+            say("show_when", words=self.format_schedule(job), when=job.when),
+            say("show_next", next=self._format_times(job, self._next_times(job_state, 3))),
+            say("show_by", by=self.format_actor(account_data(job.by)), session=job.session),
+        ]
+        if job.to is not None and job.granted is not None:
+            lines.append(say("show_to", to=job.to.session, by=self.format_actor(account_data(job.granted))))
+        lines.append(
+            say(
+                "show_rules",
+                catch_up=job.catch_up + (f" ({job.catch_limit})" if job.catch_up == "all" else ""),
+                jitter=job.jitter,
+                budget=f"{job.budget} s" if job.budget else none,
+                until=format_moment(until, find_zone(job.zone), self.texts) if until else none,
+                runs=job_state.runs,
+                most=job.most or none,
+            )
+        )
+        if job_state.failures:
+            lines.append(say("show_failures", count=job_state.failures))
+        return "\n".join(lines)
+
+    def format_state(self, job_state: JobState) -> str:
+        """Describe the state of a job, with the reason if it is not on."""
+        reason = self.format_reason(job_state.reason, job_state.detail) if job_state.reason else ""
+        return self.texts.say(f"state_{job_state.status}", **({"reason": reason} if reason else {}))
+
+    def format_reason(self, name: str, detail: str = "") -> str:
+        """Return a reason by the name of its sentence."""
+        return self.texts.say(name, detail=detail)
+
+    def format_actor(self, by: Mapping[str, Any]) -> str:
+        """Format a person by display name and the id that counts."""
+        if by["id"] == TERMINAL:
+            return self.texts.say("by_terminal")
+        if not by["id"]:
+            return self.texts.say("by_bot")
+        account = f"{by['channel']}:{by['id']}"
+        return f"{by['name']} ({account})" if by["name"] else account
+
+    def format_chat_rules(self, state: ScheduleState, session: str) -> str:
+        """Describe the rules of a chat."""
+        rules = state.chats.get(session, ChatRules())
+        quiet = format_quiet_hours(rules.quiet) if rules.quiet else self.texts.say("chat_no_quiet")
+        return self.texts.say("chat_settings", zone=rules.zone or self.zone, quiet=quiet)
+
+    def format_history(self, job: Job, facts: Iterable[TapeEntry], deliveries: Mapping[str, DeliveryState]) -> str:
+        """Describe the history of a job, oldest first; firing, running and delivery are separate lines."""
+        lines: list[str] = []
+        for entry in facts:
+            if text := self._fact_text(job, entry):
+                lines.append(self._history_line(job, entry.date, text))
+            delivery = deliveries.get(str(entry.payload["data"].get("turn", "")))
+            if delivery is not None and entry.name in ("schedule/ran", "schedule/failed"):
+                lines.append("  " + self._delivery_text(job, entry.payload["data"], delivery))
+        return "\n".join(lines) or self.texts.say("history_none", job=job_label(job))
+
+    def _fact_text(self, job: Job, entry: TapeEntry) -> str:
+        data, name = entry.payload["data"], (entry.name or "").partition("/")[2]
+        values: dict[str, object] = {"by": self.format_actor(data["by"])} if "by" in data else {}
+        if "reason" in data:
+            is_named = str(data["reason"]).startswith("reason_")
+            values["reason"] = (
+                self.format_reason(data["reason"], data.get("detail", "")) if is_named else _shorten(data["reason"])
+            )
+        if "mark" in data:
+            values["instant"] = self._format_moment(job, mark_instant(data["mark"]))
+        if name == "skipped":
+            values |= {field: self._format_moment(job, parse_moment(data[field])) for field in ("first", "last")}
+        values |= {"status": data.get("status", ""), "turn": str(data.get("turn", ""))[:8]}
+        if name == "fired" and "!" in data["mark"]:
+            return ""  # the requester was notified
+        return self.texts.say(f"h_{_SENTENCE_NAMES.get(name, name)}", **values)
+
+    def _delivery_text(self, job: Job, data: Mapping[str, Any], delivery: DeliveryState) -> str:
+        instant = self._format_moment(job, mark_instant(data["mark"]))
+        return self.texts.say(f"h_{delivery.state}", instant=instant, reason=delivery.reason)
+
+    def _history_line(self, job: Job, date: str, text: str) -> str:
+        return self.texts.say("history_line", date=self._format_moment(job, parse_moment(date)), what=text)
+
+    def _format_moment(self, job: Job, instant: datetime | None) -> str:
+        if instant is None:
+            return "?"
+        try:
+            return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M:%S}"
+        except ScheduleRefused:
+            return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
+
+    def _next_times(self, job_state: JobState, count: int) -> list[datetime]:
+        try:
+            return next_times(job_state, self.now, count)
+        except ScheduleRefused:
+            return []
+
+    def _format_times(self, job: Job, times: Sequence[datetime]) -> str:
+        zone = find_zone(job.zone) if times else None
+        texts = [format_moment(instant, zone, self.texts) for instant in times] if zone else []
+        return "; ".join(texts) or self.texts.say("job_never_again")
+
+
+def account_data(by: Any) -> dict[str, Any]:
+    """Return an actor's account as facts have it."""
+    return {"channel": by.channel, "id": by.id, "name": by.name}
+
+
+_SENTENCE_NAMES = {"over": "ended"}
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(str(text).split())
+    return line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}…"

@@ -1,0 +1,161 @@
+"""The decision about a job at a moment: fire, skip, wait or end. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from hashlib import sha256
+
+from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.clock import first_instant, wall_time
+from bubbot.features.schedule.cron import format_instant
+from bubbot.features.schedule.state import CLOCK, Job, JobState
+from bubbot.features.schedule.when import OneTime, When, find_zone, newest_instants, parse_stored_when
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.query import parse_moment
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+LATE_AFTER = timedelta(minutes=2)
+"""A firing later than this was missed: the job's catch-up rule applies, and people are notified of the delay."""
+
+
+def waits_for_clock(job_state: JobState, now: datetime) -> bool:
+    """Return true if a job is done up to an instant in the future: the clock was ahead, and was set back."""
+    return job_state.status == "on" and job_state.covered > now + LATE_AFTER
+
+
+def clock_entry(job_state: JobState, now: datetime) -> TapeEntry:
+    """Make the fact that a job continues from the present. Its keys keep earlier firings from firing again."""
+    data = {"job": job_state.job.id, "covered": timestamp(job_state.covered), "since": timestamp(now)}
+    return event(CLOCK, data)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """Quiet hours, as minutes of the day, by the clock of a zone."""
+
+    start: int
+    end: int
+    zone: tzinfo
+
+    def end_after(self, now: datetime) -> datetime | None:
+        """Return when the current quiet hours end; None if it is not quiet now."""
+        wall = wall_time(now, self.zone)
+        minute, day = wall.hour * 60 + wall.minute, wall.replace(hour=0, minute=0, second=0, microsecond=0)
+        if self.start <= self.end:
+            is_quiet, ends = self.start <= minute < self.end, day
+        else:
+            is_quiet = minute >= self.start or minute < self.end
+            ends = day + timedelta(days=minute >= self.start)
+        end = first_instant(ends + timedelta(minutes=self.end), self.zone)
+        return end if is_quiet and end > now else None
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRange:
+    """Instants that are skipped, from the first to the last."""
+
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FiringPlan:
+    """The decision about a job.
+
+    Attributes:
+        fire: the instants to fire now.
+        skipped: the instants to skip; None: none.
+        end_reason: the name of the reason why the job has ended; empty if it has not.
+        detail: of that reason.
+        wake_at: when to look again; None: not by time.
+    """
+
+    fire: tuple[datetime, ...] = ()
+    skipped: SkippedRange | None = None
+    end_reason: str = ""
+    detail: str = ""
+    wake_at: datetime | None = None
+
+
+def plan_job(job_state: JobState, now: datetime, quiet: QuietHours | None = None) -> FiringPlan:
+    """Plan what to do now.
+
+    Called again once its facts are written, return when to look again, or that the job is over.
+    """
+    job = job_state.job
+    if job_state.status != "on":
+        return FiringPlan()
+    try:
+        when, zone = parse_rule(job)
+    except ScheduleRefused as error:
+        return FiringPlan(end_reason="reason_broken", detail=str(error))
+    if job.most and job_state.runs >= job.most:
+        return FiringPlan(end_reason="reason_runs")
+    first = _next_instant(job, when, zone, job_state.covered)
+    if first is None:
+        return FiringPlan(end_reason=_end_reason(job_state, when, zone))
+    if (due := first + jitter_delay(job, first)) > now:
+        return FiringPlan(wake_at=due)
+    if quiet is not None and not job.urgent and (end := quiet.end_after(now)) is not None:
+        return FiringPlan(wake_at=end)
+    return _plan_due(job_state, when, zone, first, now)
+
+
+def parse_rule(job: Job) -> tuple[When, tzinfo]:
+    """Return the rule of a job and its zone.
+
+    Raises:
+        ScheduleRefused: a newer version wrote the rule, or the zone is no longer known.
+    """
+    zone = find_zone(job.zone)
+    return parse_stored_when(job.when, parse_moment(job.since) or _LONG_AGO, zone), zone
+
+
+def next_times(job_state: JobState, now: datetime, count: int = 3) -> list[datetime]:
+    """Return the next times of a job, without jitter; missed ones do not count."""
+    if job_state.status != "on":
+        return []
+    job, times = job_state.job, list[datetime]()
+    when, zone = parse_rule(job)
+    limit = min(count, job.most - job_state.runs) if job.most else count
+    after = max(now, job_state.covered)
+    while len(times) < limit and (instant := _next_instant(job, when, zone, times[-1] if times else after)) is not None:
+        times.append(instant)
+    return times
+
+
+def jitter_delay(job: Job, instant: datetime) -> timedelta:
+    """Return the delay of a firing after its instant: always the same for the same one, so that a restart keeps it."""
+    if not job.jitter:
+        return timedelta()
+    drawn = int.from_bytes(sha256(f"{job.id}@{format_instant(instant)}".encode()).digest()[:8], "big")
+    return timedelta(seconds=drawn % (job.jitter + 1))
+
+
+def _next_instant(job: Job, when: When, zone: tzinfo, after: datetime) -> datetime | None:
+    instant = when.next_after(after, zone)
+    end = parse_moment(job.until) if job.until else None
+    return None if instant is None or (end is not None and instant > end) else instant
+
+
+def _end_reason(job_state: JobState, when: When, zone: tzinfo) -> str:
+    if not isinstance(when, OneTime):
+        return "reason_until"
+    return "reason_once" if job_state.runs or when.due_instant(zone) > job_state.covered else "reason_missed"
+
+
+def _plan_due(job_state: JobState, when: When, zone: tzinfo, first: datetime, now: datetime) -> FiringPlan:
+    """Plan a due job: which instants to fire, and which to skip."""
+    job = job_state.job
+    until = min(now, parse_moment(job.until) or now) if job.until else now
+    limit = (
+        1 if job.catch_up != "all" else min(job.catch_limit, job.most - job_state.runs if job.most else job.catch_limit)
+    )
+    instants = newest_instants(when, zone, job_state.covered, until, limit + 1 + job.jitter // 60)
+    instants = [instant for instant in instants if instant + jitter_delay(job, instant) <= now]
+    fire, rest = instants[-limit:], instants[:-limit]
+    if job.catch_up == "skip" and now - fire[-1] - jitter_delay(job, fire[-1]) > LATE_AFTER:
+        fire, rest = [], instants
+    skipped = SkippedRange(first, rest[-1]) if rest else None
+    return FiringPlan(tuple(fire), skipped)

@@ -1,0 +1,39 @@
+"""Times of jobs that passed while a home was a backup: the original bot has handled them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.cron import format_instant
+from bubbot.features.schedule.firing import fired_entry
+from bubbot.features.schedule.plan import parse_rule
+from bubbot.features.schedule.state import NOT_RUN, OVER, SKIPPED, JobState
+from bubbot.features.schedule.when import OneTime, newest_instants
+from bubbot.tape.entry import TapeEntry, event
+
+RESTORED_REASON = "reason_restored"
+
+
+def skip_past_firings(job_state: JobState, now: datetime) -> list[TapeEntry]:
+    """Make the facts that a job's past is skipped."""
+    if job_state.status == "over":
+        return []
+    job = job_state.job
+    facts = []
+    for request in job_state.requests:
+        data = {"job": job.id, "mark": request.mark, "turn": "", "reason": RESTORED_REASON, "detail": ""}
+        facts += [fired_entry(job, request.mark), event(NOT_RUN, data)]
+    try:
+        when, zone = parse_rule(job)
+    except ScheduleRefused:  # the timer ends the job, with the reason
+        return facts
+    first = when.next_after(job_state.covered, zone)
+    if job_state.status != "on" or first is None or first > now:
+        return facts
+    last = format_instant(newest_instants(when, zone, job_state.covered, now, 1)[-1])
+    skipped = {"job": job.id, "first": format_instant(first), "last": last, "reason": RESTORED_REASON}
+    facts.append(event(SKIPPED, skipped, key=f"skipped:{job.id}@{last}"))
+    if isinstance(when, OneTime):  # its one time has passed, and nobody needs a notice that it was missed
+        facts.append(event(OVER, {"job": job.id, "reason": RESTORED_REASON, "detail": ""}))
+    return facts

@@ -1,0 +1,276 @@
+"""Tools about schedules, for models and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from bubbot.errors import ScheduleRefused, ToolRetry
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
+from bubbot.features.schedule.firing import describe_action, job_label
+from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.refusal import refusal_text
+from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, JobHistoryView
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.when import parse_duration
+from bubbot.gateway.outbox import outbox_tape
+from bubbot.ports.channel import Role
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+
+WHEN = (
+    "five cron fields (0 9 * * 1-5), @daily, every 90m, every 2d from 2026-12-01 09:00, at 2026-12-24 18:00, at 18:00, "
+    "at tomorrow 9:00 or in 20m"
+)
+
+
+class _JobOptions(ToolArgs):
+    """The options of a job."""
+
+    prompt: str = Field(default="", description="what I am to be asked then")
+    command: str = Field(default="", description="a comma command to run then, such as ,memory.show")
+    text: str = Field(default="", description="a text to send then as it is, without asking a model")
+    zone: str = Field(default="", description="IANA time zone (default: the chat's)")
+    name: str = Field(default="", description="a short name")
+    catch_up: Literal["", "skip", "once", "all"] = Field(
+        default="", description="what to do with firings missed while I was away: skip, once (the usual) or all"
+    )
+    catch_limit: int | None = Field(default=None, description="how many all catches up with at most")
+    jitter: str = Field(default="", description="come up to this much later, such as 5m")
+    until: str = Field(default="", description="the last day or time, such as 2026-12-31")
+    runs: int | None = Field(default=None, description="how often it comes at most")
+    budget: str = Field(default="", description="how long it may take, such as 2m")
+    urgent: bool | None = Field(default=None, description="fire in quiet hours too (owners only, in a direct chat)")
+    nested: bool | None = Field(
+        default=None, description="its turns may create schedules (owners only, in a direct chat)"
+    )
+    to: str = Field(
+        default="", description="another chat that gets the answer, such as telegram:42 (owners only, in a direct chat)"
+    )
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that were set, durations in seconds. Raise `ScheduleRefused`."""
+        options = self.model_dump(exclude_unset=True)
+        for name in ("jitter", "budget"):
+            if options.get(name):
+                options[name] = 0 if options[name] in ("0", "none") else parse_duration(options[name])
+            else:
+                options.pop(name, None)
+        return options
+
+
+class AddJobArgs(_JobOptions):
+    """The arguments of `schedule.add`. Typed, `WHEN: WORDS` is a prompt, or a command if WORDS begins with a comma."""
+
+    when: str = Field(description=WHEN)
+    positional: ClassVar[tuple[str, ...]] = ("when",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse_typed(cls, arguments: Any) -> Any:
+        return _split_typed(arguments, "prompt")
+
+
+class RemindArgs(_JobOptions):
+    """The arguments of `schedule.remind`. Typed, `WHEN: WORDS` sends WORDS."""
+
+    when: str = Field(description=WHEN)
+    positional: ClassVar[tuple[str, ...]] = ("when",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse_typed(cls, arguments: Any) -> Any:
+        return _split_typed(arguments, "text")
+
+
+def _split_typed(arguments: Any, name: str) -> Any:
+    """Split a typed `WHEN: WORDS` at the first `: ` into the schedule and the field `name`, or a command."""
+    when = arguments.get("when")
+    if not isinstance(when, str) or ": " not in when or any(map(arguments.get, ("prompt", "command", "text"))):
+        return arguments
+    first, _, rest = when.partition(": ")
+    rest = rest.strip()
+    return {**arguments, "when": first, "command" if rest.startswith(",") and name == "prompt" else name: rest}
+
+
+class EditJobArgs(_JobOptions):
+    """The arguments of `schedule.edit`; an option that is left out stays."""
+
+    job: str = Field(description="the job's id, its beginning, or its name")
+    when: str = Field(default="", description=WHEN)
+    positional: ClassVar[tuple[str, ...]] = ("job",)
+
+
+class JobArgs(ToolArgs):
+    """The arguments of tools about one job."""
+
+    job: str = Field(description="the job's id, its beginning, or its name")
+
+
+class ListJobsArgs(ToolArgs):
+    """The arguments of `schedule.list`."""
+
+    every: bool = Field(default=False, description="those of all chats (owners only, in a direct chat)")
+    over: bool = Field(default=False, description="those too that have come to their end")
+
+
+class JobHistoryArgs(ToolArgs):
+    """The arguments of `schedule.history`."""
+
+    job: str = Field(description="the job's id, its beginning, or its name")
+    limit: int = Field(default=20, ge=1, le=200, description="how many facts")
+
+
+class ChatRulesArgs(ToolArgs):
+    """The arguments of `schedule.chat`; without any it reports the rules."""
+
+    zone: str = Field(default="", description="IANA time zone in which times are read here, such as Europe/Berlin")
+    quiet: str = Field(default="", description="quiet hours, such as 22:00-07:00, or none")
+
+
+@contextmanager
+def _retry_if_refused(turn: Turn) -> Iterator[None]:
+    """Raise `ToolRetry` for `ScheduleRefused`: the caller can fix the request."""
+    try:
+        yield
+    except ScheduleRefused as error:
+        raise ToolRetry(refusal_text(error, turn.texts)) from error
+
+
+def schedule_tools(store: ScheduleStore) -> list[Tool]:
+    """Build the tools for this store of jobs. Their changes are merged with the turn."""
+
+    def changes(turn: Turn) -> JobChanges:
+        inbound = turn.inbounds[0].inbound
+        sender = turn.sender
+        actor = Actor(inbound.channel, sender.id, sender.name, tuple(sender.roles))
+        chat = ChatRef(inbound.channel, inbound.chat, inbound.thread, inbound.direct, inbound.space)
+        state = store.state.apply(turn.tape.staged_entries(SCHEDULE_TAPE))
+        owns_all = turn.has_power_over_other_chats
+        requester = JobRequester(actor, turn.role, chat, nested=not turn.may_schedule, owns_all=owns_all)
+        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone)
+
+    def formatter(turn: Turn) -> JobFormatter:
+        return JobFormatter(turn.texts, turn.now(), store.zone)
+
+    async def add(turn: Turn, args: AddJobArgs | RemindArgs) -> str:
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            job, facts = pending.add(args.options())
+            turn.tape.stage(SCHEDULE_TAPE, facts)
+            warning = "" if store.is_timer_running else "\n" + turn.texts.say("job_unkept")
+            return formatter(turn).format_change("job_added", job, pending) + warning
+
+    @tool("schedule.add", commands=("schedule",))
+    async def schedule_add(turn: Turn, args: AddJobArgs) -> str:
+        """Schedule a prompt, a command or a fixed text, for one time or again and again. Tell the person the schedule
+        in words, with its zone and the next times, as the result says them."""
+        return await add(turn, args)
+
+    @tool("schedule.remind", commands=("remind",), for_model=False)
+    async def schedule_remind(turn: Turn, args: RemindArgs) -> str:
+        """Send a fixed text at a time: `,remind at 18:00: call Ann`."""
+        return await add(turn, args)
+
+    @tool("schedule.edit")
+    async def schedule_edit(turn: Turn, args: EditJobArgs) -> str:
+        """Change a job; what is left out stays as it is."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            options = {name: value for name, value in args.options().items() if name != "job"}
+            job, facts = pending.edit(pending.find(args.job), options)
+            turn.tape.stage(SCHEDULE_TAPE, facts)
+            return formatter(turn).format_change("job_changed", job, changes(turn))
+
+    return [
+        schedule_add,
+        schedule_remind,
+        *_view_tools(changes, formatter),
+        schedule_edit,
+        *_control_tools(changes, formatter),
+    ]
+
+
+def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
+    """Build the tools that show jobs."""
+
+    @tool("schedule.list", commands=("schedules",))
+    async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
+        """List the jobs of this chat with their next times."""
+        with _retry_if_refused(turn):
+            jobs = changes(turn).list_jobs(in_all_chats=args.every, include_ended=args.over)
+        return formatter(turn).format_list(jobs, turn.session)
+
+    @tool("schedule.show")
+    async def schedule_show(turn: Turn, args: JobArgs) -> str:
+        """Show everything about one job."""
+        with _retry_if_refused(turn):
+            return formatter(turn).format_details(changes(turn).find(args.job))
+
+    @tool("schedule.history")
+    async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
+        """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
+        with _retry_if_refused(turn):
+            job = changes(turn).find(args.job).job
+        view = JobHistoryView(job.id, args.limit)
+        facts = view.fold(await turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
+        turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
+        deliveries = DeliveriesView(turns)
+        sent = deliveries.fold(await turn.tape.fetch(deliveries.queries(outbox_tape(job.target.channel))))
+        return formatter(turn).format_history(job, facts, sent)
+
+    @tool("schedule.chat", role=Role.MEMBER)
+    async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
+        """Tell or set this chat's time zone and quiet hours."""
+        with _retry_if_refused(turn):
+            if args.zone or args.quiet:
+                facts = changes(turn).set_chat_rules(turn.session, args.zone, args.quiet)
+                turn.tape.stage(SCHEDULE_TAPE, facts)
+            return formatter(turn).format_chat_rules(changes(turn).state, turn.session)
+
+    return [schedule_list, schedule_show, schedule_history, schedule_chat]
+
+
+def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
+    """Build the tools that pause, resume, run or remove jobs."""
+
+    @tool("schedule.pause")
+    async def schedule_pause(turn: Turn, args: JobArgs) -> str:
+        """Pause a job."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.pause(state))
+            return turn.texts.say("job_paused", job=state.job.id)
+
+    @tool("schedule.resume")
+    async def schedule_resume(turn: Turn, args: JobArgs) -> str:
+        """Let a paused job go on."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.resume(state))
+            return formatter(turn).format_change("job_resumed", state.job, changes(turn))
+
+    @tool("schedule.run")
+    async def schedule_run(turn: Turn, args: JobArgs) -> str:
+        """Run a job now, besides its schedule."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.run(state))
+            return turn.texts.say("job_run", job=job_label(state.job))
+
+    @tool("schedule.remove")
+    async def schedule_remove(turn: Turn, args: JobArgs) -> str:
+        """Remove a job; what it did stays on the tapes."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
+            return turn.texts.say("job_removed", job=job_label(state.job), what=describe_action(state.job, turn.texts))
+
+    return [schedule_pause, schedule_resume, schedule_run, schedule_remove]

@@ -1,0 +1,419 @@
+"""Search over a whole tape: exact in any script, then by spelling, newest first."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
+from bubbot.tape.entry import Kind, TapeEntry, sender_name
+from bubbot.tape.handle import CORRECTION
+from bubbot.tape.query import (
+    IdRanges,
+    IndexProposals,
+    Matcher,
+    NotIndexed,
+    TapeQuery,
+    ZoneSlice,
+    build_matcher,
+    fold_text,
+)
+from bubbot.tape.spelling import find_misspelt
+from bubbot.tape.view import QueryAnswers
+
+SEARCH_TOOL = "tape.search"
+"""The search tool, whose earlier answers are not hits; a provider writes its name with an underscore."""
+
+SEARCHED_KINDS = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EVENT)
+"""The kinds that are searched by default."""
+
+BOOKKEEPING_EVENTS = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
+"""Names of events and anchors that record how the bot ran and not what was said; they are never hits."""
+
+SNIPPET_CHARS = 160
+_LEAD = 60
+_NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
+_ECHOES = frozenset({SEARCH_TOOL, "tape.anchors", "session.context", "session.why", "session.help"})
+"""Commands whose output repeats other parts of the tape."""
+_STRUCTURE: dict[str, frozenset[str]] = {
+    Kind.MESSAGE: frozenset({"role", "type"}),
+    Kind.TOOL_CALL: frozenset({"id", "type"}),
+    Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
+}
+_CALLS_BEFORE = 24
+"""The most entries between a call and its result: they are neighbours, except for entries that came in between."""
+_EVENTS_OF_NEWEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """An entry that matches. `snippet` is one line around the match; `superseded_by` the correction's id."""
+
+    id: int
+    kind: str
+    date: str
+    name: str | None
+    snippet: str
+    exact: bool
+    superseded_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits, newest first, and the numbers of matches that were left out.
+
+    Attributes:
+        hits: newest first.
+        exact: the number of exact hits.
+        own_output: left out: earlier answers of the search tool and of commands that repeat the tape.
+        hidden: left out: entries that a person deleted.
+        old_memory: left out: replaced versions of the memory zone.
+        incomplete: so much was left out that unread older exact matches may exist; a narrower search (kinds, dates)
+            reaches them.
+        spelling_from: entries before this id were not compared by spelling; 0 if none remain.
+    """
+
+    hits: tuple[SearchHit, ...] = ()
+    exact: int = 0
+    own_output: int = 0
+    hidden: int = 0
+    old_memory: int = 0
+    incomplete: bool = False
+    spelling_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """A search for `text` on the whole tape: exact substrings after NFKC and casefold, in any script.
+
+    If there are fewer exact hits than `limit`, entries are compared by spelling: the proposals of a search index, the
+    entries that it does not cover yet (the newest `typo_newest` of them, or of all without an index), and the newest
+    memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents aside; a
+    run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `excluded_ids` has ids that are not hits,
+    such as the question itself.
+    """
+
+    text: str
+    kinds: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 20
+    typo_newest: int = 2000
+    excluded_ids: frozenset[int] = frozenset()
+
+    @property
+    def heavy(self) -> bool:
+        """True: comparing thousands of entries takes tens of milliseconds."""
+        return True
+
+    @property
+    def max_exact_matches(self) -> int:
+        """The number of exact matches read of each group of kinds, since some of them may be left out."""
+        return self.limit * 4 + 50
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read exact matches by group, corrections, and the newest memory."""
+        if not self._needle() or self.limit <= 0:
+            return ()
+        base = self._base(tape)
+        return (
+            *(
+                replace(base, kinds=group, searchable_text=self.text.strip(), limit=self.max_exact_matches)
+                for group in self._groups()
+            ),
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
+            TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
+        )
+
+    def next_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
+        """Read candidates by spelling if exact matches are too few; then the calls of the results."""
+        parts = self._parts(answers)
+        if parts is None or parts.called is not None:
+            return ()
+        if parts.compared is None and self._count_certain(parts) < self.limit:
+            base = self._base(tape)
+            proposed = replace(
+                base, part=IndexProposals(self.text.strip()), kinds=self._kinds(), limit=self.max_proposals
+            )
+            tail = replace(base, part=NotIndexed())
+            return (proposed, *(replace(tail, kinds=group, limit=self._newest(group)) for group in self._groups()))
+        results = [entry.id for entry in parts.pool() if entry.kind == Kind.TOOL_RESULT]
+        before = [(max(1, place - _CALLS_BEFORE), place - 1) for place in results if place > 1]
+        return (TapeQuery(tape, IdRanges(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
+
+    def fold(self, answers: QueryAnswers) -> SearchResult:
+        """Rank exact hits first, then the closest by spelling; return them newest first."""
+        parts = self._parts(answers)
+        if parts is None:
+            return SearchResult()
+        sieve, pool = self._build_filter(parts)
+        hits, rest = sieve.exact(pool, self._needle())
+        hits = hits[: self.limit]
+        count, compared = len(hits), 0
+        if count < self.limit:
+            hits += sieve.by_spelling(rest, self._needle(), self.limit - count)
+            compared = self._spelling_from(parts.compared or ())
+        hits.sort(key=_by_id, reverse=True)
+        return SearchResult(
+            tuple(hits),
+            exact=count,
+            own_output=sieve.own_output,
+            hidden=sieve.hidden,
+            old_memory=sieve.old_memory,
+            incomplete=self._incomplete(parts.exact, hits),
+            spelling_from=compared,
+        )
+
+    @property
+    def max_proposals(self) -> int:
+        """The number of the index's proposals to read, newest first."""
+        return self.limit * 4 + 220
+
+    def _base(self, tape: str) -> TapeQuery:
+        return TapeQuery(tape, since=self.since, until=self.until, newest=True)
+
+    def _parts(self, found: QueryAnswers) -> _QueryResults | None:
+        if not found:
+            return None
+        groups = len(self._groups())
+        exact, (corrections, zone), rest = found[:groups], found[groups : groups + 2], found[groups + 2 :]
+        compared = rest[: groups + 1] if len(rest) > groups else None
+        called = rest[-1] if len(rest) in (1, groups + 2) else None
+        return _QueryResults(exact, corrections, zone, compared, called)
+
+    def _build_filter(self, parts: _QueryResults) -> tuple[_MatchFilter, list[TapeEntry]]:
+        """Build the filter for the query results, and the entries to put through it, newest first."""
+        matches = build_matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        pool = {entry.id: entry for entry in parts.pool() if self._is_candidate(entry, matches)}
+        calls = _ToolCallIndex.of([*(parts.called or ()), *pool.values()])
+        sieve = _MatchFilter(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
+        return sieve, sorted(pool.values(), key=_by_id, reverse=True)
+
+    def _count_certain(self, parts: _QueryResults) -> int:
+        """Count the exact hits, except those that depend on their calls."""
+        sieve, pool = self._build_filter(parts)
+        hits, _ = sieve.exact((entry for entry in pool if entry.kind != Kind.TOOL_RESULT), self._needle())
+        return len(hits)
+
+    def _needle(self) -> str:
+        return fold_text(self.text.strip()).strip()
+
+    def _kinds(self) -> tuple[str, ...]:
+        return tuple(self.kinds) or SEARCHED_KINDS
+
+    def _groups(self) -> list[tuple[str, ...]]:
+        """Split events from the other kinds: bookkeeping among them must not use up the limits of the others."""
+        kinds = self._kinds()
+        parts = tuple(kind for kind in kinds if kind != Kind.EVENT), tuple(kind for kind in kinds if kind == Kind.EVENT)
+        return [part for part in parts if part]
+
+    def _newest(self, group: tuple[str, ...]) -> int:
+        events = group == (Kind.EVENT,) and self._kinds() != group
+        return self.typo_newest // _EVENTS_OF_NEWEST if events else self.typo_newest
+
+    def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
+        is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and _hides(entry))
+        return is_content and entry.id not in self.excluded_ids and matches.matches(entry)
+
+    def _spelling_from(self, compared: QueryAnswers) -> int:
+        newest = compared[1:]
+        cut = (part for part, group in zip(newest, self._groups(), strict=False) if len(part) >= self._newest(group))
+        return max((part[-1].id for part in cut if part), default=0)
+
+    def _incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
+        """Return true if a query was cut before it reached as far back as the hits do."""
+        cut = max((part[-1].id for part in exact if len(part) >= self.max_exact_matches), default=0)
+        return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryResults:
+    """The results of the queries.
+
+    `compared` has the proposals and then the newest by group, `called` the calls of results; None if not queried.
+    """
+
+    exact: QueryAnswers
+    corrections: Sequence[TapeEntry]
+    zone: Sequence[TapeEntry]
+    compared: QueryAnswers | None
+    called: Sequence[TapeEntry] | None
+
+    def pool(self) -> list[TapeEntry]:
+        """Return all entries that may be hits."""
+        return [entry for part in (*self.exact, *(self.compared or ()), self.zone) for entry in part]
+
+
+def _by_id(item: TapeEntry | SearchHit) -> int:
+    return item.id
+
+
+def _data(entry: TapeEntry) -> Mapping[str, Any]:
+    data = entry.payload.get("data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def _hides(correction: TapeEntry) -> bool:
+    return _data(correction).get("hide") is True
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrections:
+    """The hidden entries, and the corrections that supersede others."""
+
+    hidden: frozenset[int]
+    superseded: Mapping[int, int]
+
+    @classmethod
+    def of(cls, events: Sequence[TapeEntry]) -> _Corrections:
+        """Build from correction events in ascending order. A correction of a hidden entry is hidden too."""
+        targets = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
+        hidden = {target for event, target in targets if _hides(event)}
+        for event, target in targets:
+            if target in hidden:
+                hidden.add(event.id)
+        superseded = {target: event.id for event, target in targets if event.id not in hidden}
+        return cls(frozenset(hidden), superseded)
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolCallIndex:
+    """Tool calls by call id: entry id, turn, and true for a search. Ids may be used again later."""
+
+    calls: Mapping[str, Sequence[tuple[int, object, bool]]]
+
+    @classmethod
+    def of(cls, entries: Iterable[TapeEntry]) -> _ToolCallIndex:
+        calls: dict[str, dict[int, tuple[int, object, bool]]] = {}
+        for entry in entries:
+            if entry.kind == Kind.TOOL_CALL:
+                for call in _objects(entry, "calls"):
+                    line = (entry.id, entry.meta.get("turn"), _calls_search(call))
+                    calls.setdefault(str(call.get("id")), {})[entry.id] = line
+        return cls({name: sorted(lines.values(), key=lambda line: line[0]) for name, lines in calls.items()})
+
+    def answers_search(self, entry: TapeEntry, result: Mapping[str, Any]) -> bool:
+        """Return true if the result answers a search: the newest call of its id before the entry, in its turn."""
+        lines = self.calls.get(str(result.get("tool_call_id")), ())
+        place = bisect_left(lines, entry.id, key=lambda line: line[0]) - 1
+        if place < 0:
+            return False
+        _, turn, is_search = lines[place]
+        return is_search and turn == entry.meta.get("turn")
+
+
+def _objects(entry: TapeEntry, key: str) -> list[Mapping[str, Any]]:
+    items = entry.payload.get(key)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, tuple) else []
+
+
+def _calls_search(call: Mapping[str, Any]) -> bool:
+    function = call.get("function")
+    return isinstance(function, Mapping) and function.get("name") in _NAMES
+
+
+@dataclass
+class _MatchFilter:
+    """A filter that sorts matches into hits and the rest, and counts the rest. `zone` is the newest memory opening."""
+
+    corrections: _Corrections
+    calls: _ToolCallIndex
+    zone: int
+    own_output: int = 0
+    hidden: int = 0
+    old_memory: int = 0
+    _texts: dict[int, str] = field(default_factory=dict)
+
+    def exact(self, entries: Iterable[TapeEntry], needle: str) -> tuple[list[SearchHit], list[TapeEntry]]:
+        """Return the exact hits among the entries, and the entries without the text."""
+        hits, rest = [], []
+        for entry in entries:
+            content, own = self._split(entry)
+            text = self._texts[entry.id] = unicodedata.normalize("NFKC", content)
+            if needle in text.casefold():
+                hits += self._hit(entry, needle, exact=True)
+            else:
+                rest.append(entry)
+                self.own_output += needle in fold_text(own)
+        return hits, rest
+
+    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, limit: int) -> list[SearchHit]:
+        """Return the entries that have every word of the text, spelling mistakes allowed.
+
+        Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest.
+        """
+        matches = find_misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
+        turns: Counter[str] = Counter()
+        ranked: list[tuple[float, int, SearchHit]] = []
+        for entry in entries:
+            if (near := matches.get(entry.id)) is not None:
+                for hit in self._hit(entry, near.piece, exact=False):
+                    turns[near.piece] += 1
+                    ranked.append((near.mistakes, turns[near.piece], hit))
+        ranked.sort(key=lambda rank: rank[:2])
+        return [hit for _, _, hit in ranked[:limit]]
+
+    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[SearchHit]:
+        if entry.id in self.corrections.hidden:
+            self.hidden += 1
+            return []
+        if entry.id < self.zone and entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
+            self.old_memory += 1
+            return []
+        snippet = cut_snippet(self._texts[entry.id], piece)
+        superseded = self.corrections.superseded.get(entry.id)
+        return [SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
+
+    def _split(self, entry: TapeEntry) -> tuple[str, str]:
+        """Return the entry's own text, and its text that is an earlier answer of the search tool.
+
+        Calls of the search tool are neither.
+        """
+        content, own = dict(entry.payload), {}
+        if entry.kind == Kind.TOOL_CALL:
+            content["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
+        elif entry.kind == Kind.TOOL_RESULT:
+            results = _objects(entry, "results")
+            answers = [self.calls.answers_search(entry, result) for result in results]
+            if any(answers):
+                own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
+                content["results"] = tuple(
+                    result for result, answer in zip(results, answers, strict=True) if not answer
+                )
+        elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
+            content, own = {}, content
+        skip = _STRUCTURE.get(entry.kind, frozenset())
+        return "\n".join([*_strings(content, skip), *sender_name(entry.meta)]), "\n".join(_strings(own, skip))
+
+
+def _strings(value: object, skip: frozenset[str]) -> list[str]:
+    """Return the texts of a JSON value, except those under structural keys (a role, a call's id)."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for key, item in value.items() if key not in skip for text in _strings(item, skip)]
+    if isinstance(value, tuple):
+        return [text for item in value for text in _strings(item, skip)]
+    return []
+
+
+def cut_snippet(text: str, piece: str) -> str:
+    """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line."""
+    folded = text.casefold()
+    place = max(folded.find(piece), 0)
+    if len(folded) != len(text):  # casefold makes some letters longer, such as the German sharp s
+        grown = 0
+        for place_in_text, letter in enumerate(text):
+            if grown >= place:
+                place = place_in_text
+                break
+            grown += len(letter.casefold())
+    start = max(min(place - _LEAD, len(text) - SNIPPET_CHARS), 0)
+    end = start + SNIPPET_CHARS
+    line = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"

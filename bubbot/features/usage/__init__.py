@@ -1,0 +1,1 @@
+"""Usage: what model calls took and cost."""

@@ -1,0 +1,151 @@
+"""Spending of money and tokens: settled calls, added up by chat, person, job, model and day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from bubbot.features.budget.state import BUDGET_CHECKPOINT, SETTLED, reservation_from
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.view import QueryAnswers
+
+SPENDING_DIMENSIONS = ("chat", "user", "job", "model", "day")
+"""The dimensions of spending."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """A sum of calls.
+
+    Attributes:
+        calls: their number.
+        input_tokens: of the requests.
+        output_tokens: of the answers.
+        cached_tokens: input tokens that the provider had cached.
+        cost_nanousd: billionths of a US dollar, of the calls that have a price.
+        unpriced: calls without a price.
+        estimated: calls that were cut off.
+        reservations: the entries with which they began.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_nanousd: int = 0
+    unpriced: int = 0
+    estimated: int = 0
+    reservations: tuple[int, ...] = ()
+
+    def add_call(self, data: JsonObject, entry_id: int) -> UsageSum:
+        """Add one settled call. `entry_id`: the entry of its fact."""
+        nano = data["nano"]
+        return UsageSum(
+            self.calls + 1,
+            self.input_tokens + data["input_tokens"],
+            self.output_tokens + data["output_tokens"],
+            self.cached_tokens + data["cached_tokens"],
+            self.cost_nanousd + (nano or 0),
+            self.unpriced + (nano is None),
+            self.estimated + bool(data.get("estimated")),
+            (*self.reservations, data.get("reserved", entry_id)),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Build the form for programs."""
+        names = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated", "reservations")
+        return {"dollars": self.cost_nanousd / 10**9} | {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingReport:
+    """The total, and its parts by the words of `SPENDING_DIMENSIONS`, the most expensive first, days in their order."""
+
+    total: UsageSum = UsageSum()
+    by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodStartView:
+    """The id before a period: up to this id the newest anchor before its first moment was read."""
+
+    first: datetime
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest anchor before that moment."""
+        return (
+            TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), until=self.first, newest=True, limit=1),
+        )
+
+    def fold(self, answers: QueryAnswers) -> int:
+        """Return the id; 0 if the tape has no such anchor."""
+        marks = [entry for entry in answers[0] if not entry.erased]
+        return int(marks[0].payload["state"]["after"]) if marks else 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingView:
+    """The spending from the day `since` on (empty: ever), by everybody or in one chat.
+
+    Nothing of it is at or before the id `after`.
+    """
+
+    since: str = ""
+    chat: str = ""
+    after: int = 0
+    heavy: bool = True
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the settled calls."""
+        return (TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=(SETTLED,)),)
+
+    def fold(self, answers: QueryAnswers) -> SpendingReport:
+        """Add up the calls."""
+        total = UsageAccumulator()
+        parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in SPENDING_DIMENSIONS}
+        for entry in answers[0]:
+            names = _names(entry)
+            if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
+                continue
+            total.add(entry)
+            for by, name in names.items():
+                if name:
+                    parts[by].setdefault(name, UsageAccumulator()).add(entry)
+        return SpendingReport(total.build_sum(), {by: _ordered_sums(by, sums) for by, sums in parts.items()})
+
+
+@dataclass
+class UsageAccumulator:
+    """A sum that grows: a million calls are added in one pass."""
+
+    sum: UsageSum = UsageSum()
+    entry_ids: list[int] = field(default_factory=list)
+
+    def add(self, entry: TapeEntry) -> None:
+        """Add one settled call."""
+        added = self.sum.add_call(entry.payload["data"], entry.id)
+        self.entry_ids += added.reservations
+        self.sum = replace(added, reservations=())
+
+    def build_sum(self) -> UsageSum:
+        """Return the sum, with its entries."""
+        return replace(self.sum, reservations=tuple(self.entry_ids))
+
+
+def _names(entry: TapeEntry) -> dict[str, str] | None:
+    if entry.erased:
+        return None
+    hold = reservation_from(entry.payload["data"], entry.id)
+    payer = hold.subject
+    return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
+
+
+def _ordered_sums(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
+    totals = {name: accumulator.build_sum() for name, accumulator in sums.items()}
+    if by == "day":
+        return dict(sorted(totals.items()))
+    return dict(sorted(totals.items(), key=lambda item: (-item[1].cost_nanousd, -item[1].input_tokens, item[0])))

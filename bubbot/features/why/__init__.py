@@ -1,0 +1,1 @@
+"""Why: explanations of answers."""

@@ -1,0 +1,170 @@
+"""The outbox: messages to people, durable with the turn that they come from.
+
+One tape per channel instance, `bubbot/outbox/<channel>`. `docs/reference/tape-format.md` lists its events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bubbot.gateway.checkpoint import CheckpointView, checkpoint_anchor
+from bubbot.gateway.outbox_views import (
+    DELIVERY_ABANDONED,
+    INTENT,
+    OUTBOX_CHECKPOINT,
+    PREVIEW,
+    PREVIEW_BEGIN,
+    PREVIEW_END,
+    RECEIPT,
+    LiveMessage,
+    LiveMessageView,
+    OtherLiveMessageView,
+    OutboxMessage,
+    OutboxView,
+    ReceiptView,
+    UnansweredLiveMessagesView,
+    intent_data,
+    intent_from,
+    part_data,
+    preview_begin_key,
+    preview_end_key,
+    preview_key,
+)
+from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.service import TapeService
+
+OUTBOX_CHECKPOINT_INTERVAL = 50
+"""Receipts between two bookkeeping anchors."""
+
+
+def outbox_tape(channel: str) -> str:
+    """Return the name of a channel's outbox tape."""
+    return f"bubbot/outbox/{channel}"
+
+
+class Outbox:
+    """The record of the deliveries of one channel."""
+
+    def __init__(self, tape: TapeService) -> None:
+        self._tape = tape
+        self._unmarked: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the outbox tape."""
+        return self._tape.name
+
+    async def record_receipt(self, intent: OutboxMessage, place: int, receipt: Receipt, *, outcome: str = "") -> None:
+        """Record that a part arrived.
+
+        Args:
+            intent: the message.
+            place: the part's index.
+            receipt: the platform's answer.
+            outcome: `resumed`: it was sent again and may be a duplicate; `found`: it had arrived already; `missing`: a
+                search did not find it, and it was sent again.
+        """
+        data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
+        if outcome:
+            data[outcome] = True
+        await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], if_absent=True)
+        await self._count_receipt()
+
+    async def abandon(self, intent: OutboxMessage, reason: str) -> None:
+        """Record that an intent is abandoned, and why."""
+        await self._tape.append([abandoned_entry(intent.id, reason)], if_absent=True)
+
+    async def enqueue(
+        self, session: str, key: str, parts: tuple[MessagePart, ...], also: Mapping[str, Sequence[TapeEntry]]
+    ) -> OutboxMessage:
+        """Record an intent that no turn merges, with entries of other tapes in the same transaction.
+
+        `key` names its cause.
+        """
+        entry = intent_entry(session, key, parts)
+        return intent_from((await self._tape.append([entry], if_absent=True, other_tapes=also))[0])
+
+    async def has_receipt(self, message: str) -> bool:
+        """Return true if one of the newest receipts is for the message with this platform id."""
+        return await self._tape.read(ReceiptView(message))
+
+    async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
+        """Record that `part` is about to be sent, to show the answer to an inbound while it is written.
+
+        The first record stays: a message is begun once for an inbound, also by a later process.
+        """
+        data = {"inbound": inbound, "session": session, "part": part_data(replace(part, key=""))}
+        await self._tape.append([event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))], if_absent=True)
+        return await self.live_message(inbound) or LiveMessage(inbound, session, part=part)
+
+    async def record_live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
+        """Record the platform's id of that message, and the chat that contains it."""
+        data = {"inbound": inbound, "session": session, "message": message, **({"chat": chat} if chat else {})}
+        await self._tape.append([event(PREVIEW, data, key=preview_key(inbound))], if_absent=True)
+
+    async def end_live(self, inbound: int) -> None:
+        """Record that the message will not become an answer: its turn said nothing."""
+        await self._tape.append([live_end_entry(inbound)], if_absent=True)
+
+    async def live_message(self, inbound: int) -> LiveMessage | None:
+        """Return the message that shows the answer to an inbound; None if none was begun."""
+        return await self._tape.read(LiveMessageView(inbound)) if inbound else None
+
+    async def unanswered_live(self) -> tuple[LiveMessage, ...]:
+        """Return the newest such messages to which no answer was intended yet, oldest first."""
+        return await self._tape.read(UnansweredLiveMessagesView())
+
+    async def belongs_elsewhere(self, message: str, inbound: int) -> bool:
+        """Return true if the message with this id is a delivered part, or shows the answer to another inbound."""
+        return await self.has_receipt(message) or await self._tape.read(OtherLiveMessageView(message, inbound))
+
+    async def pending(self) -> tuple[OutboxMessage, ...]:
+        """Return the intents with parts that have no receipt, oldest first."""
+        mark = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT))
+        return await self._tape.read(OutboxView(mark))
+
+    async def sessions_with_file(self, digest: str) -> tuple[str, ...]:
+        """Return the sessions of the open intents with a file of this digest."""
+        messages = [
+            message
+            for message in await self.pending()
+            if any(part.file and part.file.digest == digest for part in message.parts)
+        ]
+        return tuple(dict.fromkeys(message.session for message in messages))
+
+    async def _count_receipt(self) -> None:
+        if self._unmarked is None:  # earlier processes may have lived for one message only
+            checkpoint, head = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT)), await self._tape.head()
+            self._unmarked = checkpoint.estimate_messages(head)
+        else:
+            self._unmarked += 1
+        if self._unmarked >= OUTBOX_CHECKPOINT_INTERVAL:
+            await self.write_checkpoint()
+
+    async def write_checkpoint(self) -> None:
+        """Write a bookkeeping anchor, so that the next start reads from here on."""
+        self._unmarked = 0
+        head = await self._tape.head()
+        items = [
+            {"id": message.id, "sent": sorted(message.sent)} for message in await self.pending() if message.id <= head
+        ]
+        await self._tape.append([checkpoint_anchor(OUTBOX_CHECKPOINT, head, items)])
+
+
+def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:
+    """Make the fact that an intent is abandoned, and why."""
+    return event(DELIVERY_ABANDONED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
+
+
+def live_end_entry(inbound: int) -> TapeEntry:
+    """Make the fact that the message that showed the answer to an inbound stays unchanged from now on."""
+    return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
+
+
+def intent_entry(
+    session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0
+) -> TapeEntry:
+    """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
+    return event(INTENT, intent_data(session, turn, parts, inbound), key=f"{turn}:{place}")

@@ -1,0 +1,32 @@
+"""The quarantine of a home restored from a backup: the original bot may have kept running.
+
+Until its release the home has no outside channels and runs no schedules. The facts are on the tape `bubbot/home`.
+"""
+
+from __future__ import annotations
+
+from bubbot.gateway.quarantine_view import RELEASED, RESTORED, QuarantineView, RestoreFact
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.service import TapeService
+
+
+class Quarantine:
+    """The record of the restores and releases of a home."""
+
+    def __init__(self, tape: TapeService) -> None:
+        self._tape = tape
+
+    async def record_restore(self, backup: str, *, created: str, head: str, bubbot: str) -> None:
+        """Record that the home was made from the backup of this name, which its deployment head identifies."""
+        await self._tape.append(
+            [event(RESTORED, {"backup": backup, "created": created, "head": head, "bubbot": bubbot})]
+        )
+
+    async def current_restore(self) -> RestoreFact | None:
+        """Return the restore that was not released yet; None if there is none."""
+        return await self._tape.read(QuarantineView())
+
+
+def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int) -> TapeEntry:
+    """Make the fact that a quarantine has ended; the numbers count what was ended with it."""
+    return event(RELEASED, {"deliver": deliver, "intents": intents, "inbounds": inbounds, "jobs": jobs})

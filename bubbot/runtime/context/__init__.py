@@ -1,0 +1,1 @@
+"""The context: what a model is shown of a tape."""

@@ -1,0 +1,325 @@
+"""Conversion of entries to chat messages that any provider accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Any
+
+from bubbot.runtime.context.attachments import (
+    MAX_REQUEST_IMAGE_BYTES,
+    describe_files,
+    is_attached,
+    render_images,
+    select_images,
+)
+from bubbot.runtime.context.pairing import PairedCall, pair_calls
+from bubbot.runtime.context.quoting import INDENT, clean_label, clean_name, escape_people_text, indent_lines, quote_text
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
+from bubbot.tape.handle import CORRECTION
+from bubbot.tape.query import parse_moment
+
+ANCHOR_NAME_LIMIT = 200
+"""Characters of an anchor's name in its line."""
+OWN_PART_KEY = "own"
+"""The key of a text part that the bot wrote, not the person."""
+_PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+BLANK_MESSAGE_TEXT = "[no text]"
+"""The replacement of a blank message, which providers refuse."""
+CONTINUES_MESSAGE = "[The conversation goes on]"
+"""The user message if a provider needs one and nobody wrote one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStyle:
+    """The style of messages.
+
+    Attributes:
+        stamps: the zone of the time before each user message; None: no time.
+        first_assistant: the conversation may open with an assistant message.
+        bootstrap: `session/start` gets a line.
+        images: the number of newest images that are shown as images; 0 for a model that cannot see.
+        image_bytes: the most bytes of them together.
+    """
+
+    stamps: tzinfo | None = None
+    first_assistant: bool = True
+    bootstrap: bool = True
+    images: int = 0
+    image_bytes: int = MAX_REQUEST_IMAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMessage:
+    """A chat message and the ids of its entries.
+
+    Attributes:
+        message: as a provider accepts it.
+        ids: of the entries.
+        text: the message as canonical JSON in bytes; written once, since every step needs it.
+        is_nested: true if the message holds more than texts.
+    """
+
+    message: JsonObject
+    ids: tuple[int, ...]
+    text: bytes = field(init=False, repr=False, compare=False)
+    is_nested: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", canonical(self.message).encode())
+        object.__setattr__(self, "is_nested", any(type(value) is not str for value in self.message.values()))
+
+
+def format_anchor_line(entry: TapeEntry) -> str:
+    """Write the line of the anchor that opens the window."""
+    state = indent_lines(encode(entry.payload.get("state") or {}))
+    return f"[Anchor created: {clean_label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
+
+
+def select_messages(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[ContextMessage, ...]:
+    """Convert entries to messages.
+
+    `message` payloads unchanged, a correction at its own place, tool calls with their results in call order; a call
+    without a result gets one that says so, a result without a call is left out. Hidden, empty and unreadable messages
+    are left out.
+    """
+    entries, stamps = tuple(entries), style.stamps
+    if not entries:
+        return ()
+    cache = entries[0].cache  # lives as long as the window
+    cached: _SelectedMessages | None = cache.get(("selected", stamps))
+    selected = cached.continued(entries, stamps) if cached else None
+    selected = cache["selected", stamps] = selected or _select_all(entries, stamps)
+    return _limit_images(selected.messages, style)
+
+
+@dataclass(frozen=True, slots=True)
+class _SelectedMessages:
+    """The messages of entries, cached with the first one; `after` has the other entries.
+
+    Most windows continue with plain messages, which do not change earlier messages.
+    """
+
+    after: tuple[TapeEntry, ...]
+    hidden: frozenset[int]
+    messages: tuple[ContextMessage, ...]
+
+    def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages | None:
+        """Extend the messages if only plain messages were added; return None if everything has to be read again."""
+        size = 1 + len(self.after)
+        rest = entries[size:]
+        if entries[1:size] != self.after or any(entry.kind in _PAIRED or find_correction(entry) for entry in rest):
+            return None
+        messages = [
+            entry
+            for entry in rest
+            if entry.kind == Kind.MESSAGE and entry.id not in self.hidden and is_in_context(entry)
+        ]
+        added = [message for entry in messages if not entry.erased for message in _cached_message(entry, stamps)]
+        return _SelectedMessages(entries[1:], self.hidden, (*self.messages, *added))
+
+
+def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages:
+    corrections = {entry.id: data for entry in entries if (data := find_correction(entry))}
+    hidden = frozenset(
+        [data["corrects"] for data in corrections.values() if data.get("hide")]
+        + [entry.id for entry in entries if not is_in_context(entry)]
+    )
+    exchanges = pair_calls(entries, hidden)
+    messages: list[ContextMessage] = []
+    for entry in entries:
+        if entry.id in hidden or entry.erased:
+            continue
+        if entry.kind == Kind.TOOL_CALL:
+            messages += _exchange(entry, exchanges[entry.id])
+        elif entry.kind == Kind.MESSAGE:
+            messages += _cached_message(entry, stamps)
+        elif entry.id in corrections:
+            messages += _correction(entry, corrections[entry.id])
+    return _SelectedMessages(entries[1:], hidden, tuple(messages))
+
+
+def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
+    """Convert a message entry as `_message` does, cached with the entry."""
+    messages: list[ContextMessage] | None = entry.cache.get(("message", stamps))
+    if messages is None:
+        messages = entry.cache["message", stamps] = _message(entry, stamps)
+    return messages
+
+
+def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
+    """Keep the newest images as references that become images, and describe all others in words."""
+    if all(type(context_message.message["content"]) is str for context_message in context_messages):
+        return context_messages
+    messages = [context_message.message for context_message in context_messages]
+    places = select_images(messages, style.images, style.image_bytes) if style.images else frozenset()
+    result: list[ContextMessage] = []
+    for place, context_message in enumerate(context_messages):
+        message = render_images(context_message.message, place, places, can_see=style.images > 0)
+        result.append(
+            context_message if message is context_message.message else ContextMessage(message, context_message.ids)
+        )
+    return tuple(result)
+
+
+def is_in_context(entry: TapeEntry) -> bool:
+    """Return false for an entry whose meta keeps it out of every context."""
+    return entry.meta.get("context") is not False
+
+
+def find_correction(entry: TapeEntry) -> JsonObject | None:
+    """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
+    if entry.kind != Kind.EVENT or entry.name != CORRECTION:
+        return None
+    data = entry.payload.get("data")
+    return data if isinstance(data, Mapping) and type(data.get("corrects")) is int else None
+
+
+def prepend_opening(
+    opening: TapeEntry | None, messages: tuple[ContextMessage, ...], style: MessageStyle
+) -> tuple[ContextMessage, ...]:
+    """Put the opening anchor's line in front: as an assistant message, or within the first user message."""
+    if opening is None:
+        if style.first_assistant or not messages or messages[0].message["role"] == "user":
+            return messages
+        return (ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()), *messages)
+    line = format_anchor_line(opening)
+    if style.first_assistant:
+        return (ContextMessage({"role": "assistant", "content": line}, (opening.id,)), *messages)
+    first = messages[0] if messages else None
+    if first is None or first.message["role"] != "user" or not isinstance(first.message["content"], str):
+        return (ContextMessage({"role": "user", "content": line}, (opening.id,)), *messages)
+    joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
+    return (ContextMessage(joined, (opening.id, *first.ids)), *messages[1:])
+
+
+def ensure_user_last(messages: tuple[ContextMessage, ...]) -> tuple[ContextMessage, ...]:
+    """Append a user message if the last one is the assistant's, or if there is none."""
+    if messages and messages[-1].message["role"] != "assistant":
+        return messages
+    return (*messages, ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()))
+
+
+def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
+    payload = entry.payload
+    role, content = payload.get("role"), _content(payload.get("content"))
+    is_ours = role == "system" or entry.meta.get("origin") == "system"
+    if role == "system":
+        role, content = "user", f"[system] {content}" if content and isinstance(content, str) else content
+    if role not in ("user", "assistant"):
+        return []
+    if isinstance(content, str) and not content.strip():
+        content, is_ours = BLANK_MESSAGE_TEXT if content and role == "user" else None, True
+    if not content:
+        return []
+    if role == "user":
+        content = _plain(content) if is_ours else _quote_people(content)
+        content = _with_head(_head(entry, stamps), content, INDENT if entry.meta.get("group") else "")
+    elif isinstance(content, list):
+        content = _plain(content)
+    extra = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
+    return [ContextMessage({"role": role, "content": content, **extra}, (entry.id,))]
+
+
+def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
+    """Write the time of a message, its author if several people write, and what it replies to."""
+    at = parse_moment(entry.date) if stamps is not None else None
+    head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
+    if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
+        head += f"{_name(sender)}: "
+    if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
+        author = "you" if quote.get("own") else _name(sender)
+        head += f"[in reply to {author}: {quote_text(str(quote.get('text', '')))}] "
+    return head
+
+
+def _name(sender: Mapping[str, Any]) -> str:
+    """Write a display name on one line, with the id: the name proves nothing."""
+    return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
+
+
+def _quote_people(content: str | list[Any]) -> str | list[Any]:
+    """Quote the texts of people; keep what the bot wrote between them."""
+    if isinstance(content, str):
+        return escape_people_text(content)
+    parts = [
+        {**part, "text": escape_people_text(part["text"])}
+        if part["type"] == "text" and not part.get(OWN_PART_KEY)
+        else part
+        for part in content
+    ]
+    return _plain(parts)
+
+
+def _plain(content: str | list[Any]) -> str | list[Any]:
+    """Write the content in a provider's form: files in words, parts without our marks, texts alone as one."""
+    if isinstance(content, str):
+        return content
+    parts = [{key: value for key, value in part.items() if key != OWN_PART_KEY} for part in content]
+    return describe_files(parts) if any(is_attached(part) for part in parts) else parts
+
+
+def _with_head(head: str, content: str | list[Any], indent: str) -> str | list[Any]:
+    """Put the head before the first text.
+
+    `indent` stands before the further lines, so that among several people none of them looks like another one's.
+    """
+    if isinstance(content, str):
+        return f"{head}{indent_lines(content, indent)}" if indent else f"{head}{content}"
+    opening = [{"type": "text", "text": head.rstrip()}] if head else []
+    if not indent:
+        return [*opening, *content]
+    if head and content[0]["type"] == "text":  # one part: a part never begins with a speaker's words
+        opening, content = [{"type": "text", "text": head + indent_lines(content[0]["text"], indent)}], content[1:]
+    further = [
+        {**part, "text": indent + indent_lines(part["text"], indent)} if part["type"] == "text" else part
+        for part in content
+    ]
+    return [*opening, *further]
+
+
+def _content(value: Any) -> str | list[Any] | None:
+    """Return the text, or the readable content parts; None if there are neither."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, tuple):
+        return None
+    parts = [part for part in value if isinstance(part, Mapping) and isinstance(part.get("type"), str)]
+    return [thaw(part) for part in parts if part["type"] != "text" or _has_text(part.get("text"))]
+
+
+def _has_text(text: Any) -> bool:
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
+    """Write the correction with its author, if the tape names one."""
+    if data.get("hide") or not isinstance(data.get("content"), str):
+        return []
+    author = f", by {_name(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""
+    content = f"[corrects #{data['corrects']}{author}] {escape_people_text(data['content'], INDENT)}"
+    return [ContextMessage({"role": "user", "content": content}, (entry.id,))]
+
+
+def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
+    """Write the assistant message with its calls, then one tool message for each call, in order."""
+    if not calls:
+        return []
+    cached_calls, messages = entry.cache.get("exchange", ((), ()))
+    if cached_calls != calls:
+        messages = _exchange_messages(entry, calls)
+        entry.cache["exchange"] = calls, messages
+    return list(messages)
+
+
+def _exchange_messages(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
+    content = entry.payload.get("content")
+    text = content if isinstance(content, str) else ""
+    replay = {"replay": thaw(entry.payload["replay"])} if "replay" in entry.payload else {}
+    message = {"role": "assistant", "content": text, "tool_calls": [call.as_json() for call in calls], **replay}
+    messages = [ContextMessage(message, (entry.id,))]
+    for call in calls:
+        ids = (call.source,) if call.source else ()
+        messages.append(ContextMessage({"role": "tool", "tool_call_id": call.id, "content": call.result}, ids))
+    return messages

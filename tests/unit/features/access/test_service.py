@@ -1,0 +1,410 @@
+"""Access: who may speak by the facts, and what pairing codes can and cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from hmac import compare_digest
+from unittest.mock import patch
+
+import pytest
+
+from bubbot.errors import AccessError, ConfigError, StoreFull
+from bubbot.features.access import service as module
+from bubbot.features.access.service import (
+    ACCESS_TAPE,
+    CODE_ALPHABET,
+    MAX_CODES_IN_A_ROW,
+    MAX_CODES_PER_DAY,
+    MAX_WRONG_CODES,
+    TERMINAL,
+    AccessService,
+    ListedPeople,
+)
+from bubbot.features.access.state import AccessState
+from bubbot.ports.channel import Role, Sender
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry, encode
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import Batch, TapeStore
+from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.tapes import whole
+
+ANN = Sender("42", "Ann")
+LISTED = {
+    "chat": ListedPeople(owners=frozenset({"1"}), admins=frozenset({"2"}), members=frozenset({"2", "3"})),
+    "other": ListedPeople(),
+}
+
+
+def opened(store: TapeStore, clock: SteppingClock) -> AccessService:
+    tape = TapeService(store, ACCESS_TAPE, now=clock, new_id=CountingIds())
+    return AccessService(tape, now=clock, random=CountingSalt(), configured=LISTED)
+
+
+@pytest.fixture
+def access(memory_store: InMemoryStore, clock: SteppingClock) -> AccessService:
+    return opened(memory_store, clock)
+
+
+async def code_of(access: AccessService, sender: Sender = ANN, channel: str = "chat") -> str:
+    code = await access.create_code(sender, channel, sender.id)
+    assert code is not None
+    return code
+
+
+async def names(store: TapeStore) -> list[str | None]:
+    return [entry.name for entry in await whole(store, ACCESS_TAPE)]
+
+
+class TestRoles:
+    def test_the_lists_give_roles_the_highest_first_and_nobody_else_has_one(self, access: AccessService) -> None:
+        roles = [access.role("chat", one) for one in ("1", "2", "3", "4")]
+        assert roles == [Role.OWNER, Role.ADMIN, Role.MEMBER, Role.STRANGER]
+        assert access.role("other", "1") is Role.STRANGER
+        assert access.role("nowhere", "1") is Role.STRANGER
+
+    async def test_a_grant_counts_at_once_on_its_channel_alone(self, access: AccessService) -> None:
+        await access.grant("chat", "42", Role.MEMBER, TERMINAL)
+        assert access.role("chat", "42") is Role.MEMBER
+        assert access.role("other", "42") is Role.STRANGER
+
+    async def test_a_configured_role_wins_upwards(self, access: AccessService) -> None:
+        await access.grant("chat", "1", Role.MEMBER, TERMINAL)
+        await access.grant("chat", "3", Role.ADMIN, TERMINAL)
+        assert (access.role("chat", "1"), access.role("chat", "3")) == (Role.OWNER, Role.ADMIN)
+
+    async def test_a_grant_takes_the_place_of_the_one_before(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
+        await access.grant("chat", "42", Role.ADMIN, TERMINAL)
+        for _ in range(2):
+            await access.grant("chat", "42", Role.MEMBER, TERMINAL)
+        assert access.role("chat", "42") is Role.MEMBER
+        assert await names(memory_store) == ["access/granted"] * 2
+
+    async def test_a_revocation_counts_at_once_and_is_a_fact(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
+        await access.grant("chat", "42", Role.OWNER, TERMINAL)
+        await access.revoke("chat", "42", TERMINAL)
+        assert access.role("chat", "42") is Role.STRANGER
+        assert await names(memory_store) == ["access/granted", "access/revoked"]
+        with pytest.raises(AccessError, match="no grant"):
+            await access.revoke("chat", "42", TERMINAL)
+
+    @pytest.mark.parametrize(("listed", "key"), [("1", "owners"), ("2", "admins"), ("3", "members")])
+    async def test_who_is_configured_is_revoked_in_the_configuration(
+        self, access: AccessService, memory_store: InMemoryStore, listed: str, key: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=rf"\[channels\.chat\] {key}"):
+            await access.revoke("chat", listed, TERMINAL)
+        assert await names(memory_store) == []
+
+    @pytest.mark.parametrize("text", ["@ann", "４２", "007", "9" * 40, ""])
+    async def test_only_numeric_ids_are_granted(
+        self, access: AccessService, memory_store: InMemoryStore, text: str
+    ) -> None:
+        with pytest.raises(ConfigError):
+            await access.grant("chat", text, Role.MEMBER, TERMINAL)
+        assert await names(memory_store) == []
+
+    def test_a_text_that_is_no_id_is_a_stranger_even_where_a_list_has_it(self, tape: TapeService) -> None:
+        clock = SteppingClock()
+        listed = {"chat": ListedPeople(owners=frozenset({"ann", "４２"}))}
+        access = AccessService(tape, now=clock, random=CountingSalt(), configured=listed)
+        assert {access.role("chat", one) for one in ("ann", "４２")} == {Role.STRANGER}
+
+    async def test_a_channel_that_is_not_configured_and_a_role_that_is_none_are_refused(
+        self, access: AccessService
+    ) -> None:
+        with pytest.raises(ConfigError, match="chat, other"):
+            await access.grant("chta", "42", Role.MEMBER, TERMINAL)
+        with pytest.raises(ConfigError, match="cannot be granted"):
+            await access.grant("chat", "42", Role.STRANGER, TERMINAL)
+        with pytest.raises(ConfigError, match="cannot be granted"):
+            await access.approve(await code_of(access), Role.STRANGER, TERMINAL)
+
+    @pytest.mark.parametrize(
+        ("by", "role", "allowed"),
+        [
+            ("chat:1", Role.OWNER, True),
+            ("chat:2", Role.ADMIN, True),
+            ("chat:2", Role.OWNER, False),
+            ("chat:3", Role.MEMBER, False),
+            ("chat:9", Role.MEMBER, False),
+            ("other:1", Role.MEMBER, False),
+            ("", Role.MEMBER, False),
+            ("terminal:", Role.MEMBER, False),
+        ],
+    )
+    async def test_nobody_gives_more_than_they_have(
+        self, access: AccessService, by: str, role: Role, allowed: bool
+    ) -> None:
+        code = await code_of(access)
+        if allowed:
+            assert (await access.grant("chat", "50", role, by)).giver == by
+            assert (await access.approve(code, role, by)).role is role
+            return
+        with pytest.raises(AccessError, match="not enough"):
+            await access.grant("chat", "50", role, by)
+        with pytest.raises(AccessError, match="not enough"):
+            await access.approve(code, role, by)
+
+    async def test_nobody_takes_from_who_has_more(self, access: AccessService) -> None:
+        await access.grant("chat", "42", Role.OWNER, TERMINAL)
+        with pytest.raises(AccessError, match="not enough"):
+            await access.revoke("chat", "42", "chat:2")
+        with pytest.raises(AccessError, match="not enough"):
+            await access.grant("chat", "42", Role.MEMBER, "chat:2")
+        await access.revoke("chat", "42", "chat:1")
+
+    async def test_a_role_of_a_later_version_is_none(
+        self, access: AccessService, tape: TapeService, memory_store: InMemoryStore, clock: SteppingClock
+    ) -> None:
+        await access.grant("chat", "42", Role.OWNER, TERMINAL)
+        data = {"channel": "chat", "id": "42", "role": "auditor", "by": TERMINAL, "how": "command"}
+        await TapeService(memory_store, ACCESS_TAPE, now=clock, new_id=CountingIds()).append_event(
+            "access/granted", data
+        )
+        again = opened(memory_store, clock)
+        await again.load()
+        assert again.role("chat", "42") is Role.STRANGER
+
+
+class TestCodes:
+    async def test_a_code_lets_its_person_in_once(self, access: AccessService, memory_store: InMemoryStore) -> None:
+        code = await code_of(access)
+        assert len(code) == 8
+        assert set(code) <= set(CODE_ALPHABET)
+        assert access.role("chat", "42") is Role.STRANGER
+        grant = await access.approve(code, Role.MEMBER, TERMINAL)
+        assert (grant.id, grant.role, grant.method, grant.name) == ("42", Role.MEMBER, "code", "Ann")
+        assert access.role("chat", "42") is Role.MEMBER
+        assert await names(memory_store) == ["access/code", "access/granted", "access/code_used"]
+        await access.revoke("chat", "42", TERMINAL)
+        with pytest.raises(AccessError, match="used before"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+        assert access.role("chat", "42") is Role.STRANGER
+
+    @pytest.mark.parametrize("typed", [str.lower, lambda code: f" {code[:4]} - {code[4:]}\n", " ".join])
+    async def test_a_code_may_be_typed_in_any_case_and_with_spaces(self, access: AccessService, typed: object) -> None:
+        assert callable(typed)
+        await access.approve(typed(await code_of(access)), Role.OWNER, TERMINAL)
+        assert access.role("chat", "42") is Role.OWNER
+
+    @pytest.mark.parametrize(
+        "text", ["", "ABC", "ABCDEFGH2", "ABCDEFG0", "ABCDEFGI", "ＡＢＣＤＥＦＧＨ", "ABCDEFG٢", "ß" * 4, "x" * 100_000]
+    )
+    async def test_what_cannot_be_a_code_is_told_so_and_leaves_no_trace(
+        self, access: AccessService, memory_store: InMemoryStore, text: str
+    ) -> None:
+        with pytest.raises(ConfigError, match="8 letters and digits"):
+            await access.approve(text, Role.MEMBER, TERMINAL)
+        assert await names(memory_store) == []
+
+    async def test_it_ends_after_an_hour(self, access: AccessService, clock: SteppingClock) -> None:
+        code = await code_of(access)
+        clock.advance(timedelta(hours=1))
+        assert access.pending_codes() == ()
+        with pytest.raises(AccessError, match="expired"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+
+    async def test_it_works_until_then(self, access: AccessService, clock: SteppingClock) -> None:
+        code = await code_of(access)
+        clock.advance(timedelta(minutes=59, seconds=50))
+        assert len(access.pending_codes()) == 1
+        await access.approve(code, Role.MEMBER, TERMINAL)
+        assert access.role("chat", "42") is Role.MEMBER
+
+    async def test_after_a_day_it_is_forgotten(self, access: AccessService, clock: SteppingClock) -> None:
+        code = await code_of(access)
+        clock.advance(timedelta(days=1))
+        with pytest.raises(AccessError, match="no such code"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+        assert access.state.codes == ()
+
+    async def test_a_revocation_ends_the_open_codes_of_its_person(self, access: AccessService) -> None:
+        code = await code_of(access)
+        await access.grant("chat", "42", Role.MEMBER, TERMINAL)
+        await access.revoke("chat", "42", TERMINAL)
+        with pytest.raises(AccessError, match="expired"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+
+    async def test_an_approval_takes_nothing_away(self, access: AccessService) -> None:
+        code = await code_of(access)
+        await access.grant("chat", "42", Role.ADMIN, TERMINAL)
+        assert (await access.approve(code, Role.MEMBER, TERMINAL)).role is Role.ADMIN
+
+    async def test_two_approvals_at_once_let_in_once(self, clock: SteppingClock) -> None:
+        store = Slow()
+        access = opened(store, clock)
+        code = await code_of(access)
+        two = [access.approve(code, Role.MEMBER, TERMINAL) for _ in range(2)]
+        both = await asyncio.gather(*two, return_exceptions=True)
+        assert [type(one).__name__ for one in both] == ["RoleGrant", "AccessError"]
+        assert (await names(store)).count("access/granted") == 1
+
+    async def test_the_tape_holds_a_salted_digest_and_never_the_code(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
+        first, second = await code_of(access), await code_of(access, channel="other")
+        text = "".join(encode(entry.payload) for entry in await whole(memory_store, ACCESS_TAPE))
+        assert first not in text
+        assert first != second
+        salts = {entry.payload["data"]["salt"] for entry in await whole(memory_store, ACCESS_TAPE)}
+        assert len(salts) == 2
+
+    async def test_codes_are_compared_in_constant_time_and_all_of_them(self, access: AccessService) -> None:
+        codes = [await code_of(access, Sender(str(number))) for number in range(10, 15)]
+        with patch.object(module, "compare_digest", wraps=compare_digest) as compared:
+            await access.approve(codes[0], Role.MEMBER, TERMINAL)
+        assert compared.call_count == 5
+        assert all(len(call.args[0]) == len(call.args[1]) == 32 for call in compared.call_args_list)
+
+    @pytest.mark.parametrize(
+        "sender",
+        [Sender("@ann"), Sender("４２"), Sender(""), Sender("42", bot=True), Sender("1"), Sender("3")],
+        ids=["name", "digits", "empty", "bot", "owner", "member"],
+    )
+    async def test_who_gets_none(self, access: AccessService, memory_store: InMemoryStore, sender: Sender) -> None:
+        assert await access.create_code(sender, "chat", "42") is None
+        assert await names(memory_store) == []
+
+    async def test_a_hostile_name_is_kept_short_and_storable(self, access: AccessService) -> None:
+        await code_of(access, Sender("42", "\ud800" + "x" * 10_000))
+        assert access.state.codes[0].name == "\ufffd" + "x" * 63
+
+
+class TestLimits:
+    async def test_one_code_in_ten_minutes_three_at_once(self, access: AccessService, clock: SteppingClock) -> None:
+        assert await access.create_code(ANN, "chat", "42")
+        clock.advance(timedelta(minutes=9, seconds=50))
+        assert await access.create_code(ANN, "chat", "42") is None
+        for _ in range(2):
+            clock.advance(timedelta(minutes=10))
+            assert await access.create_code(ANN, "chat", "42")
+        clock.advance(timedelta(minutes=10))
+        assert await access.create_code(ANN, "chat", "42") is None
+        clock.advance(timedelta(minutes=31))
+        assert await access.create_code(ANN, "chat", "42")
+
+    async def test_a_flood_of_people_gets_ten_codes_in_a_row(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
+        flood = [access.create_code(Sender(str(number)), "chat", str(number)) for number in range(100, 400)]
+        given = [code for code in await asyncio.gather(*flood) if code]
+        assert len(given) == len(await whole(memory_store, ACCESS_TAPE)) == MAX_CODES_IN_A_ROW
+        assert await access.create_code(ANN, "other", "42")
+
+    async def test_after_a_flood_the_next_person_waits_for_minutes_and_not_for_an_hour(
+        self, access: AccessService, clock: SteppingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for number in range(100, 120):
+            await access.create_code(Sender(str(number)), "chat", str(number))
+        assert await access.create_code(ANN, "chat", "42") is None
+        assert [record.getMessage().count("bubbot access grant") for record in caplog.records] == [1]
+        clock.advance(timedelta(minutes=12))
+        assert await access.create_code(ANN, "chat", "42")
+
+    async def test_a_flood_of_days_writes_120_codes_a_day(
+        self, access: AccessService, memory_store: InMemoryStore, clock: SteppingClock
+    ) -> None:
+        clock.step = timedelta(0)
+        for number in range(100, 100 + 2 * 24 * 30):  # somebody else every two minutes, for two days
+            await access.create_code(Sender(str(number)), "chat", str(number))
+            clock.advance(timedelta(minutes=2))
+        assert MAX_CODES_PER_DAY * 2 - 10 <= len(await whole(memory_store, ACCESS_TAPE)) <= MAX_CODES_PER_DAY * 2
+
+    async def test_a_clock_that_was_ahead_keeps_nobody_out_and_no_code_open(
+        self, access: AccessService, clock: SteppingClock
+    ) -> None:
+        clock.advance(timedelta(days=2))
+        early = await code_of(access)
+        for _ in range(MAX_WRONG_CODES):
+            with pytest.raises(AccessError, match="no such code"):
+                await access.approve("22222222", Role.MEMBER, TERMINAL)
+        for number in range(100, 120):
+            await access.create_code(Sender(str(number)), "chat", str(number))
+        clock.advance(-timedelta(days=2))
+        assert access.pending_codes() == ()
+        with pytest.raises(AccessError, match="expired"):
+            await access.approve(early, Role.MEMBER, TERMINAL)
+        await access.approve(await code_of(access), Role.MEMBER, TERMINAL)
+        assert access.role("chat", "42") is Role.MEMBER
+
+    async def test_guessing_ends_and_fills_nothing(
+        self, access: AccessService, memory_store: InMemoryStore, clock: SteppingClock
+    ) -> None:
+        code = await code_of(access)
+        for number in range(MAX_WRONG_CODES * 3):
+            match = "no such code" if number < MAX_WRONG_CODES else "try again after"
+            with pytest.raises(AccessError, match=match):
+                await access.approve("22222222", Role.MEMBER, TERMINAL)
+        assert (await names(memory_store)).count("access/code_refused") == MAX_WRONG_CODES
+        with pytest.raises(AccessError, match="try again after"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+        await access.approve(code, Role.MEMBER, "chat:1")  # who guesses stops nobody else
+        clock.advance(timedelta(hours=1))
+        with pytest.raises(AccessError, match="used before"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+
+
+class Failing(InMemoryStore):
+    """Writes, and then says that it could not."""
+
+    failing = False
+
+    async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.append`."""
+        stored = await super().append(batches)
+        if self.failing:
+            raise StoreFull("no room")
+        return stored
+
+
+class Slow(InMemoryStore):
+    """Writes when the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.waiting = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+
+    async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.append`."""
+        self.waiting.clear() if self.gate.is_set() else self.waiting.set()
+        await asyncio.sleep(0)
+        await asyncio.wait_for(self.gate.wait(), 10)
+        return await super().append(batches)
+
+
+class TestTrouble:
+    async def test_after_a_failure_the_tape_decides(self, clock: SteppingClock) -> None:
+        store = Failing()
+        access = opened(store, clock)
+        await access.grant("chat", "42", Role.MEMBER, TERMINAL)
+        store.failing = True
+        with pytest.raises(StoreFull):
+            await access.revoke("chat", "42", TERMINAL)
+        store.failing = False
+        await access.load()
+        assert access.role("chat", "42") is Role.STRANGER
+
+    async def test_a_caller_that_is_cancelled_stops_no_change_half_way(self, clock: SteppingClock) -> None:
+        store = Slow()
+        access = opened(store, clock)
+        await access.grant("chat", "42", Role.MEMBER, TERMINAL)
+        store.gate.clear()
+        task = asyncio.ensure_future(access.revoke("chat", "42", TERMINAL))
+        await asyncio.wait_for(store.waiting.wait(), 10)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        store.gate.set()
+        await access.load()  # waits for its turn
+        assert access.role("chat", "42") is Role.STRANGER
+
+    def test_an_erased_fact_says_nothing(self) -> None:
+        erased = [TapeEntry("event", {}, id=number, erased=True) for number in (1, 2)]
+        assert AccessState().apply(erased) == AccessState()

@@ -1,0 +1,460 @@
+"""What a firing may do, what is told of it, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from bubbot.errors import DeliveryFailed
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.ports.channel import Role
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.runtime.metering import budget_subject
+from bubbot.runtime.queue import QueuePolicy
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import Kind, event
+from tests.gateways import admitting
+from tests.schedules import Timed, timed
+from tests.turns import KeptChannel, Options, Played, Replying, calls, says
+from tests.virtual import virtual
+
+HOURLY = ",schedule 0 * * * *: look"
+
+
+async def hours(bot: Timed, count: int) -> list[str]:
+    """What people read in each of the next hours, an empty text where they read nothing."""
+    told = []
+    for _ in range(count):
+        before = len(bot.texts)
+        await bot.passes(hours=1)
+        told.append("\n".join(bot.texts[before:]))
+    return told
+
+
+class TestWhatIsSaid:
+    @virtual
+    async def test_a_turn_that_has_nothing_to_say_sends_nothing(self) -> None:
+        async with timed(InMemoryStore(), Played(says("[SILENT]"))) as bot:
+            await bot.say(HOURLY)
+            assert await hours(bot, 2) == ["", ""]
+            assert [one.payload["data"]["status"] for one in await bot.facts("ran")] == ["silent"] * 2
+
+    @virtual
+    async def test_a_fixed_text_stands_on_the_tape_as_the_bots_own(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",remind in 5m: drink water")
+            await bot.passes(minutes=6)
+            said = [one for one in await bot.bench.entries() if one.kind == Kind.MESSAGE]
+            assert [(one.payload["role"], one.meta["origin"]) for one in said] == [
+                ("user", "schedule"), ("assistant", "schedule")
+            ]  # fmt: skip
+            assert said[1].payload["content"] == "drink water"
+
+    @virtual
+    async def test_what_a_job_says_quotes_nothing(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",remind in 5m: tea")
+            await bot.passes(minutes=6)
+            assert bot.bench.channel.sent[-1].reply_to == ""
+
+    @virtual
+    async def test_ran_and_delivered_are_told_apart(self) -> None:
+        channel = KeptChannel()
+        async with timed(InMemoryStore(), Played(says("x")), channel=channel) as bot:
+            await bot.say(",remind 0 * * * *: tea")
+            await bot.passes(hours=1)
+            channel.failures = [DeliveryFailed("too long", permanent=True)]
+            await bot.passes(hours=1)
+            told = await bot.say(",schedule.history 0000a1")
+            lines = [re.sub(", turn .*", "", line.strip()) for line in told.splitlines()]
+            assert lines[1:] == [
+                "2026-11-22 13:00:00 fired, due 2026-11-22 13:00:00",
+                "2026-11-22 13:00:00 ran, answered (due 2026-11-22 13:00:00",
+                "delivered (due 2026-11-22 13:00:00)",
+                "2026-11-22 14:00:00 fired, due 2026-11-22 14:00:00",
+                "2026-11-22 14:00:00 ran, answered (due 2026-11-22 14:00:00",
+                "not delivered: too long (due 2026-11-22 14:00:00)",
+            ]
+
+    @virtual
+    async def test_a_chat_that_is_gone_ends_its_jobs_with_a_fact(self) -> None:
+        channel = KeptChannel()
+        async with timed(InMemoryStore(), Played(says("x")), channel=channel) as bot:
+            await bot.say(",remind 0 * * * *: tea")
+            channel.failures = [DeliveryFailed("chat not found", permanent=True, gone=True)]
+            await bot.passes(hours=5)
+            over = [one.payload["data"] for one in await bot.facts("over")]
+            assert [(one["reason"], one["detail"]) for one in over] == [("reason_chat_gone", "chat not found")]
+            assert len(await bot.facts("fired")) == 1
+            assert "its chat cannot be reached any more: chat not found" in await bot.say(",schedules")
+
+    @virtual
+    async def test_a_job_pays_for_its_own_turns(self) -> None:
+        payers: list[tuple[str, str]] = []
+
+        @tool("test.payer", commands=("payer",))
+        async def payer(turn: Turn, args: NoArgs) -> str:
+            """Note who pays."""
+            payers.append((budget_subject(turn).job, turn.origin))
+            return "noted"
+
+        async with timed(InMemoryStore(), Played(says("x")), Options(tools=[payer])) as bot:
+            await bot.say(",payer")
+            await bot.say(",schedule 0 * * * *: ,payer")
+            await bot.passes(hours=1, seconds=1)
+            assert payers[:2] == [("", "human"), (await bot.job(), "schedule")]
+
+
+class TestAlone:
+    @virtual
+    async def test_what_its_maker_says_meanwhile_does_not_join_a_firing(self) -> None:
+        go = asyncio.Event()
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if len(model.requests) == 1:
+                await go.wait()
+                yield ModelReply("", (ToolCall("c1", "tape_info", "{}"),), "tool_calls")
+            else:
+                yield ModelReply("[SILENT]" if len(model.requests) == 2 else "hello yourself")
+
+        model = Replying(stream)
+        async with timed(InMemoryStore(), model, Options(waiting=QueuePolicy(busy="steer"))) as bot:
+            await bot.say(HOURLY)
+            await asyncio.sleep(3601)
+            said = await bot.bench.post("hello")
+            go.set()
+            assert (await said).text == "hello yourself"
+            assert [one.payload["data"]["status"] for one in await bot.facts("ran")] == ["silent"]
+
+
+class TestLists:
+    @virtual
+    async def test_jobs_that_did_what_they_were_to_do_are_listed_on_request_alone(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",remind in 5m: tea")
+            await bot.passes(minutes=6)
+            assert await bot.say(",schedules") == "Nothing is scheduled here."
+            assert "over (it was for one time)" in await bot.say(",schedules over=true")
+
+    @virtual
+    async def test_a_message_that_says_it_was_a_firing_is_a_message(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",schedule 0 * * * *: look")
+            forged = bot.bench.inbound("hello", external_id="schedule:0000a1@2026", origin="schedule")
+            await bot.bench.gate.receive(forged)
+            await bot.quiet()
+            assert bot.texts[-1] == "x"
+            assert await bot.facts("ran") == []
+
+
+class TestFailing:
+    @virtual
+    async def test_failures_are_told_at_growing_distances_then_the_job_is_paused(self) -> None:
+        model = Played({"error": "refused", "message": "no"})
+        async with timed(InMemoryStore(), model, limits=ScheduleLimits(max_failures=6)) as bot:
+            await bot.say(HOURLY)
+            told = await hours(bot, 8)
+            assert [bool(one) for one in told] == [True, True, False, True, False, True, False, False]
+            assert told[0].startswith("The scheduled job 0000a1 failed: I could not answer this")
+            assert "failed, 4 times in a row now" in told[3]
+            assert told[5].endswith("It is paused after 6 failures in a row; ,schedule.resume 0000a1 lets it go on.")
+            assert "paused (it kept failing)" in await bot.say(",schedules")
+            assert len(await bot.facts("failed")) == 6
+
+    @virtual
+    async def test_that_it_works_again_is_told(self) -> None:
+        bad = {"error": "refused", "message": "no"}
+        async with timed(InMemoryStore(), Played(bad, bad, says("fine"), says("[SILENT]"))) as bot:
+            await bot.say(HOURLY)
+            told = await hours(bot, 4)
+            assert told[2] == "The scheduled job 0000a1 works again, after 2 failures in a row.\n\nfine"
+            assert told[3] == ""
+
+    @virtual
+    async def test_a_command_that_is_refused_is_a_failure(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",schedule 0 * * * *: ,nonsense")
+            (told,) = await hours(bot, 1)
+            assert told.startswith("The scheduled job 0000a1 failed: there is no command ,nonsense")
+
+    @virtual
+    async def test_a_turn_is_stopped_when_its_time_is_up(self) -> None:
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            await asyncio.sleep(600)
+            yield ModelReply("late")
+
+        async with timed(InMemoryStore(), Replying(stream)) as bot:
+            await bot.say(",schedule budget=2m 0 * * * *: look")
+            await bot.passes(hours=1, minutes=3)
+            assert "It took longer than the 120 seconds it may take" in bot.texts[-1]
+
+    @virtual
+    async def test_a_firing_that_no_turn_can_be_made_of_is_a_failure_of_its_job(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(HOURLY)
+            (added,) = await bot.facts("added")
+            data = added.payload["data"]
+            await bot.book.write([event("schedule/changed", {**data, "by": {**data["by"], "name": 7}})])
+            (told,) = await hours(bot, 1)
+            assert "AttributeError" in told
+            assert [one.payload["data"]["count"] for one in await bot.facts("failed")] == [1]
+            assert bot.book.state.jobs["0000a1"].failures == 1
+
+
+class TestRights:
+    @virtual
+    async def test_a_scheduled_turn_may_not_schedule_unless_its_job_allows_it(self) -> None:
+        nested = calls("schedule_add", when="in 5m", text="more")
+        model = Played(nested, says("one"), nested, says("two"))
+        async with timed(InMemoryStore(), model) as bot:
+            await bot.say(",schedule at 13:00: look")
+            await bot.say(",schedule nested=true at 14:00: look")
+            await bot.passes(hours=1, minutes=30)
+            assert "may not schedule" in str(bot.bench.requests[1].messages[-1])
+            assert len(bot.book.state.jobs) == 2
+            await bot.passes(hours=1)
+            assert bot.texts[-1] == "more"
+
+    @virtual
+    async def test_the_jobs_of_somebody_who_was_revoked_do_not_run(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"})
+        assert rules.access is not None
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            await rules.access.grant("test", "5", Role.MEMBER, "terminal")
+            told = await bot.say(HOURLY, sender="5", chat="5")
+            assert told.startswith("Scheduled")
+            assert (await hours(bot, 1))[0] == "x"
+            await rules.access.revoke("test", "5", "terminal")
+            assert await hours(bot, 2) == ["", ""]
+            assert [one.payload["data"]["reason"] for one in await bot.facts("refused")] == ["reason_revoked"]
+            told = await bot.say(",schedules every=true", sender="1", chat="1")
+            assert "paused (whoever made it may no longer speak here)" in told
+
+    @virtual
+    async def test_people_see_and_touch_what_belongs_to_their_chat_and_owners_all(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5", "6"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            await bot.say(HOURLY, sender="5", chat="5")
+            assert await bot.say(",schedules", sender="6", chat="6") == "Nothing is scheduled here."
+            assert await bot.say(",schedules every=true", sender="6", chat="6") == "Nothing is scheduled here."
+            for touch in ("show", "pause", "remove", "run", "history", "edit"):
+                assert "there is no job 0000a1 here" in await bot.say(f",schedule.{touch} 0000a1", sender="6", chat="6")
+            assert "(in test:5)" in await bot.say(",schedules every=true", sender="1", chat="1")
+            assert await bot.say(",schedules", sender="1", chat="1") == "Nothing is scheduled here."
+            assert (await bot.say(",schedule.pause 0000a1", sender="1", chat="1")).startswith("Paused")
+
+    @virtual
+    @pytest.mark.parametrize("by_model", [False, True])
+    async def test_a_group_learns_nothing_of_other_chats_from_its_owner(self, by_model: bool) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"}, groups={"-9"})
+        steps = [calls("schedule.list", every=True), calls("schedule.show", job="0000a1"), says("That is all.")]
+        async with timed(store, Played(*steps), Options(rules=rules)) as bot:
+            await bot.say(",remind at tomorrow 9:00: take the medicine", sender="5", chat="5")
+            group = {"chat": "-9", "direct": False}
+            if by_model:
+                await bot.say("what reminders are there?", sender="1", **group)
+            else:
+                for touch in (
+                    "list every=true",
+                    "show 0000a1",
+                    "history 0000a1",
+                    "edit 0000a1 text=x",
+                    "remove 0000a1",
+                ):
+                    told = await bot.say(f",schedule.{touch}", sender="1", **group)
+                    assert "direct chat" in told or "there is no job 0000a1 here" in told
+            assert "medicine" not in str(await bot.bench.entries("test:-9"))
+            assert "medicine" in await bot.say(",schedules every=true", sender="1", chat="1")
+
+    @virtual
+    @pytest.mark.parametrize("given", ["to=test:5", "urgent=true", "nested=true"])
+    async def test_in_a_group_an_owner_sets_nothing_that_reaches_beyond_it(self, given: str) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, groups={"-9"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            group = {"chat": "-9", "direct": False, "sender": "1"}
+            assert "in a direct chat" in await bot.say(f",remind {given} in 5m: hi", **group)
+            await bot.say(",remind in 5m: hi", **group)
+            assert "in a direct chat" in await bot.say(f",schedule.edit {await bot.job()} {given}", **group)
+            (standing,) = bot.book.state.jobs.values()
+            assert (standing.job.to, standing.job.urgent, standing.job.nested) == (None, False, False)
+
+    @virtual
+    async def test_a_job_has_no_power_over_other_chats_though_an_owner_made_it(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"})
+        model = Played(calls("schedule.list", every=True), says("done"))
+        async with timed(store, model, Options(rules=rules)) as bot:
+            await bot.say(",remind at tomorrow 9:00: take the medicine", sender="5", chat="5")
+            await bot.say(",schedule nested=true in 5m: what is planned?", sender="1", chat="1")
+            await bot.passes(minutes=6)
+            assert bot.texts[-1] == "done"
+            assert "medicine" not in str(await bot.bench.entries("test:1"))
+
+    @virtual
+    async def test_a_missed_job_is_told_where_it_was_made(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"})
+        async with timed(store, Played(says("x")), Options(rules=rules), keep=False) as bot:
+            await bot.say(",schedule to=test:5 catch_up=skip in 5m: what of my divorce?", sender="1", chat="1")
+            bot.clock.forward += timedelta(hours=1)
+            bot.start()
+            await bot.passes(minutes=1)
+            assert "divorce" in bot.texts[-1]
+            assert bot.bench.channel.sent[-1].chat == "1"
+
+    @virtual
+    async def test_whoever_changes_a_job_answers_for_it(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, groups={"-9"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            group = {"chat": "-9", "direct": False}
+            await bot.say(",schedule 0 * * * *: ,reset erase", sender="1", **group)
+            await bot.say(",schedule.edit a1", sender="7", **group)
+            assert (await bot.say(",schedule.edit 0000a1 name=mine", sender="7", **group)).startswith("Changed")
+            (told,) = await hours(bot, 1)
+            assert "failed: ,session.reset is for the owner" in told
+            assert (await bot.say(",schedule.run 0000a1", sender="1", **group)) == "0000a1 (mine) runs now."
+            await bot.quiet()
+            assert (await bot.bench.events("tape/erased", "test:-9")) != []  # for whoever asked
+
+    @virtual
+    async def test_a_change_that_changes_nothing_is_refused_unless_it_lets_the_job_go_on(self) -> None:
+        bad = {"error": "refused", "message": "no"}
+        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleLimits(max_failures=2)) as bot:
+            await bot.say(HOURLY)
+            assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
+            assert await bot.say(",schedule.edit 0000a1 name=mine") == "Nothing changed: 0000a1 is like that already."
+            assert len(await bot.bench.events("schedule/changed", SCHEDULE_TAPE)) == 1
+            await hours(bot, 3)
+            assert "paused (it kept failing)" in await bot.say(",schedules")
+            assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
+            assert "paused" not in await bot.say(",schedules")
+            assert (await hours(bot, 1))[0].endswith("x")
+
+    @virtual
+    async def test_only_owners_send_what_a_job_says_elsewhere(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            assert "only an owner may set to" in await bot.say(",remind to=test:5 in 5m: hi", sender="5", chat="5")
+            await bot.say(",remind to=test:5 in 5m: hi", sender="1", chat="1")
+            await bot.passes(minutes=6)
+            assert (bot.bench.channel.sent[-1].chat, bot.texts[-1]) == ("5", "hi")
+
+    @virtual
+    async def test_limits_of_a_chat(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, members={"5"})
+        async with timed(
+            store, Played(says("x")), Options(rules=rules), limits=ScheduleLimits(max_jobs_per_chat=2)
+        ) as bot:
+            five = {"sender": "5", "chat": "5"}
+            assert "needs an end" in await bot.say(",schedule every 1m: spam", **five)
+            assert "Scheduled" in await bot.say(",schedule runs=3 every 1m: ok", **five)
+            assert "Scheduled" in await bot.say(HOURLY, **five)
+            assert "there are 2 jobs here already" in await bot.say(HOURLY, **five)
+            await bot.passes(minutes=10)
+            assert len(await bot.facts("fired")) == 3
+            assert [one.payload["data"]["reason"] for one in await bot.facts("over")] == ["reason_runs"]
+
+
+class TestTimes:
+    @virtual
+    async def test_quiet_hours_hold_back_until_they_end(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",schedule.chat quiet=22:00-07:00 zone=Europe/Berlin")
+            await bot.say(",remind 0 * * * *: hourly")
+            told = await bot.say(",remind at 23:30: late")
+            assert "falls into the quiet hours of this chat (22:00-07:00)" in told
+            await bot.say(",remind urgent=true at 23:00: alarm")
+            before = len(bot.texts)
+            await bot.passes(hours=8, minutes=59)  # 21:59 in Berlin
+            assert bot.texts[before:] == ["hourly"] * 8
+            await bot.passes(hours=9)
+            assert bot.texts[before + 8 :] == ["alarm"]
+            await bot.passes(minutes=2)
+            held = [text.rpartition("\n")[2] for text in bot.texts[before + 9 :]]
+            assert sorted(held) == ["hourly", "late"]
+
+    @virtual
+    async def test_jitter_is_within_its_bounds_and_the_same_after_a_restart(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",remind jitter=10m 0 * * * *: tea")
+            await bot.passes(hours=12, minutes=11)
+            late = [
+                (bot.clock.start + timedelta(seconds=0), one.payload["data"]["mark"], one.date)
+                for one in await bot.facts("ran")
+            ]
+            waits = {date[14:19] for _, _, date in late}
+            assert len(late) == 12
+            assert len(waits) > 6
+            assert all(wait <= "10:01" for wait in waits)
+
+    @virtual
+    async def test_pause_resume_run_and_remove(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",remind name=tea 0 * * * *: tea")
+            await bot.say(",schedule.pause tea")
+            assert await hours(bot, 3) == [""] * 3
+            told = await bot.say(",schedule.resume tea")
+            assert "Next: Sunday 2026-11-22 16:00" in told
+            assert await hours(bot, 1) == ["tea"]
+            await bot.say(",schedule.run tea")
+            await bot.quiet()
+            assert bot.texts[-1] == "tea"
+            assert await hours(bot, 1) == ["tea"]
+            await bot.say(",schedule.remove tea")
+            assert await hours(bot, 2) == ["", ""]
+            asked = await bot.facts("asked")
+            assert len(asked) == 1
+
+    @virtual
+    async def test_an_end_date(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(',remind until="2026-11-22 15:30" 0 * * * *: tea')
+            assert await hours(bot, 5) == ["tea", "tea", "tea", "", ""]
+            assert [one.payload["data"]["reason"] for one in await bot.facts("over")] == ["reason_until"]
+
+    @virtual
+    async def test_a_prompt_is_answered_though_the_bot_was_killed_in_its_turn(self) -> None:
+        store, begun = InMemoryStore(), asyncio.Event()
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            begun.set()
+            await asyncio.Event().wait()
+            yield ModelReply("never")
+
+        async with timed(store, Replying(stream)) as bot:
+            await bot.say(HOURLY)
+            await asyncio.sleep(3600)
+            await begun.wait()
+        async with timed(store, Played(says("done")), clock=bot.clock, life="second") as bot:
+            await bot.passes(seconds=5)
+            assert bot.texts == ["done"]
+            assert len(await bot.facts("fired")) == len(await bot.facts("ran")) == 1
+
+
+class TestMarks:
+    @pytest.mark.parametrize("facts", [0, 1200])
+    @virtual
+    async def test_a_start_reads_little_and_knows_everything(self, facts: int) -> None:
+        store = InMemoryStore()
+        async with timed(store, Played(says("x"))) as bot:
+            await bot.say(",remind every 1m: tea")
+            await bot.say(",remind runs=1000 every 1m: tea")
+            await bot.passes(minutes=5 + facts // 4)
+            before = bot.book.state
+            await bot.stop()
+            await bot.book.load()
+            assert bot.book.state == before
+            assert bool(await bot.facts("mark")) == bool(facts)

@@ -1,0 +1,105 @@
+"""What is to be done about a job at a moment: a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bubbot.features.schedule.plan import QuietHours, jitter_delay, next_times, plan_job
+from bubbot.features.schedule.state import Actor, ChatRef, Job, JobState
+
+START = datetime(2026, 11, 22, 12, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def standing(when: str, *, runs: int = 0, **fields: Any) -> JobState:
+    made = Job("j", ChatRef("test", "1"), Actor("test", "1"), "text", "x", when, "UTC", START.isoformat())
+    return JobState(replace(made, **fields), START, runs=runs)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-{text}:00+00:00")
+
+
+HOURLY, ONCE = "0 * * * *", "at 2026-11-22 13:00:00"
+
+
+@pytest.mark.parametrize(
+    ("one", "now", "fire", "skipped", "rest"),
+    [
+        (standing(HOURLY), "22T12:59", [], None, "wake 13:00"),
+        (standing(HOURLY), "22T13:00", ["13"], None, ""),
+        (standing(HOURLY), "22T13:59", ["13"], None, ""),
+        (standing(HOURLY), "22T16:30", ["16"], ("13", "15"), ""),
+        (standing(HOURLY, catch_up="skip"), "22T13:01", ["13"], None, ""),
+        (standing(HOURLY, catch_up="skip"), "22T13:30", [], ("13", "13"), ""),
+        (standing(HOURLY, catch_up="skip"), "22T16:01", ["16"], ("13", "15"), ""),
+        (standing(HOURLY, catch_up="all"), "22T15:30", ["13", "14", "15"], None, ""),
+        (standing(HOURLY, catch_up="all", catch_limit=2), "22T20:30", ["19", "20"], ("13", "18"), ""),
+        (standing(HOURLY, catch_up="all", most=5, runs=4), "22T15:30", ["15"], ("13", "14"), ""),
+        (standing(HOURLY, most=5, runs=5), "22T13:30", [], None, "over reason_runs"),
+        (standing(HOURLY, until=at("22T12:30").isoformat()), "22T12:10", [], None, "over reason_until"),
+        (standing(HOURLY, until=at("22T13:00").isoformat()), "22T13:00", ["13"], None, ""),
+        (standing(HOURLY, until=at("22T14:30").isoformat()), "22T20:10", ["14"], ("13", "13"), ""),
+        (standing(ONCE), "22T12:10", [], None, "wake 13:00"),
+        (standing(ONCE), "22T13:00", ["13"], None, ""),
+        (standing(ONCE), "28T13:00", ["13"], None, ""),
+        (standing(ONCE, catch_up="skip"), "28T13:00", [], ("13", "13"), ""),
+        (replace(standing(ONCE, runs=1), covered=at("22T13:00")), "22T13:01", [], None, "over reason_once"),
+        (replace(standing(ONCE), covered=at("22T13:00")), "22T13:01", [], None, "over reason_missed"),
+        (replace(standing(HOURLY), status="paused"), "22T20:00", [], None, ""),
+        (replace(standing(HOURLY), status="over"), "22T20:00", [], None, ""),
+        (standing("something new"), "22T20:00", [], None, "over reason_broken"),
+    ],
+)
+def test_what_is_done(one: JobState, now: str, fire: list[str], skipped: tuple[str, str] | None, rest: str) -> None:
+    found = plan_job(one, at(now))
+    assert [f"{instant:%H}" for instant in found.fire] == fire
+    span = found.skipped
+    assert ((f"{span.first:%H}", f"{span.last:%H}") if span else None) == skipped
+    assert rest == (
+        f"over {found.end_reason}" if found.end_reason else f"wake {found.wake_at:%H:%M}" if found.wake_at else ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "until"),
+    [
+        ((1320, 420), "2026-11-22T20:59", None),  # 21:59 in Berlin
+        ((1320, 420), "2026-11-22T21:00", "2026-11-23T06:00"),
+        ((1320, 420), "2026-11-23T05:59", "2026-11-23T06:00"),
+        ((1320, 420), "2026-11-23T06:00", None),
+        ((540, 600), "2026-11-23T08:30", "2026-11-23T09:00"),
+        ((1320, 420), "2026-03-28T23:00", "2026-03-29T05:00"),  # the clock is put forward in this night
+        ((60, 150), "2026-03-29T00:30", "2026-03-29T01:00"),  # and 02:30 is skipped in it
+    ],
+)
+def test_quiet_hours_end_by_the_clock_of_the_chat(hours: tuple[int, int], now: str, until: str | None) -> None:
+    found = QuietHours(*hours, BERLIN).end_after(datetime.fromisoformat(f"{now}:00+00:00"))
+    assert (f"{found.astimezone(UTC):%Y-%m-%dT%H:%M}" if found else None) == until
+
+
+def test_quiet_hours_hold_back_what_is_not_urgent() -> None:
+    quiet, now = QuietHours(0, 1439, UTC), at("22T15:30")
+    held = plan_job(standing(HOURLY), now, quiet)
+    assert (held.fire, held.wake_at) == ((), at("22T23:59"))
+    assert plan_job(standing(HOURLY, urgent=True), now, quiet).fire == (at("22T15:00"),)
+
+
+def test_jitter_is_drawn_from_the_firing_itself() -> None:
+    job = standing(HOURLY, jitter=600).job
+    drawn = [jitter_delay(job, START + timedelta(hours=hour)) for hour in range(200)]
+    assert drawn == [jitter_delay(job, START + timedelta(hours=hour)) for hour in range(200)]
+    assert max(drawn) <= timedelta(seconds=600)
+    assert len(set(drawn)) > 150
+    assert jitter_delay(replace(job, id="other"), START) != drawn[0]
+
+
+def test_the_next_times_stop_where_the_job_does() -> None:
+    assert next_times(standing(HOURLY, most=5, runs=3), START) == [at("22T13:00"), at("22T14:00")]
+    assert next_times(standing(ONCE), START) == [at("22T13:00")]
+    assert next_times(replace(standing(HOURLY), status="paused"), START) == []

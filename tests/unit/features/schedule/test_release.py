@@ -1,0 +1,55 @@
+"""Times of jobs that passed before a restored home was released: a table, and what the plan says afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.schedule.test_plan import HOURLY, ONCE, at, standing
+
+from bubbot.features.schedule.plan import plan_job
+from bubbot.features.schedule.release import skip_past_firings
+from bubbot.features.schedule.state import Actor, JobState, ManualFiring, ScheduleState
+from bubbot.tape.entry import TapeEntry
+
+ASKED = replace(standing(HOURLY), requests=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
+
+
+def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
+    """Name, first and last of what was passed over, or the mark."""
+    shown = []
+    for fact in facts:
+        data = fact.payload["data"]
+        rest = [data[key][11:13] for key in ("first", "last") if key in data] or [data.get("mark", "")[11:]]
+        shown.append((str(fact.name).removeprefix("schedule/"), *rest))
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("one", "now", "expected"),
+    [
+        (standing(HOURLY), "22T12:59", []),
+        (standing(HOURLY), "22T13:00", [("skipped", "13", "13")]),
+        (standing(HOURLY, catch_up="all"), "22T16:30", [("skipped", "13", "16")]),
+        (standing(HOURLY, jitter=600), "22T13:01", [("skipped", "13", "13")]),
+        (standing(ONCE), "22T12:59", []),
+        (standing(ONCE), "28T13:00", [("skipped", "13", "13"), ("over", "")]),
+        (replace(standing(HOURLY), status="paused"), "22T20:00", []),
+        (replace(standing(HOURLY), status="over"), "22T20:00", []),
+        (ASKED, "22T12:30", [("fired", "12:10:00Z!ab"), ("refused", "12:10:00Z!ab")]),
+        (replace(ASKED, job=replace(ASKED.job, when="something new")), "22T12:30",
+         [("fired", "12:10:00Z!ab"), ("refused", "12:10:00Z!ab")]),
+    ],
+)  # fmt: skip
+def test_what_is_passed_over(one: JobState, now: str, expected: list[tuple[str, ...]]) -> None:
+    assert told(skip_past_firings(one, at(now))) == expected
+
+
+@pytest.mark.parametrize("one", [standing(HOURLY, catch_up="all"), standing(ONCE), standing(HOURLY, jitter=600), ASKED])
+def test_nothing_is_due_afterwards_and_nobody_is_told_that_it_was_missed(one: JobState) -> None:
+    now = at("28T13:00")
+    state = ScheduleState({one.job.id: one}).apply(skip_past_firings(one, now))
+    after = state.jobs[one.job.id]
+    found = plan_job(after, now)
+    assert (found.fire, found.skipped, found.end_reason, after.requests) == ((), None, "", ())
+    assert skip_past_firings(after, now) == []

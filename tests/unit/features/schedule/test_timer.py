@@ -1,0 +1,258 @@
+"""Jobs against the clock: fired when due, once, whatever becomes of the process, the machine and its clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.state import JOB_ADDED, Actor, ChatRef, job_data
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.timer import JobTimer
+from bubbot.ports.channel import Inbound, Role
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import Batch
+from tests.doubles import CountingIds
+from tests.schedules import NOON, WallClock, scheduler_reads, timed
+from tests.turns import Played, says
+from tests.virtual import virtual
+
+
+def said() -> Played:
+    return Played(says("done"))
+
+
+class TestDue:
+    @virtual
+    async def test_a_reminder_comes_at_its_time_and_never_again(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            told = await bot.say(",remind in 20m: tea")
+            assert "once, on Sunday 2026-11-22 12:20 (UTC)" in told
+            await bot.passes(minutes=19, seconds=58)
+            assert bot.texts == [told]
+            await bot.passes(seconds=4)
+            assert bot.texts == [told, "tea"]
+            await bot.passes(days=2)
+            assert bot.texts == [told, "tea"]
+            assert await bot.names() == ["added", "fired", "over", "ran"]
+            assert bot.bench.requests == []  # no model was asked
+
+    @virtual
+    async def test_a_prompt_is_asked_and_its_answer_sent(self) -> None:
+        async with timed(InMemoryStore(), said(), zone="Europe/Berlin") as bot:
+            told = await bot.say(",schedule 0 9 * * 1-5: is there news?")
+            assert "every weekday (Monday to Friday) at 09:00 (Europe/Berlin)" in told
+            assert told.count("09:00") == 4
+            await bot.passes(days=7)
+            assert bot.texts == [told, *["done"] * 5]
+            shown = str(bot.bench.requests[0].messages[-1]["content"])
+            assert "Scheduled job 0000a1, due 2026-11-23 09:00 Europe/Berlin" in shown
+            assert shown.endswith("is there news?")
+
+    @virtual
+    async def test_every_command_and_list(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            await bot.say(",schedule every 90m: ,schedules")
+            await bot.passes(hours=4)
+            assert [text.partition(";")[0] for text in bot.texts[1:]] == [
+                "0000a1  on: every 1 hour 30 minutes, counted from 2026-11-22 12:00 (UTC)"
+            ] * 2
+
+
+class TestAway:
+    @virtual
+    async def test_a_one_shot_missed_while_away_is_told_as_late(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(",remind in 20m: tea")
+        await asyncio.sleep(7200)
+        async with timed(store, said(), clock=clock, life="second") as bot:
+            await bot.passes(seconds=1)
+            (text,) = bot.texts
+            assert text.startswith("This was due on Sunday 2026-11-22 12:20, 1 hour 40 minutes ago; I was away")
+            assert text.endswith("tea")
+            await bot.passes(days=1)
+            assert len(bot.texts) == 1
+
+    @virtual
+    async def test_catching_up_skips_does_it_once_or_all_within_the_limit(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(",remind catch_up=skip 0 * * * *: skip")
+            await bot.say(",remind catch_up=once 0 * * * *: once")
+            await bot.say(",remind catch_up=all catch_limit=3 0 * * * *: all")
+        await asyncio.sleep(10 * 3600 + 600)
+        async with timed(store, said(), clock=clock, life="second") as bot:
+            await bot.passes(minutes=2)
+            assert sorted(text.rpartition("\n")[2] for text in bot.texts) == ["all", "all", "all", "once"]
+            marks = [one.payload["data"]["mark"] for one in await bot.facts("fired")]
+            assert sorted(marks) == ["2026-11-22T20:00:00Z", "2026-11-22T21:00:00Z", *["2026-11-22T22:00:00Z"] * 2]
+            spans = [(one.payload["data"]["first"], one.payload["data"]["last"]) for one in await bot.facts("skipped")]
+            assert {(first[11:16], last[11:16]) for first, last in spans} == {
+                ("13:00", "22:00"), ("13:00", "21:00"), ("13:00", "19:00")
+            }  # fmt: skip
+            await bot.passes(hours=1)
+            assert len(bot.texts) == 7
+
+    @virtual
+    async def test_a_skipped_one_shot_is_not_deleted_in_silence(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(",remind catch_up=skip in 20m: tea")
+        await asyncio.sleep(7200)
+        async with timed(store, said(), clock=clock, life="second") as bot:
+            await bot.passes(seconds=5)
+            assert bot.texts == [
+                "While I was away this was due and was not done: says 'tea', on Sunday 2026-11-22 12:20 (0000a1)."
+            ]
+            assert (await bot.names())[-2:] == ["skipped", "over"]
+            assert "over (its time passed while I was away)" in await bot.say(",schedules")
+
+    @virtual
+    async def test_a_restart_in_the_minute_it_is_due_fires_once(self) -> None:
+        for before in (-30.0, -0.5, 0.5, 30.0):
+            store = InMemoryStore()
+            clock = WallClock(NOON - timedelta(seconds=asyncio.get_running_loop().time()))
+            async with timed(store, said(), clock=clock) as bot:
+                await bot.say(",remind 5 12 * * *: tea")
+                await bot.passes(seconds=300 + before)
+            first = bot.texts[1:]
+            async with timed(store, said(), clock=clock, life="second") as bot:
+                await bot.passes(seconds=90)
+                assert [*first, *bot.texts] == ["tea"], before
+
+    @virtual
+    async def test_a_restart_does_not_move_every(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(",remind every 90m: tea")
+            await bot.passes(minutes=100)
+        async with timed(store, said(), clock=clock, life="second") as bot:
+            await bot.passes(minutes=79)
+            assert bot.texts == []
+            await bot.passes(minutes=2)
+            assert bot.texts == ["tea"]
+
+
+class TestTheClockOnTheWall:
+    @virtual
+    async def test_a_machine_that_slept_for_a_day_is_late_by_a_beat_at_most(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            await bot.say(",remind 0 18 * * *: tea")
+            await bot.say(",remind every 1h: hourly")
+            bot.clock.forward = timedelta(days=1)  # the loop's own clock stood still meanwhile
+            await bot.passes(seconds=25)
+            late = [text.partition("\n")[0] for text in bot.texts[2:]]
+            assert sorted(late) == [
+                "This was due on Sunday 2026-11-22 18:00, 18 hours ago; I was away or it was quiet.", "hourly"
+            ]  # fmt: skip
+
+    @virtual
+    async def test_a_clock_that_is_set_back_repeats_nothing(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            await bot.say(",remind */10 * * * *: tea")
+            await bot.passes(minutes=31)
+            assert len(bot.texts) == 4
+            bot.clock.forward = timedelta(minutes=-31)
+            await bot.passes(minutes=29)
+            assert len(bot.texts) == 4
+            await bot.passes(minutes=12)
+            assert len(bot.texts) == 5
+
+    @virtual
+    @pytest.mark.parametrize("restarted", [False, True])
+    async def test_jobs_go_on_from_the_present_after_a_clock_that_was_ahead(
+        self, restarted: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(",remind 0 * * * *: tea")
+            await bot.passes(hours=1, minutes=1)  # 13:00
+            clock.forward = timedelta(hours=3)
+            await bot.passes(minutes=1)  # 16:02: 14:00 and 15:00 are passed over, 16:00 fires
+            assert [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")] == ["13:00", "16:00"]
+            if restarted:
+                await bot.stop()
+            clock.forward = timedelta()
+            if restarted:
+                bot.book.state = type(bot.book.state)()
+                await bot.book.load()
+                bot.start()
+            await bot.passes(hours=4)
+            fired = [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")]
+            assert fired == ["13:00", "16:00", "14:00", "15:00", "17:00"]
+            assert len(await bot.facts("clock")) == 1
+            assert "resume from the present" in caplog.text
+            (standing,) = bot.book.state.jobs.values()
+            assert standing.runs == 5
+            await bot.book.load()
+            assert bot.book.state.jobs[standing.job.id] == standing
+
+    @virtual
+    async def test_one_command_lets_the_jobs_of_a_clock_that_was_ahead_go_on(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock, keep=False) as bot:
+            clock.forward = timedelta(days=2)
+            await bot.say(",remind 0 * * * *: tea")
+            clock.forward = timedelta()
+            told = await bot.say(f",schedule.resume {await bot.job()}")
+            assert "goes on" in told
+            assert "2026-11-22 13:00" in told
+            assert "not paused" in await bot.say(f",schedule.resume {await bot.job()}")
+
+    @virtual
+    async def test_a_thousand_jobs_are_fired_at_once(self) -> None:
+        fired: list[str] = []
+
+        async def fire(inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
+            await store.append([Batch(tape, tuple(entries), if_absent=True) for tape, entries in also.items()])
+            fired.append(inbound.external_id)
+            return True
+
+        async def tell(*_: object) -> None:
+            raise AssertionError
+
+        store, clock, ids = InMemoryStore(), WallClock(), CountingIds("")
+        book = ScheduleStore(
+            TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids), now=clock, new_id=ids, zone="UTC"
+        )
+        asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
+        made = JobChanges(book.state, asker, clock(), ids, ScheduleLimits(), "UTC")
+        with scheduler_reads(clock):
+            job, _ = made.add({"when": "30 * * * *", "text": "x"})
+            await book.write([event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(1000)])
+            keeping = asyncio.create_task(JobTimer(book, fire, notify_missed=tell).run())
+            await asyncio.sleep(29 * 60)
+            assert fired == []
+            await asyncio.sleep(61)
+            assert len(fired) == len(set(fired)) == 1000
+            await asyncio.sleep(3600)
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        assert len(set(fired)) == 2000
+        assert {one.runs for one in book.state.jobs.values()} == {2}
+
+
+class TestRacing:
+    @virtual
+    async def test_two_keepers_over_one_store_fire_once(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as one:
+            await one.say(",remind */5 * * * *: tea")
+            async with timed(store, said(), clock=clock, life="second") as other:
+                await one.passes(hours=1, seconds=1)
+                await one.stop()
+                await other.stop()
+                await one.quiet()
+                await other.quiet()
+                fired = [entry.payload["data"]["mark"] for entry in await one.facts("fired")]
+                # A thread that takes its time lets the virtual clock run on: twelve, or a few more.
+                assert len(fired) == len(set(fired)) >= 12
+                assert [*one.texts[1:], *other.texts] == ["tea"] * len(fired)
+                assert NOON.isoformat()[:10] in fired[0]

@@ -1,0 +1,132 @@
+"""`,usage`: people see what was asked in their chat, owners everything, but not where others read along."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+
+import pytest
+
+from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
+from bubbot.features.budget.state import BudgetSubject
+from bubbot.features.usage.spending import PeriodStartView
+from bubbot.features.usage.tools import UsageReporter, usage_tool
+from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role
+from bubbot.ports.model import ModelPrice
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.texts import Texts
+from tests.budgets import budget_tape, opened, spend, whole
+from tests.doubles import SteppingClock
+from tests.turns import Options, running
+
+PRICE = ModelPrice(1e3, 1e3, 500.0)
+"""A tenth of a cent for a token."""
+PLAN = BudgetLimits(
+    {
+        ("bot", ""): SpendingLimit(day=10.0),
+        ("chat", "test:home"): SpendingLimit(tokens_day=1000),
+        ("user", "test:9"): SpendingLimit(day=1.0),
+    },
+    listed_price=lambda model: PRICE if model == "m" else None,
+    reserved_output_tokens=lambda _: 10,
+)
+
+
+@pytest.fixture
+async def ledger(memory_store: InMemoryStore) -> UsageReporter:
+    """A month in two chats: 300 tokens at home today, 80 of them cached; 150 of a model without a price elsewhere."""
+    clock = SteppingClock()
+    clock.advance(timedelta(days=-3))
+    budget = await opened(memory_store, PLAN, clock=clock)
+    await spend(budget, 100, 20, BudgetSubject("test:home", "test:1", turn="t0"))
+    clock.advance(timedelta(days=3))
+    await spend(budget, 200, 50, BudgetSubject("test:home", "test:1", turn="t1"), cached_tokens=80)
+    await spend(budget, 40, 10, BudgetSubject("test:home:7", "test:2", "job-1", "t2"))
+    await spend(budget, 100, 50, BudgetSubject("test:far", "test:9", turn="t3"), "own")
+    return UsageReporter(budget_tape(memory_store), clock, UTC, PLAN)
+
+
+async def told(ledger: UsageReporter, text: str, role: Role = Role.OWNER, **given: object) -> list[str]:
+    options = Options(role=role, tools=[usage_tool(ledger)])
+    async with running(InMemoryStore(), ScriptedModel(), options) as bench:
+        return (await bench.say(text, **given)).text.splitlines()
+
+
+async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> None:
+    assert await told(ledger, ",usage", Role.MEMBER) == [
+        "Today (2026-11-21):",
+        "all: 0.26 USD; calls 2; tokens 240 in (80 cached), 60 out; entries #3 … #5",
+        "By model:",
+        "  m: 0.26 USD; calls 2; tokens 240 in (80 cached), 60 out; entries #3 … #5",
+        "The entries are reservations on the tape bubbot/budget.",
+        "Budgets:",
+        "the chat test:home, 2026-11-21: 300 tokens of 1,000 tokens (30 %)",
+    ]
+
+
+async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
+    lines = await told(ledger, ",usage month", Role.MEMBER)
+    assert lines[0] == "This month (since 2026-11-01):"
+    assert [line.split(":")[0].strip() for line in lines[lines.index("By day:") + 1 :][:2]] == [
+        "2026-11-18",
+        "2026-11-21",
+    ]
+    assert lines[1].startswith("all: 0.38 USD; calls 3; ")
+
+
+async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter) -> None:
+    lines = await told(ledger, ",usage all", chat="office")
+    text = "\n".join(lines)
+    assert lines[0] == "Since the first call:"
+    for part in ("By chat:\n  test:home: ", "By person:\n  test:1: ", "By job:\n  job-1: ", "By day:\n  2026-11-18: "):
+        assert part in text
+    assert "  own: no known price; calls 1; " in text
+    assert "Calls without a known price, counted in tokens alone: 1." in text
+    assert "the whole bot, 2026-11-21: 0.26 USD of 10.00 USD (2 %)" in lines
+
+
+async def test_in_a_group_the_owner_sees_what_the_group_may_see(ledger: UsageReporter) -> None:
+    text = "\n".join(await told(ledger, ",usage all", direct=False))
+    assert "test:far" not in text
+    assert "test:1" not in text
+    assert "the whole bot" not in text
+    assert "By model:\n  m: " in text
+
+
+async def test_where_nobody_asked_it_says_so(ledger: UsageReporter) -> None:
+    assert await told(ledger, ",usage", Role.MEMBER, chat="empty") == ["Today (2026-11-21):", "No model was asked."]
+
+
+async def test_a_period_that_there_is_not_is_named(ledger: UsageReporter) -> None:
+    [line] = await told(ledger, ",usage yesterday")
+    assert "'day', 'month' or 'all'" in line
+
+
+async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMemoryStore) -> None:
+    clock = SteppingClock()
+    clock.advance(timedelta(days=-1))
+    budget = await opened(memory_store, PLAN, clock=clock)
+    for _ in range(110):
+        await spend(budget, 1, 1)
+    clock.advance(timedelta(days=1))
+    await spend(budget, 5, 5)
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC, PLAN)
+    [mark] = [entry for entry in await whole(memory_store) if entry.kind == "anchor"]
+    assert (
+        await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["state"]["after"] >= 190
+    )
+    assert (await ledger.read_spending("day")).total.calls == 1
+    assert (await ledger.read_spending("all")).total.calls == 111
+
+
+@pytest.mark.parametrize(
+    ("nano", "shown"),
+    [(0, "0.00"), (1, "0.00"), (12_340_000, "0.01234"), (10**9, "1.00"), (1_234_560_000_000, "1,234.56")],
+)
+def test_money_is_shown_with_what_matters_of_it(memory_store: InMemoryStore, nano: int, shown: str) -> None:
+    ledger = UsageReporter(budget_tape(memory_store), SteppingClock(), UTC, BudgetLimits(), "EUR", 1.0)
+    assert ledger.format_cost(Texts(), nano) == f"{shown} EUR"
+    assert (
+        UsageReporter(ledger.tape, ledger.now, UTC, BudgetLimits(), "EUR", 0.5).format_cost(Texts(), 2 * nano)
+        == f"{shown} EUR"
+    )

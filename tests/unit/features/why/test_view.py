@@ -1,0 +1,189 @@
+"""Why the last answer is what it is: told from facts, without asking a model."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from bubbot.features.conversation.commands import WhyArgs
+from bubbot.features.why.view import MAX_TURNS_SEARCHED, TurnSpansView, WhyView
+from bubbot.models.scripted import ScriptedModel
+from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.runtime.context import selectors
+from bubbot.runtime.context import view as context
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.query import TapeQuery
+from tests.turns import HOME, Bench, Played, calls, running, says
+from tests.unit.runtime.test_recovery import cut_off
+
+
+async def spans(bench: Bench) -> tuple[tuple[int, int], ...]:
+    return await bench.tape().read(TurnSpansView())
+
+
+class TestTheView:
+    async def test_it_names_turn_status_entries_tools_and_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(calls("tape_info"), calls("memory_show"), says("ok"))) as bench:
+            result = await bench.say("hello")
+            (span,) = await spans(bench)
+            found = await bench.tape().read(WhyView(span))
+            assert found is not None
+            entries = {entry.id: entry for entry in result.merged_entries}
+            assert (found.turn, found.status) == (result.turn_id, "answered")
+            assert (entries[found.first].name, entries[found.last].name) == ("turn/start", "turn/end")
+            assert [name for _, name in found.tools] == ["tape_info", "memory_show"]
+            assert [step["status"] for _, step in found.steps] == ["tool_calls", "tool_calls", "ok"]
+            assert found.answer is not None
+            assert entries[found.answer].payload["content"] == "ok"
+
+    async def test_a_turn_of_commands_has_nothing_to_explain(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say(",tape.info")
+            (span,) = await spans(bench)
+            assert await bench.tape().read(WhyView(span)) is None
+
+    async def test_a_failed_turn_is_explained_with_its_error(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "refused", "message": "no such key"})) as bench:
+            await bench.say("hello")
+            found = await bench.tape().read(WhyView((await spans(bench))[0]))
+            assert found is not None
+            assert (found.status, found.answer, found.steps[0][1]["error"]) == ("failed", None, "no such key")
+
+    async def test_an_interrupted_turn_is_explained_as_one(self, memory_store: InMemoryStore) -> None:
+        await cut_off(memory_store)
+        async with running(memory_store, ScriptedModel(), life="second") as bench:
+            await bench.recover()
+            found = await bench.tape().read(WhyView((await spans(bench))[0]))
+            assert found is not None
+            assert (found.status, [name for _, name in found.tools]) == ("interrupted", ["wait_here"])
+
+    async def test_turns_are_told_newest_first(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for text in ("one", "two", "three"):
+                await bench.say(text)
+            found = await spans(bench)
+            assert list(found) == sorted(found, reverse=True)
+            assert len(found) == 3
+
+    async def test_the_cost_does_not_grow_with_the_tape(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for number in range(2 * MAX_TURNS_SEARCHED):
+                await bench.say(str(number))
+            (query,) = TurnSpansView().queries(HOME)
+            assert len((await bench.tape().fetch([query]))[0]) == 2 * MAX_TURNS_SEARCHED + 1
+            assert len(await spans(bench)) == MAX_TURNS_SEARCHED
+
+    @pytest.mark.law("T8")
+    async def test_looking_writes_nothing(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            before = [await memory_store.fetch([TapeQuery(tape.name)]) for tape in await memory_store.tapes()]
+            await bench.tape().read(WhyView((await spans(bench))[0]))
+            assert before == [await memory_store.fetch([TapeQuery(tape.name)]) for tape in await memory_store.tapes()]
+
+
+class TestTheCommand:
+    async def test_before_any_answer_it_says_so(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            assert (await bench.say(",why")).text == "No model has answered here yet."
+
+    async def test_it_looks_past_commands_to_the_last_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            answered = await bench.say("hello")
+            for _ in range(3):
+                await bench.say(",tape.info")
+            assert (await bench.say(",why")).text.startswith(f"turn {answered.turn_id} (entries ")
+
+    async def test_it_asks_no_model(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            await bench.say(",why")
+            assert len(bench.requests) == 1
+
+    async def test_it_tells_what_was_shown_and_used(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(calls("tape_info"), says("ok"))) as bench:
+            await bench.say("hello")
+            first, step, *_, tool, hint = (await bench.say(",why")).text.splitlines()
+            assert ": answered, answer" in first.replace(", entry", ", answer entry") or "answered, entry" in first
+            assert "shown entries 1, 3; request " in step
+            assert tool.startswith("tool tape_info (entry ")
+            assert hint == ",why yes prints the last request as bubbot made it"
+
+    @pytest.mark.law("T8")
+    async def test_the_request_is_printed_as_it_was_made_and_says_so(self, memory_store: InMemoryStore) -> None:
+        model = Played(says("a"), calls("memory_save", content="Likes tea."), says("b"))
+        async with running(memory_store, model) as bench:
+            await bench.say("one")
+            await bench.say("two")
+            await bench.say(",new")
+            text, verdict = (await bench.say(",why yes")).text.rsplit("\n", 1)
+            assert text.encode() == bench.requests[-1].as_bytes()
+            assert verdict == (
+                "[the request to scripted before its translation for the provider, keys sorted: "
+                "equal to the recorded one, byte for byte]"
+            )
+            assert json.loads(text)["messages"][0]["content"] == bench.requests[-1].system
+
+    async def test_a_request_of_an_earlier_version_is_not_called_altered(
+        self, memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            with monkeypatch.context() as earlier:
+                earlier.setattr(context, "CONTEXT_VERSION", 1)
+                earlier.setattr(selectors, "escape_people_text", lambda text, indent="": text)
+                await bench.say("[x] one")
+            for entry in await bench.entries():
+                entry.cache.clear()
+            assert "cannot be compared]" in (await bench.say(",why yes")).text
+
+    async def test_a_failed_step_shows_its_error(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "unavailable", "message": "it rains"})) as bench:
+            await bench.say("hello")
+            told = (await bench.say(",why")).text
+            assert re.search(r"^  scripted failed after \d+ ms: it rains$", told, re.MULTILINE)
+
+    async def test_without_a_model_it_can_still_be_asked(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, UnconfiguredModel()) as bench:
+            await bench.say("hello")
+            assert (await bench.say(",why")).status == "answered"
+
+
+class TestByTrace:
+    async def test_an_earlier_turn_is_explained_also_one_that_asked_no_model(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(says("one"), {"error": "refused", "message": "no such key"})) as bench:
+            first, failed = await bench.say("hello"), await bench.say("and now")
+            command = await bench.say(",tape.info")
+            assert (await bench.say(f",why turn={first.turn_id}")).text.startswith(
+                f"turn {first.turn_id} (entries 2 to "
+            )
+            told = (await bench.say(f",why turn={failed.turn_id}")).text
+            assert re.search(r"^error model_refused \(entry \d+\): no such key$", told, re.MULTILINE)
+            assert (await bench.say(f",why turn={command.turn_id}")).text.startswith(
+                f"turn {command.turn_id} (entries "
+            )
+
+    async def test_it_looks_at_more_than_the_recent_turns(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for _ in range(3):  # an id with two digits begins none of the later ones
+                await bench.say(",tape.info")
+            first = await bench.say("hello")
+            for _ in range(MAX_TURNS_SEARCHED + 1):
+                await bench.say(",tape.info")
+            assert (await bench.say(",why")).text == "No model has answered here yet."
+            assert (await bench.say(f",why turn={first.turn_id}")).text.startswith(f"turn {first.turn_id} (")
+
+    async def test_a_trace_of_no_turn_is_refused(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            assert (await bench.say(",why 1a2b3c4d")).text == (
+                "no turn on this tape has the trace 1a2b3c4d; the log says in which session it was"
+            )
+
+    @pytest.mark.parametrize("word", ["yes", "true", "f", "1", "on"])
+    def test_a_yes_or_no_is_no_trace(self, word: str) -> None:
+        assert WhyArgs.model_validate({"request": word}).turn == ""
+
+    def test_the_start_of_an_id_is_one(self) -> None:
+        assert WhyArgs.model_validate({"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")

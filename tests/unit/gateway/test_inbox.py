@@ -1,0 +1,175 @@
+"""The inbox: accepted once, owed until done, and cheap to read however long it has become."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Sequence
+
+import pytest
+
+from bubbot.gateway.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, done_entry, inbox_tape, interrupted_entry
+from bubbot.ports.channel import Attachment, Inbound, Sender, UnparsedUpdate
+from bubbot.ports.turn import AcceptedInbound
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from tests.doubles import CountingIds, SteppingClock
+from tests.tapes import whole
+
+TAPE = inbox_tape("test")
+
+
+class CountingStore(InMemoryStore):
+    """Counts the entries that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.fetch`."""
+        found = await super().fetch(queries)
+        self.read += sum(map(len, found))
+        return found
+
+
+def service(store: TapeStore, name: str = TAPE) -> TapeService:
+    return TapeService(store, name, now=SteppingClock(), new_id=CountingIds())
+
+
+@pytest.fixture
+def inbox(store: TapeStore) -> Inbox:
+    return Inbox(service(store), CountingIds("nonce"))
+
+
+def inbound(text: str = "hello", *, external_id: str = "1") -> Inbound:
+    return Inbound("test", external_id, "home", Sender("7", "Ann"), text, "2026-11-21T20:21:00+00:00")
+
+
+async def accepted(inbox: Inbox, text: str = "hello", *, external_id: str = "1") -> AcceptedInbound:
+    found = await inbox.accept(inbound(text, external_id=external_id))
+    assert found is not None
+    return found
+
+
+async def test_what_was_accepted_comes_back_as_it_was(inbox: Inbox, store: TapeStore) -> None:
+    full = Inbound(
+        "test", "e-1", "home", Sender("7", "Änn"), "hé\nllo", "2026-11-21T20:21:00+00:00", "thread", "e-0",
+        (Attachment("ref", "cat.png", "image/png", 12), Attachment("other")),
+    )  # fmt: skip
+    first = await inbox.accept(full)
+    assert first == AcceptedInbound(1, full)
+    assert await Inbox(service(store), CountingIds("later")).open_inbounds() == (AcceptedInbound(1, full),)
+
+
+async def test_it_is_durable_when_it_is_accepted(inbox: Inbox, store: TapeStore) -> None:
+    await accepted(inbox)
+    assert [entry.name for entry in await whole(store, TAPE)] == ["inbox/received"]
+
+
+@pytest.mark.parametrize("again", ["hello", "edited"])
+async def test_the_same_external_id_is_accepted_once_and_the_first_stays(
+    inbox: Inbox, store: TapeStore, again: str
+) -> None:
+    await accepted(inbox)
+    assert await inbox.accept(inbound(again)) is None
+    assert [one.inbound.text for one in await inbox.open_inbounds()] == ["hello"]
+
+
+async def test_a_text_that_no_tape_takes_is_accepted_with_replacement_characters(inbox: Inbox) -> None:
+    found = await inbox.accept(Inbound("test", "1", "home", Sender("7", "\ud800"), "a\ud83d", ""))
+    assert found is not None
+    assert (found.inbound.text, found.inbound.sender.name) == ("a\ufffd", "\ufffd")
+
+
+async def test_it_is_owed_until_a_turn_is_done_with_it(inbox: Inbox, store: TapeStore) -> None:
+    for number in range(3):
+        await accepted(inbox, external_id=str(number))
+    await service(store).append([done_entry([1, 3], turn="t", outcome="answered")])
+    assert [one.id for one in await inbox.open_inbounds()] == [2]
+
+
+async def test_turns_that_were_cut_off_are_counted(inbox: Inbox, store: TapeStore) -> None:
+    await accepted(inbox)
+    await accepted(inbox, external_id="2")
+    await service(store).append([interrupted_entry([1], turn="t1"), interrupted_entry([1, 2], turn="t2")])
+    assert [one.attempts for one in await inbox.open_inbounds()] == [2, 1]
+
+
+async def test_what_could_not_be_read_is_kept_as_it_came_and_owes_nothing(inbox: Inbox, store: TapeStore) -> None:
+    for _ in range(2):
+        await inbox.store_unparsed(UnparsedUpdate("test", "u1", "home", b"\xff\x00", "not UTF-8"))
+    (entry,) = await whole(store, TAPE)
+    data = entry.payload["data"]
+    assert (b64decode(data["raw"]), data["reason"], data["session"]) == (b"\xff\x00", "not UTF-8", "test:home")
+    assert await inbox.open_inbounds() == ()
+
+
+async def test_an_id_that_was_set_aside_is_not_accepted_later(inbox: Inbox) -> None:
+    await inbox.store_unparsed(UnparsedUpdate("test", "1", "home", b"\xff", "not UTF-8"))
+    assert await inbox.accept(inbound()) is None
+
+
+class TestMarks:
+    async def busy(self, store: InMemoryStore, messages: int, *, stuck: Sequence[int] = ()) -> Inbox:
+        """An inbox after many messages, of which those in `stuck` were never finished."""
+        inbox = Inbox(service(store), CountingIds("nonce"))
+        for number in range(messages):
+            one = await accepted(inbox, external_id=str(number))
+            if number not in stuck:
+                await service(store).append([done_entry([one.id], turn="t", outcome="answered")])
+            await inbox.write_checkpoint()
+        return inbox
+
+    async def test_after_hundreds_of_messages_little_is_read(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 500)
+        store.read = 0
+        assert await Inbox(service(store), CountingIds()).open_inbounds() == ()
+        assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 2
+
+    async def test_one_old_message_that_is_stuck_is_seen_still_and_holds_nothing_up(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 500, stuck=[3])
+        store.read = 0
+        (owed,) = await Inbox(service(store), CountingIds()).open_inbounds()
+        assert owed.inbound.external_id == "3"
+        assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 3
+
+    async def test_the_attempts_of_a_stuck_message_are_carried_over(self) -> None:
+        store = CountingStore()
+        inbox = await self.busy(store, 10, stuck=[3])
+        (owed,) = await inbox.open_inbounds()
+        await service(store).append([interrupted_entry([owed.id], turn="t")])
+        for number in range(100, 200):
+            await accepted(inbox, external_id=str(number))
+            await inbox.write_checkpoint()
+        await service(store).append([interrupted_entry([owed.id], turn="t")])
+        again = (await inbox.open_inbounds())[0]
+        assert (again.id, again.attempts) == (owed.id, 2)
+
+    async def test_a_stuck_message_that_is_done_at_last_is_owed_no_more(self) -> None:
+        store = CountingStore()
+        inbox = await self.busy(store, 120, stuck=[3])
+        (owed,) = await inbox.open_inbounds()
+        await service(store).append([done_entry([owed.id], turn="t", outcome="answered")])
+        assert await Inbox(service(store), CountingIds()).open_inbounds() == ()
+
+    async def test_processes_that_live_for_one_message_leave_marks_too(self) -> None:
+        store = CountingStore()
+        for number in range(200):
+            inbox = Inbox(service(store), CountingIds(f"life{number}"))
+            await inbox.open_inbounds()  # what a start does first
+            one = await accepted(inbox, external_id=str(number))
+            await inbox.write_checkpoint()
+            await service(store).append([done_entry([one.id], turn="t", outcome="answered")])
+        store.read = 0
+        assert await Inbox(service(store), CountingIds()).open_inbounds() == ()
+        assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 4
+
+    async def test_a_mark_opens_no_window(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 60)
+        assert not any(entry.opens_window for entry in await whole(store, TAPE))

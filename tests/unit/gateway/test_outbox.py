@@ -1,0 +1,158 @@
+"""The outbox: what people are to be told, until every part has a receipt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.test_inbox import CountingStore, service
+
+from bubbot.gateway.inbox_views import SessionTraceView
+from bubbot.gateway.outbox import OUTBOX_CHECKPOINT_INTERVAL, Outbox, intent_entry, outbox_tape
+from bubbot.gateway.outbox_views import LiveMessage, OutboxMessage, intent_from
+from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.store import TapeStore
+from tests.tapes import whole
+
+TAPE = outbox_tape("test")
+
+
+@pytest.fixture
+def outbox(store: TapeStore) -> Outbox:
+    return Outbox(service(store, TAPE))
+
+
+async def intended(store: TapeStore, turn: str = "t1", *texts: str) -> OutboxMessage:
+    """An intent on the tape, as the merge of a turn writes it."""
+    parts = tuple(MessagePart("home", text, "thread", "m1") for text in texts or ("hello",))
+    (entry,) = await service(store, TAPE).append([intent_entry("test:home", turn, parts)])
+    return intent_from(entry)
+
+
+async def test_an_intent_comes_back_as_it_was(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store, "t1", "one", "two")
+    assert made.parts == (MessagePart("home", "one", "thread", "m1"), MessagePart("home", "two", "thread", "m1"))
+    assert await outbox.pending() == (made,)
+
+
+async def test_it_is_open_until_every_part_has_a_receipt(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store, "t1", "one", "two")
+    await outbox.record_receipt(made, 1, Receipt("p1"))
+    (left,) = await outbox.pending()
+    assert left.sent == {1}
+    await outbox.record_receipt(made, 0, Receipt("p2"))
+    assert await outbox.pending() == ()
+
+
+async def test_a_second_receipt_for_a_part_changes_nothing(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store)
+    for external_id in ("p1", "p2"):
+        await outbox.record_receipt(made, 0, Receipt(external_id))
+    receipts = [
+        entry.payload["data"]["external_id"] for entry in await whole(store, TAPE) if entry.name == "outbox/receipt"
+    ]
+    assert receipts == ["p1"]
+
+
+async def test_a_receipt_of_a_later_process_says_that_the_part_may_have_come_twice(
+    outbox: Outbox, store: TapeStore
+) -> None:
+    await outbox.record_receipt(await intended(store), 0, Receipt(), outcome="resumed")
+    assert (await whole(store, TAPE))[-1].payload["data"]["resumed"] is True
+
+
+async def test_an_intent_that_is_given_up_is_open_no_more(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store)
+    await outbox.abandon(made, "the chat is gone")
+    assert await outbox.pending() == ()
+    assert (await whole(store, TAPE))[-1].payload["data"] == {"intent": made.id, "reason": "the chat is gone"}
+
+
+async def test_giving_it_up_twice_keeps_the_first_reason(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store)
+    await outbox.abandon(made, "the chat is gone")
+    await outbox.abandon(made, "forbidden")
+    assert len(await whole(store, TAPE)) == 2
+
+
+async def test_the_same_turn_intends_once(outbox: Outbox, store: TapeStore) -> None:
+    await intended(store)
+    await intended(store)
+    assert len(await outbox.pending()) == 1
+
+
+class TestMarks:
+    async def busy(self, store: InMemoryStore, turns: int, *, stuck: int = -1) -> Outbox:
+        """An outbox after many deliveries, of which one never got through."""
+        outbox = Outbox(service(store, TAPE))
+        for number in range(turns):
+            made = await intended(store, f"t{number}", "one", "two")
+            await outbox.record_receipt(made, 0, Receipt())
+            if number != stuck:
+                await outbox.record_receipt(made, 1, Receipt())
+        return outbox
+
+    async def test_after_hundreds_of_deliveries_little_is_read(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 300)
+        store.read = 0
+        assert await Outbox(service(store, TAPE)).pending() == ()
+        assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 3
+
+    async def test_one_old_intent_that_is_stuck_is_seen_still_with_the_parts_it_had(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 300, stuck=3)
+        store.read = 0
+        (left,) = await Outbox(service(store, TAPE)).pending()
+        assert (left.turn, set(left.sent)) == ("t3", {0})
+        assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 4
+
+    async def test_a_stuck_intent_that_is_given_up_at_last_is_open_no_more(self) -> None:
+        store = CountingStore()
+        outbox = await self.busy(store, 100, stuck=3)
+        (left,) = await outbox.pending()
+        await outbox.abandon(left, "too old")
+        assert await Outbox(service(store, TAPE)).pending() == ()
+
+    async def test_processes_that_live_for_one_message_leave_marks_too(self) -> None:
+        store = CountingStore()
+        for number in range(200):
+            outbox = Outbox(service(store, TAPE))
+            await outbox.pending()  # what a start does first
+            await outbox.record_receipt(await intended(store, f"t{number}"), 0, Receipt())
+        store.read = 0
+        assert await Outbox(service(store, TAPE)).pending() == ()
+        assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 4
+
+
+class TestLive:
+    """The message that shows an answer while it is written."""
+
+    async def test_it_is_known_from_before_it_was_sent_and_begun_once(self, outbox: Outbox, store: TapeStore) -> None:
+        first, second = MessagePart("home", "half …", reply_to="m1"), MessagePart("home", "other …")
+        begun = await outbox.begin_live(7, "test:home", first)
+        assert (begun.inbound, begun.session, begun.message, begun.part) == (7, "test:home", "", first)
+        assert await outbox.begin_live(7, "test:home", second) == begun == await outbox.live_message(7)
+        await outbox.record_live(7, "test:home", "p9", "home")
+        assert await outbox.live_message(7) == replace(begun, message="p9", chat="home")
+        assert await outbox.live_message(8) is None
+
+    async def test_one_of_an_earlier_version_is_known_by_its_id_alone(self, outbox: Outbox) -> None:
+        await outbox.record_live(7, "test:home", "p9")
+        assert await outbox.live_message(7) == LiveMessage(7, "test:home", "p9")
+        assert await outbox.unanswered_live() == ()
+
+    async def test_it_is_unanswered_until_there_is_an_intent_or_its_end(self, outbox: Outbox, store: TapeStore) -> None:
+        part = MessagePart("home", "half …")
+        for inbound in (7, 8, 9):
+            await outbox.begin_live(inbound, "test:home", part)
+        await service(store, TAPE).append([intent_entry("test:home", "t1", (part,), inbound=8)])
+        await outbox.end_live(9)
+        await outbox.end_live(9)
+        assert [one.inbound for one in await outbox.unanswered_live()] == [7]
+
+    async def test_an_erasure_reaches_its_words(self, outbox: Outbox, store: TapeStore) -> None:
+        await outbox.begin_live(7, "test:home", MessagePart("home", "half …"))
+        await outbox.begin_live(8, "test:other", MessagePart("other", "half …"))
+        assert await service(store, TAPE).read(SessionTraceView("test:home")) == (1,)
