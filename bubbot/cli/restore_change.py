@@ -16,10 +16,11 @@ from bubbot.errors import ConfigError
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.release import skip_past_firings
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.gateway.inbox import Inbox, done_entry, inbox_tape, restart_entry
+from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.gateway.quarantine_view import RestoreFact
+from bubbot.ports.inbox import done_entry
 from bubbot.runtime.recovery import recover
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE

@@ -19,7 +19,6 @@ from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, no_wait_for_room, split_outbound
 from bubbot.gateway.outbox import Outbox
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
@@ -32,6 +31,7 @@ from bubbot.ports.channel import (
     SupportsTyping,
 )
 from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.queue import QueuePolicy

@@ -14,11 +14,10 @@ from bubbot.features.access.service import AccessService
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
 from bubbot.gateway.health.formatter import describe_activity
-from bubbot.gateway.inbox import Inbox, done_entry
+from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.ports.channel import (
     ChannelEvent,
     ChatMigration,
@@ -33,6 +32,8 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.inbox import done_entry
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime

@@ -13,8 +13,6 @@ from types import MappingProxyType
 from bubbot.gateway.checkpoint import CheckpointView, checkpoint_anchor
 from bubbot.gateway.inbox_views import (
     BEGAN,
-    INBOUND_DONE,
-    INBOUND_INTERRUPTED,
     INBOUND_REFUSED,
     INBOX_CHECKPOINT,
     MESSAGE_CHANGED,
@@ -178,13 +176,3 @@ def _open_item(accepted: AcceptedInbound) -> JsonObject:
 def restart_entry(time: str, restore: int) -> TapeEntry:
     """Make the fact that the channel starts again from now, after a restore: earlier messages belong to another bot."""
     return event(BEGAN, {"time": time, "restored": True}, key=f"{BEGAN}:{restore}")
-
-
-def done_entry(ids: Sequence[int], *, turn: str = "", outcome: str) -> TapeEntry:
-    """Make the fact that a turn finished these inbounds, or, without a turn, that they need nothing more."""
-    return event(INBOUND_DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})
-
-
-def interrupted_entry(ids: Sequence[int], *, turn: str) -> TapeEntry:
-    """Make the fact that the process ended in the middle of a turn for these inbounds; they are still open."""
-    return event(INBOUND_INTERRUPTED, {"inbounds": list(ids), "turn": turn})

@@ -9,6 +9,7 @@ from typing import Any
 
 from bubbot.gateway.checkpoint import Checkpoint
 from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
+from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import JsonObject, Kind
@@ -18,8 +19,6 @@ from bubbot.tape.view import QueryAnswers
 BEGAN = "inbox/began"
 RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
-INBOUND_INTERRUPTED = "inbox/interrupted"
-INBOUND_DONE = "inbox/done"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"

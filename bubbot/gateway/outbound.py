@@ -12,9 +12,10 @@ from weakref import WeakValueDictionary
 
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.outbox import Outbox
-from bubbot.gateway.outbox_views import LiveMessage, OutboxMessage
+from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.log import bind
 from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from bubbot.gateway.checkpoint import CheckpointView, checkpoint_anchor
 from bubbot.gateway.outbox_views import (
     DELIVERY_ABANDONED,
-    INTENT,
     OUTBOX_CHECKPOINT,
     PREVIEW,
     PREVIEW_BEGIN,
@@ -20,18 +19,15 @@ from bubbot.gateway.outbox_views import (
     LiveMessage,
     LiveMessageView,
     OtherLiveMessageView,
-    OutboxMessage,
     OutboxView,
     ReceiptView,
     UnansweredLiveMessagesView,
-    intent_data,
-    intent_from,
-    part_data,
     preview_begin_key,
     preview_end_key,
     preview_key,
 )
 from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from, part_data
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
 
@@ -161,10 +157,3 @@ def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:
 def live_end_entry(inbound: int) -> TapeEntry:
     """Make the fact that the message that showed the answer to an inbound stays unchanged from now on."""
     return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
-
-
-def intent_entry(
-    session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0
-) -> TapeEntry:
-    """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
-    return event(INTENT, intent_data(session, turn, parts, inbound), key=f"{turn}:{place}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from bubbot.gateway.checkpoint import Checkpoint
-from bubbot.ports.channel import MessagePart, OutboundFile
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.ports.channel import MessagePart
+from bubbot.ports.outbox import INTENT, OutboxMessage, intent_from, part_from
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
-INTENT = "outbox/intent"
 RECEIPT = "outbox/receipt"
 DELIVERY_ABANDONED = "outbox/ended"
 PREVIEW = "outbox/preview"
@@ -22,54 +22,6 @@ MAX_RECEIPTS_READ = 500
 """Newest receipts that are searched for a message."""
 MAX_PREVIEW_FACTS_READ = 500
 """Newest facts that are searched for previews without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxMessage:
-    """An intended message.
-
-    Attributes:
-        id: on the outbox tape.
-        session: of the turn.
-        turn: the message comes from this turn.
-        parts: in sending order.
-        sent: the places of the parts that have a receipt.
-        inbound: the id of the first message that it answers; 0 if it answers none.
-        date: when it was merged, ISO 8601.
-    """
-
-    id: int
-    session: str
-    turn: str
-    parts: tuple[MessagePart, ...]
-    sent: frozenset[int] = frozenset()
-    inbound: int = 0
-    date: str = ""
-
-
-def intent_data(session: str, turn: str, parts: tuple[MessagePart, ...], inbound: int = 0) -> JsonObject:
-    """Build the event data of an intent."""
-    return {"session": session, "turn": turn, "parts": [part_data(part) for part in parts], "inbound": inbound}
-
-
-def intent_from(entry: TapeEntry) -> OutboxMessage:
-    """Read an intent from its event."""
-    data = entry.payload["data"]
-    parts = tuple(part_from(part) for part in data["parts"])
-    return OutboxMessage(
-        entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""
-    )
-
-
-def part_data(part: MessagePart) -> JsonObject:
-    """Build the stored form of a part, without empty fields."""
-    return {key: value for key, value in asdict(part).items() if value or key in ("chat", "text")}
-
-
-def part_from(data: JsonObject) -> MessagePart:
-    """Read a part of an intent's data, which has no empty fields."""
-    file = data.get("file")
-    return MessagePart(**{**data, "file": OutboundFile(**file) if file else None})
 
 
 @dataclass(frozen=True, slots=True)

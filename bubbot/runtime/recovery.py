@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bubbot.errors import TapeConflict
-from bubbot.gateway.inbox import Inbox, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
@@ -35,7 +34,7 @@ class RecoveryResult:
 
 
 async def recover(
-    store: TapeStore, inboxes: Sequence[Inbox], open_tape: Callable[[str], TapeService]
+    store: TapeStore, inboxes: Sequence[InboxReader], open_tape: Callable[[str], TapeService]
 ) -> RecoveryResult:
     """Merge every open fork of these channels completely, then read what their inboxes still have to process.
 

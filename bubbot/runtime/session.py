@@ -14,9 +14,6 @@ from bubbot.features.attachments.intake import AttachmentIntake, AttachmentResul
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.firing import Firings
-from bubbot.gateway.inbox import done_entry
-from bubbot.gateway.outbox import intent_entry
-from bubbot.gateway.outbox_views import OutboxMessage, intent_from
 from bubbot.log import bind
 from bubbot.ports.channel import (
     Inbound,
@@ -29,6 +26,8 @@ from bubbot.ports.channel import (
     TurnStarted,
     ignore_preview,
 )
+from bubbot.ports.inbox import done_entry
+from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Status, TapeChange, Turn, TurnResult
 from bubbot.runtime.loop import AgentLoop, LoopResult

@@ -22,12 +22,12 @@ from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
 from bubbot.ports.model import Model
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.runtime.app import AppRuntime

@@ -22,12 +22,12 @@ from bubbot.features.search.tools import tape_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import PreviewCallback, session_folder
 from bubbot.ports.health import HealthReport
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits

@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED as UNDELIVERED
-from bubbot.gateway.outbox_views import INTENT, RECEIPT
+from bubbot.gateway.outbox_views import RECEIPT
 from bubbot.ports.channel import HasChat
+from bubbot.ports.outbox import INTENT
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers

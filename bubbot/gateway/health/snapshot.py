@@ -13,9 +13,9 @@ from bubbot.features.budget.state import BOT_SCOPE, ZERO_SPENT, FailingModel, Sp
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import ScheduleState
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.log import LoggedWarning
 from bubbot.ports.model import NANOS_PER_USD
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.runtime.app import RuntimeLoad
 from bubbot.tape.handle import Clock
 

@@ -10,10 +10,11 @@ import pytest
 
 from bubbot import plugins
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.inbox import Inbox, done_entry, inbox_tape
+from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import BackfillCursor, ChannelOptions, Inbound, Role, Sender
+from bubbot.ports.inbox import done_entry
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import parse_moment

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.gateway.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, done_entry, inbox_tape, interrupted_entry
+from bubbot.gateway.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
 from bubbot.ports.channel import Attachment, Inbound, Sender, UnparsedUpdate
+from bubbot.ports.inbox import done_entry, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry

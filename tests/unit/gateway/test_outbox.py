@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.test_inbox import CountingStore, service
 
 from bubbot.gateway.inbox_views import SessionTraceView
-from bubbot.gateway.outbox import OUTBOX_CHECKPOINT_INTERVAL, Outbox, intent_entry, outbox_tape
-from bubbot.gateway.outbox_views import LiveMessage, OutboxMessage, intent_from
+from bubbot.gateway.outbox import OUTBOX_CHECKPOINT_INTERVAL, Outbox, outbox_tape
+from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.tapes import whole
+from tests.unit.gateway.test_inbox import CountingStore, service
 
 TAPE = outbox_tape("test")
 

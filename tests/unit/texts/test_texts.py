@@ -433,7 +433,7 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = ("cron_", "w_", "weekday_", "month_", "state_", "do_", "h_")
-"""Beginnings of names that are put together where they are said; tests/unit/schedule/test_formatter.py says them all."""
+"""Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py says them all."""
 
 
 def _spelt() -> set[str]:

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from bubbot.cli.run.control import _chat_service
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.wiring.daemon import open_daemon
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.schedule.test_plan import HOURLY, ONCE, at, standing
 
 from bubbot.features.schedule.plan import plan_job
 from bubbot.features.schedule.release import skip_past_firings
 from bubbot.features.schedule.state import Actor, JobState, ManualFiring, ScheduleState
 from bubbot.tape.entry import TapeEntry
+from tests.unit.features.schedule.test_plan import HOURLY, ONCE, at, standing
 
 ASKED = replace(standing(HOURLY), requests=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from tests.unit.schedule.test_plan import standing
 
 from bubbot.control.codec import decode, encode
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
@@ -33,14 +32,15 @@ from bubbot.gateway.health.snapshot import (
     next_firings,
     pending_deliveries,
 )
-from bubbot.gateway.outbox_views import OutboxMessage
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
+from bubbot.ports.outbox import OutboxMessage
 from bubbot.runtime.app import RuntimeLoad
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
 from bubbot.wiring.health import newest_backup
+from tests.unit.features.schedule.test_plan import standing
 
 NOW = "2026-11-22T12:00:00+00:00"
 FULL = HealthSnapshot(
