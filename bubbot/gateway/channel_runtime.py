@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bubbot.features.access.service import AccessService
-from bubbot.features.attachments.intake import refuse_fetch
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
@@ -34,6 +33,7 @@ from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
+from bubbot.runtime.attachments import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult
 from bubbot.runtime.session import SessionChannel

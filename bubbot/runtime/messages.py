@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bubbot.features.attachments.intake import AttachmentResult, list_attachments, unfetched_part
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
+from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 
 from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
-from bubbot.features.attachments.intake import AttachmentIntake, AttachmentResult, Fetch, list_attachments, refuse_fetch
+from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.firing import Firings
@@ -30,6 +30,7 @@ from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.ports.text import clean
 from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Status, TapeChange, Turn, TurnResult
+from bubbot.runtime.attachments import AttachmentResult, Fetch, list_attachments, refuse_fetch
 from bubbot.runtime.loop import AgentLoop, LoopResult
 from bubbot.runtime.messages import (
     build_change_entries,

@@ -9,23 +9,30 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from bubbot.errors import FetchFailed, ModelError
-from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.state import BudgetSubject, user_key
 from bubbot.ports.channel import Attachment, Inbound
-from bubbot.ports.model import ModelReply, TranscribesAudio
+from bubbot.ports.model import TranscribesAudio, Transcript
 from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.turn import AcceptedInbound
+from bubbot.runtime.attachments import (
+    MAX_FILE_NAME_CHARS,
+    MAX_NOTE_CHARS,
+    AttachmentResult,
+    Fetch,
+    file_name,
+    list_attachments,
+    one_line,
+    unfetched_part,
+)
 from bubbot.runtime.context.attachments import FILE, IMAGE
-from bubbot.runtime.context.compact import estimate_tokens
-from bubbot.runtime.context.quoting import clean_label
 from bubbot.runtime.context.selectors import OWN_PART_KEY
 from bubbot.tape import entry as make
-from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.entry import JsonObject
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
 
@@ -33,9 +40,6 @@ log = logging.getLogger(__name__)
 
 ATTACHMENT_FAILED = "attachment/failed"
 ATTACHMENT_TRANSCRIBED = "attachment/transcribed"
-MAX_FILE_NAME_CHARS = 80
-"""Characters of a file name."""
-MAX_NOTE_CHARS = 500
 MAX_FAILURE_REASON_CHARS = 300
 AUDIO_KINDS = ("voice", "audio")
 TEXT_TYPES = frozenset(
@@ -53,8 +57,8 @@ TEXT_SUFFIX = re.compile(
     re.IGNORECASE,
 )
 
-Fetch: TypeAlias = Callable[[Attachment, int], Awaitable[bytes]]
-"""`FetchesAttachments.fetch` of a channel."""
+MeterTranscription: TypeAlias = Callable[[Inbound, str], AbstractAsyncContextManager[Callable[[Transcript], None]]]
+"""Reserve a transcription for the sender of an inbound, by the model of this name; the block reports its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +82,6 @@ class AttachmentLimits:
     transcription_timeout: float = 120.0
 
 
-@dataclass
-class AttachmentResult:
-    """The result for the attachments of one message.
-
-    Attributes:
-        parts: content parts of the message.
-        facts: entries for the tape.
-        notices: sentences for people.
-    """
-
-    parts: list[JsonObject] = field(default_factory=list)
-    facts: list[TapeEntry] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-
-
-async def refuse_fetch(attachment: Attachment, limit: int) -> bytes:
-    """Refuse to fetch, for channels that cannot."""
-    raise FetchFailed("this channel cannot fetch files")
-
-
 class AttachmentIntake:
     """Takes in attachments, a few at once over all sessions."""
 
@@ -106,7 +90,7 @@ class AttachmentIntake:
         settings: AttachmentLimits | None = None,
         transcriber: tuple[str, TranscribesAudio] | None = None,
         *,
-        budget: Budget | None = None,
+        meter: MeterTranscription | None = None,
         texts: Texts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -115,13 +99,13 @@ class AttachmentIntake:
         Args:
             settings: None for the defaults.
             transcriber: writes down recordings; with the name of its model. None: recordings stay files.
-            budget: counts transcriptions; None if nobody counts.
+            meter: reserves and counts transcriptions; None if nobody counts.
             texts: the bot's own sentences; None for English.
             sleep: replaced in tests.
         """
         self._settings = settings or AttachmentLimits()
         self._texts = texts or Texts()
-        self._budget = budget
+        self._meter = meter
         self._transcriber = transcriber
         self._sleep = sleep
         self._slots = asyncio.Semaphore(self._settings.at_once)
@@ -138,9 +122,9 @@ class AttachmentIntake:
         try:
             async with asyncio.TaskGroup() as group:
                 for accepted in batch:
-                    origin, payer = [inbox, accepted.id], _budget_subject(accepted.inbound)
+                    origin, sent = [inbox, accepted.id], accepted.inbound
                     tasks[accepted.id] = [
-                        group.create_task(self._take_one(tape, origin, attachment, fetch, payer, quoted=quoted))
+                        group.create_task(self._take_one(tape, origin, attachment, fetch, sent, quoted=quoted))
                         for attachment, quoted in list_attachments(accepted.inbound)
                     ]
         except BaseExceptionGroup as failures:
@@ -153,7 +137,7 @@ class AttachmentIntake:
         inbound: list[Any],
         attachment: Attachment,
         fetch: Fetch,
-        payer: BudgetSubject,
+        sent: Inbound,
         *,
         quoted: bool,
     ) -> AttachmentResult:
@@ -171,7 +155,7 @@ class AttachmentIntake:
             if part["type"] == IMAGE:
                 return AttachmentResult([part])
             if attachment.kind in AUDIO_KINDS and self._transcriber is not None:
-                return await self._write_down(part, inbound, attachment, data, payer)
+                return await self._write_down(part, inbound, attachment, data, sent)
         text = _decode_text(part, data)
         return AttachmentResult([part | self._inline_text(text) if text is not None else part])
 
@@ -179,7 +163,7 @@ class AttachmentIntake:
         self, attachment: Attachment, inbound: list[Any], reason: str, *, failure: str = "could not be fetched"
     ) -> AttachmentResult:
         name = file_name(attachment.name) or attachment.kind
-        reason = _one_line(reason, MAX_FAILURE_REASON_CHARS).rstrip(".")
+        reason = one_line(reason, MAX_FAILURE_REASON_CHARS).rstrip(".")
         log.info("attachment failed: %s: %s", failure, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
         part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN_PART_KEY: True}
@@ -226,14 +210,14 @@ class AttachmentIntake:
             raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
 
     async def _write_down(
-        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, payer: BudgetSubject
+        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, sent: Inbound
     ) -> AttachmentResult:
         assert self._transcriber is not None
         model, _ = self._transcriber
         name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
         try:
             async with asyncio.timeout(self._settings.transcription_timeout):
-                transcript = clean(await self._transcribe(data, name, part["media_type"], payer))
+                transcript = clean(await self._transcribe(data, name, part["media_type"], sent))
         except (ModelError, TimeoutError) as error:
             reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
             failed = self._failure(attachment, inbound, reason, failure="could not be written down")
@@ -243,29 +227,20 @@ class AttachmentIntake:
             [part | self._inline_text(transcript) | {"by": model}], [make.event(ATTACHMENT_TRANSCRIBED, fact)]
         )
 
-    async def _transcribe(self, data: bytes, name: str, media_type: str, payer: BudgetSubject) -> str:
-        """Return the transcript of a recording, reserved before the call like every model call.
-
-        Seconds of sound are not tokens: the reservation counts none.
-        """
+    async def _transcribe(self, data: bytes, name: str, media_type: str, sent: Inbound) -> str:
+        """Return the transcript of a recording, reserved before the call like every model call."""
         assert self._transcriber is not None
         model, transcriber = self._transcriber
-        if self._budget is None:
+        if self._meter is None:
             return (await transcriber.transcribe(data, name, media_type)).text
-        async with self._budget.metered_call(payer, model, 0) as call:
+        async with self._meter(sent, model) as on_transcript:
             transcript = await transcriber.transcribe(data, name, media_type)
-            call.output_estimate = estimate_tokens(transcript.text)
-            call.reply = ModelReply(transcript.text, usage=transcript.usage, model=model)
+            on_transcript(transcript)
         return transcript.text
 
     def _inline_text(self, text: str) -> dict[str, Any]:
         excerpt = text[: self._settings.max_inline]
         return {"text": excerpt} | ({"characters": len(text)} if len(excerpt) < len(text) else {})
-
-
-def _budget_subject(inbound: Inbound) -> BudgetSubject:
-    """Name the budget subject of a transcription, which happens before the turn begins."""
-    return BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
 
 
 def _joined_results(results: Sequence[AttachmentResult]) -> AttachmentResult:
@@ -274,24 +249,6 @@ def _joined_results(results: Sequence[AttachmentResult]) -> AttachmentResult:
         [fact for result in results for fact in result.facts],
         [notice for result in results for notice in result.notices],
     )
-
-
-def list_attachments(inbound: Inbound) -> list[tuple[Attachment, bool]]:
-    """List the attachments of a message, then those of its quote, marked by true."""
-    quoted = inbound.quote.attachments if inbound.quote else ()
-    return [
-        *((attachment, False) for attachment in inbound.attachments),
-        *((attachment, True) for attachment in quoted),
-    ]
-
-
-def unfetched_part(attachment: Attachment) -> JsonObject:
-    """Build the content part for an attachment that is not fetched."""
-    words = [attachment.kind, file_name(attachment.name), format_bytes(attachment.size) if attachment.size else ""]
-    note = _one_line(attachment.note, MAX_NOTE_CHARS)
-    title = " ".join(word for word in words if word) if attachment.reference or not note else ""
-    text = ", ".join(word for word in (title, note, "not fetched" if attachment.reference else "") if word)
-    return {"type": "text", "text": f"[{text}]", OWN_PART_KEY: True}
 
 
 def _too_large(size: int, limit: int) -> str:
@@ -303,11 +260,11 @@ def _describe(attachment: Attachment, data: bytes) -> dict[str, Any]:
     image = image_type(data)
     part: dict[str, Any] = {
         "type": IMAGE if image else FILE,
-        "media_type": image or _one_line(attachment.media_type, MAX_FILE_NAME_CHARS).partition(";")[0].lower(),
+        "media_type": image or one_line(attachment.media_type, MAX_FILE_NAME_CHARS).partition(";")[0].lower(),
         "name": file_name(attachment.name),
         "size": len(data),
     }
-    if note := _one_line(attachment.note, MAX_NOTE_CHARS):
+    if note := one_line(attachment.note, MAX_NOTE_CHARS):
         part["note"] = note
     return part if image else {**part, "kind": attachment.kind}
 
@@ -337,22 +294,6 @@ def _decode_text(part: JsonObject, data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text
-
-
-def file_name(name: str) -> str:
-    """Clean a file name: one line without folders and brackets, since it is shown within brackets."""
-    name = _one_line(name.replace("\\", "/").rpartition("/")[2], 10_000)
-    stem, dot, suffix = name.rpartition(".")
-    return (
-        name
-        if len(name) <= MAX_FILE_NAME_CHARS
-        else f"{(stem or suffix)[: MAX_FILE_NAME_CHARS - 12]}…{dot}{suffix[:10]}"
-    )
-
-
-def _one_line(text: str, limit: int) -> str:
-    """Put a text on one line that stays within its brackets."""
-    return clean_label(clean(text), limit)
 
 
 _SOUND = {"audio/mpeg": ".mp3", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a", "audio/wav": ".wav", "audio/x-wav": ".wav",
