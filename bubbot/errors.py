@@ -237,6 +237,7 @@ class ModelCallDenied(ModelError):
         name: which one of that scope.
         renews: when calls are allowed again.
         told: the person was already notified.
+        notice: the sentence that people get, in their language; empty if the person was already notified.
     """
 
     kind = "not_asked"
@@ -244,6 +245,7 @@ class ModelCallDenied(ModelError):
     name: str = ""
     renews: str = ""
     told: bool = False
+    notice: str = ""
 
     def __init__(self, message: str, *, scope: str, name: str, renews: str, told: bool = False) -> None:
         super().__init__(message)

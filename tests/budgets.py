@@ -7,8 +7,9 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
-from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView, BudgetSubject
+from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
+from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService

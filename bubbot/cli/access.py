@@ -15,9 +15,10 @@ from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import StoreUnavailable
-from bubbot.features.access.service import ACCESS_TAPE, AccessService, ListedPeople
+from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import GRANTED
 from bubbot.log import printable
+from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry
 from bubbot.wiring.app import now, open_tapes

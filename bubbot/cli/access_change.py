@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
-from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
+from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
 from bubbot.log import printable
+from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings

@@ -11,10 +11,10 @@ from bubbot.cli.output import escape_json, show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
-from bubbot.features.budget.state import BUDGET_TAPE
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport
 from bubbot.features.usage.tools import Period, UsageReporter
 from bubbot.log import printable
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.texts import Texts
 from bubbot.wiring.app import new_id, now, open_tapes
 from bubbot.wiring.budget import budget_limits, make_usage_reporter

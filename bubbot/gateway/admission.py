@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bubbot.features.access.service import ListedPeople, higher_role
 from bubbot.identity import is_id
+from bubbot.ports.access import ListedPeople, higher_role
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text
 

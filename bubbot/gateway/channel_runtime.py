@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bubbot.features.access.service import AccessService
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
@@ -18,6 +17,7 @@ from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, no_wait_for_room, split_outbound
 from bubbot.gateway.outbox import Outbox
+from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
@@ -61,7 +61,7 @@ class ChannelPolicy:
     queue_policy: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
     retry_policy: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
     admission: AdmissionPolicy | None = None
-    access: AccessService | None = None
+    access: KnowsPeople | None = None
     queue_limit: int | None = QUEUE_LIMIT
     max_turns_per_chat: int = 2
     live: bool = True

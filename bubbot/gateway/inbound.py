@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from bubbot.concurrency import run_uninterrupted
-from bubbot.features.access.service import AccessService
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
 from bubbot.gateway.health.formatter import describe_activity
@@ -18,6 +17,7 @@ from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
+from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     ChannelEvent,
     ChatMigration,
@@ -68,7 +68,7 @@ class GatePolicy:
     """
 
     admission: AdmissionPolicy | None = None
-    access: AccessService | None = None
+    access: KnowsPeople | None = None
     queue_limit: int | None = QUEUE_LIMIT
     migrations: ChatMigrations = field(default_factory=ChatMigrations)
     texts: Texts = field(default_factory=Texts)

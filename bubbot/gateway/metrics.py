@@ -14,13 +14,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.state import BOT_SCOPE, Reservation
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.outbound import DeliveryOutcome
 from bubbot.ports.model import NANOS_PER_USD
+from bubbot.ports.usage import BOT_SCOPE, Reservation, SettlesCalls
 from bubbot.tape.query import parse_moment
 
 TURN_OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
@@ -71,7 +70,9 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         self._registry.register(_SnapshotCollector(self._reading))
 
-    def attach(self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, budget: Budget) -> None:
+    def attach(
+        self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, calls: SettlesCalls
+    ) -> None:
         """Count what these do from now on. Every series begins at zero, so that the first of a kind is seen."""
         for channel_runtime in channel_runtimes:
             name = channel_runtime.channel.name
@@ -85,7 +86,7 @@ class Metrics:
             for result in DELIVERY_OUTCOMES:
                 self._parts.labels(channel=name, outcome=result)
         activity.on_turn_ended = self._count_turn
-        budget.on_call_settled = self._count_call
+        calls.on_call_settled = self._count_call
 
     def record_lag(self, seconds: float) -> None:
         """Record by how many seconds the event loop was late."""

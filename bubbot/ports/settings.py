@@ -102,6 +102,28 @@ OptionalText = Annotated[str | None, BeforeValidator(blank_to_none), BeforeValid
 SecretText = Annotated[Text, "secret"]
 Id = Annotated[str, "id"]
 """A numeric id as text; the code that uses it checks it."""
+OptionalWhole = Annotated[int | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
+
+
+def _split_items(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def matches(pattern: str, description: str) -> AfterValidator:
+    """Build a validator that raises unless all of a text matches; a value that is not set passes."""
+
+    def check(text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(pattern, text):
+            raise ValueError(description)
+        return text
+
+    return AfterValidator(check)
+
+
+Name = Annotated[str, matches(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
+Label = Annotated[Name, "label"]
+"""The name of a table that people choose."""
+Names = Annotated[list[str], BeforeValidator(_split_items)]
 
 
 class SettingsSection(BaseModel):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
-from bubbot.ports.channel import Deletion, Edit, Inbound, OutboundFile, Reaction, Role, Sender
+from bubbot.errors import ModelCallDenied
+from bubbot.ports.channel import HUMAN_ORIGIN, Deletion, Edit, Inbound, Outbound, OutboundFile, Reaction, Role, Sender
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
 from bubbot.texts import Texts
 
-SCHEDULE_ORIGIN = "schedule"
-"""The origin of everything that a job causes."""
+T = TypeVar("T")
 Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 """How a turn ended. `too_old`: its messages were recorded, and the chat got a notice that they came too late."""
 
@@ -74,10 +75,10 @@ class Turn:
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
-        job_id: the id of the job of a scheduled turn; empty if none.
-        time_limit_seconds: the time limit of a scheduled turn; 0 for none.
-        fixed_reply: the text that a scheduled turn sends instead of an answer; None to ask the model.
-        may_schedule: it may schedule jobs.
+        cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
+        time_limit_seconds: the time limit of the turn; 0 for none.
+        fixed_reply: the text that the turn sends instead of an answer; None to ask the model.
+        metadata: what its source says of it, one value of each class.
         runs_command: a command is running, not a call of the model.
     """
 
@@ -90,16 +91,16 @@ class Turn:
     zone: tzinfo
     inbounds: Sequence[AcceptedInbound] = ()
     message_ids: list[int] = field(default_factory=list)
-    origin: str = "human"
+    origin: str = HUMAN_ORIGIN
     pending_handoffs: list[tuple[str, JsonObject]] = field(default_factory=list)
     join: Callable[[], Awaitable[None]] = no_join
     texts: Texts = field(default_factory=Texts)
     files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    job_id: str = ""
+    cause: str = ""
     time_limit_seconds: float = 0.0
     fixed_reply: str | None = None
-    may_schedule: bool = True
+    metadata: dict[type, object] = field(default_factory=dict)
     runs_command: bool = False
 
     @property
@@ -109,8 +110,18 @@ class Turn:
         Elsewhere others read along, and their messages reach the model that calls the tools.
         """
         inbounds = (accepted.inbound for accepted in self.inbounds)
-        is_private = all(inbound.direct and inbound.origin != SCHEDULE_ORIGIN for inbound in inbounds)
+        is_private = all(inbound.direct and inbound.is_typed for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
+
+    @property
+    def is_typed(self) -> bool:
+        """True if people wrote what the turn answers."""
+        return self.origin == HUMAN_ORIGIN
+
+    def find_metadata(self, kind: type[T]) -> T | None:
+        """Return what the source of the turn says of it in a value of this class; None if it says nothing."""
+        value = self.metadata.get(kind)
+        return value if isinstance(value, kind) else None
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Open a new window once the running step's results are on the tape (T7)."""
@@ -121,6 +132,69 @@ class Turn:
         for name, state in self.pending_handoffs:
             await self.tape.handoff(name, state, recalls=spans_of(self.message_ids))
         self.pending_handoffs.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """How a turn ended, and the text that people get."""
+
+    status: Status
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedReply:
+    """The reply of a turn that nobody typed.
+
+    Attributes:
+        text: for people; empty for none.
+        target: a message to the chat that gets the reply, without its text; None: nobody gets it.
+        entries: facts for other tapes, by tape.
+    """
+
+    text: str = ""
+    target: Outbound | None = None
+    entries: Mapping[str, Sequence[TapeEntry]] = field(default_factory=dict)
+
+
+class TurnSource(Protocol):
+    """A source of inbounds that nobody typed, such as schedules. It is found by the origin of its inbounds."""
+
+    def prepare(self, turn: Turn, inbound: Inbound) -> None:
+        """Set the role, limits and metadata of a turn before it begins."""
+        ...
+
+    def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
+        """Build the reply and the facts of a turn that ended, before it is merged."""
+        ...
+
+    def failure_entries(self, inbound: Inbound, reason: str) -> Mapping[str, Sequence[TapeEntry]]:
+        """Build the facts about an inbound from which no turn can be made, by tape."""
+        ...
+
+
+class TurnGate(Protocol):
+    """Decides when the next messages of a session may have their turn."""
+
+    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
+        """Wait until the messages may have their turn, or until `wake` is set.
+
+        Args:
+            batch: the messages of the next turn.
+            wake: set to end the wait early.
+
+        Returns:
+            The error if the messages may not have a turn, else None.
+        """
+        ...
+
+
+class OpenGate:
+    """Lets every message have its turn at once. See `TurnGate`."""
+
+    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:  # noqa: ARG002 - the port's signature
+        """Return at once."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from typing import Any
 
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
 from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
+from bubbot.ports.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import RerunModel, Tool, Toolbox
+from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
@@ -64,8 +65,16 @@ class RepeatedCalls:
 class ToolCallRunner:
     """Runs calls one after another, since they may write to the same tape; `on_preview` gets each of them."""
 
-    def __init__(self, toolbox: Toolbox, settings: ToolLimits, on_preview: PreviewCallback = ignore_preview) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        settings: ToolLimits,
+        on_preview: PreviewCallback = ignore_preview,
+        *,
+        around_tool: Sequence[AroundTool] = (),
+    ) -> None:
         self._toolbox = toolbox
+        self._run = wrap(around_tool, _run_tool)
         self._show = on_preview
         self._settings = settings
 
@@ -123,7 +132,7 @@ class ToolCallRunner:
         """
         try:
             async with asyncio.timeout(self._settings.timeout) as limit:
-                output: object = await tool.run(turn, args)
+                output: object = await self._run(ToolInvocation(turn, tool, args))
         except TimeoutError:
             if not limit.expired():
                 raise  # the tool's own timeout
@@ -153,6 +162,10 @@ class ToolCallRunner:
         budget = max(limit - len(mark(len(text))) - 1, limit // 4)
         tail = budget // TAIL_SHARE
         return f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}"
+
+
+async def _run_tool(call: ToolInvocation) -> ToolOutput:
+    return await call.tool.run(call.turn, call.args)
 
 
 def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:

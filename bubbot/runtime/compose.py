@@ -6,10 +6,9 @@ import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
-from bubbot.features.memory.views import MAX_SECTION_CHARS, build_memory_block
-from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.ports.turn import Turn
@@ -20,18 +19,18 @@ from bubbot.runtime.context.attachments import (
     find_images,
     join_text_parts,
 )
-from bubbot.runtime.context.compact import BYTES_PER_TOKEN, estimate_tokens
+from bubbot.runtime.context.compact import estimate_tokens
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.view import ContextView, ModelContext
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
-from bubbot.texts import SILENT_MARK
 
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
-MEMORY_SHARE = 8
-"""Each section of the memory block takes at most one eighth of a model's context."""
+
+PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str]]
+"""Build a section of the system prompt for a turn and a model; empty if there is nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,8 @@ class ContextPolicy:
     Attributes:
         selector: `auto` is `compact` if the model's context size is known, else `window`.
         prompt: what the system prompt is made of.
-        retention_days: days after which the memory zone drops a daily note.
-        recent_days: days of daily notes that the memory block shows.
+        sections: the sections after the runtime contract, in their order.
+        rules: further rules of the runtime contract.
         parameters: the request's parameters, passed to the model.
         images: images at most that a model with image input is shown.
         image_bytes: bytes at most of these images.
@@ -50,8 +49,8 @@ class ContextPolicy:
 
     selector: str = "auto"
     prompt: PromptSettings = PromptSettings()  # noqa: RUF009 - frozen
-    retention_days: int = 30
-    recent_days: int = 7
+    sections: Sequence[PromptSection] = ()
+    rules: Sequence[str] = ()
     parameters: JsonObject = field(default_factory=dict)
     images: int = MAX_IMAGES
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
@@ -126,18 +125,16 @@ class RequestComposer:
         return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head())
 
     async def _system(self, turn: Turn, traits: ModelTraits) -> str:
-        settings, short = self._settings, traits.short_prompt
-        zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=settings.retention_days)
-        snapshot, today = await zone.read(), zone.today()
-        has_block = snapshot.long_term or snapshot.dailies or not short
-        size = traits.context_tokens
-        limit = MAX_SECTION_CHARS if size is None else min(MAX_SECTION_CHARS, size * BYTES_PER_TOKEN // MEMORY_SHARE)
-        memory = (
-            build_memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit)
-            if has_block
-            else ""
+        settings = self._settings
+        sections = [await section(turn, traits) for section in settings.sections]
+        today = turn.now().astimezone(turn.zone).date()
+        return render_prompt(
+            settings.prompt,
+            today=today,
+            sections=[section for section in sections if section],
+            rules=settings.rules,
+            short=traits.short_prompt,
         )
-        return render_prompt(settings.prompt, today=today, memory=memory, silent_mark=SILENT_MARK, short=short)
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:

@@ -36,6 +36,14 @@ class FittedRequest:
     count: TokenCount | None = None
     limit: int | None = None
 
+    def count_input(self) -> int:
+        """Return the tokens of the request: counted, or estimated if nobody counted."""
+        if self.count is not None:
+            return self.count.tokens
+        # From the context, which holds images as references: their bytes in the request are not tokens.
+        request = self.composed.request
+        return _estimate(self.composed) + estimate_fixed_tokens(request.system, request.tools)
+
     def count_facts(self) -> dict[str, Any]:
         """Build what a step records of the count; empty if it was unnecessary or impossible."""
         return {"count": self.count.as_json()} if self.count else {}

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from bubbot.errors import TurnTimeout
-from bubbot.ports.turn import SCHEDULE_ORIGIN, Status, Turn
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner
 from bubbot.tape import entry as make
-
-
-@dataclass(frozen=True, slots=True)
-class LoopResult:
-    """The result of the loop, and the text that people get."""
-
-    status: Status
-    text: str
 
 
 class AgentLoop:
@@ -27,7 +18,7 @@ class AgentLoop:
         self._router = router
         self._runner = runner
 
-    async def run(self, turn: Turn) -> LoopResult:
+    async def run(self, turn: Turn) -> TurnOutcome:
         """Answer the turn's inbounds. Raise whatever ended it early; the session records that."""
         try:
             async with asyncio.timeout(turn.time_limit_seconds or None) as limit:
@@ -37,17 +28,17 @@ class AgentLoop:
                 raise
             raise TurnTimeout(turn.time_limit_seconds) from None
 
-    async def _run(self, turn: Turn) -> LoopResult:
+    async def _run(self, turn: Turn) -> TurnOutcome:
         if turn.fixed_reply is not None:
-            await turn.tape.append([make.message("assistant", turn.fixed_reply, origin=SCHEDULE_ORIGIN)])
-            return LoopResult("answered", turn.fixed_reply)
+            await turn.tape.append([make.message("assistant", turn.fixed_reply, origin=turn.origin)])
+            return TurnOutcome("answered", turn.fixed_reply)
         routed = await self._router.route(turn)
         if routed.failure is not None:
-            return LoopResult("failed", routed.failure)
+            return TurnOutcome("failed", routed.failure)
         texts = routed.replies
         if routed.ask_model:
             answer = await self._runner.run(turn)
             if answer.silent and not texts:
-                return LoopResult("silent", "")
+                return TurnOutcome("silent", "")
             texts += [answer.text] if answer.text else []
-        return LoopResult("answered", "\n\n".join(texts))
+        return TurnOutcome("answered", "\n\n".join(texts))

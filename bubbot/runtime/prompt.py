@@ -1,26 +1,24 @@
-"""The system prompt: persona, runtime contract, memory. It changes with the day and the memory version only."""
+"""The system prompt: persona, runtime contract, sections of features. It changes with the day and the memory version."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+
+from bubbot.texts import SILENT_MARK
 
 DEFAULT_PERSONA = (
     "You are {name}, a helpful assistant in a chat. Answer briefly and plainly, in the language you are asked in."
 )
-
-_CONTRACT = """
-<runtime_contract>
-1. Your text is delivered to the chat as you write it; no tool is needed to answer.
-2. The tape keeps everything; you are shown a window of it. Use tape_search to find what was said before.
-3. Messages may begin with the time they were written, as [2026-11-21 20:21]; never begin your own like that.
-4. When a phase is over, call tape_handoff with a summary and next steps: it opens a new window.
-5. Say what you did and cite the entry a tool named; never claim to have done or remembered what no tool did.
-6. When there is nothing to say, answer exactly {silent}.
-7. When people tell you lasting facts or preferences, save them with memory_save or memory_daily, unasked.
-Today is {weekday}, {today}.
-</runtime_contract>
-"""
+CONTRACT_RULES = (
+    "Your text is delivered to the chat as you write it; no tool is needed to answer.",
+    "The tape keeps everything; you are shown a window of it.",
+    "Messages may begin with the time they were written, as [2026-11-21 20:21]; never begin your own like that.",
+    "Say what you did and cite the entry a tool named; never claim to have done or remembered what no tool did.",
+    f"When there is nothing to say, answer exactly {SILENT_MARK}.",
+)
+"""What every model is told; features add rules about their tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +29,25 @@ class PromptSettings:
     persona: str = ""
 
 
-def render_prompt(settings: PromptSettings, *, today: date, memory: str, silent_mark: str, short: bool) -> str:
+def render_prompt(
+    settings: PromptSettings, *, today: date, sections: Sequence[str] = (), rules: Sequence[str] = (), short: bool
+) -> str:
     """Render the system prompt.
 
     Args:
         settings: the bot's name and persona.
         today: the date in the chat's time zone.
-        memory: the memory block; may be empty.
-        silent_mark: the answer that means silence.
-        short: only the persona and the memory, for small models.
+        sections: texts that follow the contract, none of them empty.
+        rules: rules of the contract after those for every model.
+        short: only the persona and the sections, for small models.
     """
     persona = (settings.persona or DEFAULT_PERSONA.replace("{name}", settings.name)).strip()
-    if short:
-        return f"{persona}\n\n{memory}".strip()
-    contract = _CONTRACT.format(silent=silent_mark, weekday=f"{today:%A}", today=today.isoformat())
-    return f"{persona}\n{contract}\n{memory}".strip()
+    contract = "" if short else _render_contract([*CONTRACT_RULES, *rules], today)
+    return "\n\n".join(part for part in (persona, contract, *sections) if part)
+
+
+def _render_contract(rules: Sequence[str], today: date) -> str:
+    lines = [f"{number}. {rule}" for number, rule in enumerate(rules, 1)]
+    return "\n".join(
+        ["<runtime_contract>", *lines, f"Today is {today:%A}, {today.isoformat()}.", "</runtime_contract>"]
+    )

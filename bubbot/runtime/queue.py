@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Literal
 
 from bubbot.ports.channel import Deletion, Edit, Inbound
-from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, TapeChange, TurnResult
+from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
@@ -41,9 +41,7 @@ class QueuePolicy:
 
     def is_too_old(self, inbound: Inbound, now: datetime) -> bool:
         """Return true if a message is too old to be answered; one without a readable time never is."""
-        sent = (
-            parse_moment(inbound.time) if inbound.origin != SCHEDULE_ORIGIN else None
-        )  # a job has its own rules for that
+        sent = parse_moment(inbound.time) if inbound.is_typed else None  # other sources have their own rules
         return self.stale_after is not None and sent is not None and (now - sent).total_seconds() > self.stale_after
 
 
@@ -237,7 +235,7 @@ class MessageQueue:
 
 def _may_join(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
-    return not (waiting.accepted.attempts or inbound.origin == SCHEDULE_ORIGIN or is_command(inbound.text))
+    return not (waiting.accepted.attempts or not inbound.is_typed or is_command(inbound.text))
 
 
 def _inbound(item: QueuedMessage | TapeChange) -> Inbound | None:

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolFailed, ToolRetry
 from bubbot.ports.text import clean
 from bubbot.ports.tool import RerunModel, Tool, ToolArgs, Toolbox
-from bubbot.ports.turn import SCHEDULE_ORIGIN, Turn
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolCallRunner
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
@@ -105,7 +105,7 @@ class InputRouter:
                 continue
             outcome = await self.run_command(turn, accepted.inbound.text)
             await turn.write_handoffs()
-            if turn.origin == SCHEDULE_ORIGIN and outcome.status != "ok":
+            if not turn.is_typed and outcome.status != "ok":
                 routed.failure = _reply_text(turn, outcome)
                 return routed
             if outcome.status == "error" and await self._has_model(turn):

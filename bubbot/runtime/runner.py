@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
+from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, Usage, tools_text
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
@@ -16,8 +17,7 @@ from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
 from bubbot.runtime.context.view import CUT
-from bubbot.runtime.fitting import RequestFitter
-from bubbot.runtime.metering import CallObserver, Meter, Unmetered
+from bubbot.runtime.fitting import FittedRequest, RequestFitter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
@@ -60,7 +60,7 @@ class ModelRunner:
         elapsed: Callable[[], float],
         on_preview: PreviewCallback = ignore_preview,
         *,
-        meter: Meter | None = None,
+        around_model: Sequence[AroundModel] = (),
     ) -> None:
         """Set the parts of a step.
 
@@ -70,9 +70,9 @@ class ModelRunner:
             settings: the limits of a turn.
             elapsed: a monotonic clock in seconds.
             on_preview: gets the text as it comes.
-            meter: reserves what each call takes; None reserves nothing.
+            around_model: wraps each call of a model.
         """
-        self._meter = meter or Unmetered()
+        self._around_model = tuple(around_model)
         self._fitter = RequestFitter(composer, settings.timeout)
         self._calls = calls
         self._settings = settings
@@ -96,8 +96,7 @@ class ModelRunner:
             started = self._elapsed()
             try:
                 fitted.check()
-                counted = fitted.count.tokens if fitted.count else None
-                reply = await self._call_metered(turn, composed, counted, facts)
+                reply = await self._call_model(turn, fitted, facts)
             except asyncio.CancelledError:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "status": "stopped"}
                 await turn.tape.append([make.event(STEP_EVENT, facts)])
@@ -119,49 +118,50 @@ class ModelRunner:
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelStepLimit(self._settings.max_steps)
 
-    async def _call_metered(
-        self, turn: Turn, composed: ComposedRequest, counted: int | None, facts: dict[str, Any]
-    ) -> ModelReply:
-        """Call the model within its budget, and add attempts and cost to the facts of the step.
+    async def _call_model(self, turn: Turn, fitted: FittedRequest, facts: dict[str, Any]) -> ModelReply:
+        """Call the model within its middleware.
 
         Args:
             turn: the turn that asks.
-            composed: the request.
-            counted: the tokens of the request; None if nobody counted them.
+            fitted: the request.
             facts: get `attempts` and, if any model was asked, `cost` in US dollars (None: unknown).
         """
-        observer: CallObserver | None = None
+        composed = fitted.composed
+        call = ModelCall(turn, composed.model, composed.request, fitted.count_input)
         attempts = AttemptRecorder(composed.model.name, self._elapsed)
+
+        async def send(call: ModelCall) -> ModelReply:
+            call.is_sent = True
+            return await self._stream_reply(call, attempts)
+
         try:
-            async with self._meter.call(turn, composed, counted) as observer:
-                reply = await self._stream_reply(turn, composed, observer, attempts)
+            reply = await wrap(self._around_model, send)(call)
         except asyncio.CancelledError:
-            if observer is not None:
-                attempts.on_stop(observer.cost)
+            if call.is_sent:
+                attempts.on_stop(call.cost)
             raise
         except ModelError as error:
-            if observer is not None:
-                attempts.on_error(error, observer.cost)
+            if call.is_sent:
+                attempts.on_error(error, call.cost)
             raise
         else:
-            attempts.on_reply(reply, observer.cost)
+            attempts.on_reply(reply, call.cost)
             return reply
         finally:
             facts["attempts"] = attempts.as_json()
-            if observer is not None:
-                facts["cost"] = observer.cost
+            if call.is_sent:
+                facts["cost"] = call.cost
 
-    async def _stream_reply(
-        self, turn: Turn, composed: ComposedRequest, observer: CallObserver, attempts: AttemptRecorder
-    ) -> ModelReply:
-        model, reply, streamed, preview = composed.model, None, "", PreviewText()
+    async def _stream_reply(self, call: ModelCall, attempts: AttemptRecorder) -> ModelReply:
+        turn, model, reply, streamed, preview = call.turn, call.model, None, "", PreviewText()
         try:
             async with asyncio.timeout(self._settings.timeout):
-                async for item in model.stream(composed.request):
+                async for item in model.stream(call.request):
                     if isinstance(item, TextDelta):
                         streamed += item.text
                         attempts.on_text()
-                        observer.on_text(item)
+                        for on_text in call.on_text:
+                            on_text(item)
                         self._show_text(turn, preview.feed(item.text))
                     elif isinstance(item, FailedAttempt):
                         attempts.on_failed_call(item)
@@ -171,7 +171,7 @@ class ModelRunner:
             raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
-        observer.on_reply(reply)
+        call.cost = reply.usage.cost
         if reply.text.startswith(streamed):  # a model need not stream all of its text, or any
             self._show_text(turn, preview.feed(reply.text[len(streamed) :]))
         self._show_text(turn, preview.flush())

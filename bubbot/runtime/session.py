@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from functools import partial
 
 from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
-from bubbot.features.attachments.intake import AttachmentIntake
-from bubbot.features.memory.zone import MemoryZone
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
-from bubbot.features.schedule.firing import Firings
 from bubbot.log import bind
 from bubbot.ports.channel import (
     Inbound,
@@ -27,11 +24,29 @@ from bubbot.ports.channel import (
     ignore_preview,
 )
 from bubbot.ports.inbox import done_entry
+from bubbot.ports.middleware import AroundTurn, wrap
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.ports.text import clean
-from bubbot.ports.turn import SCHEDULE_ORIGIN, AcceptedInbound, Status, TapeChange, Turn, TurnResult
-from bubbot.runtime.attachments import AttachmentResult, Fetch, list_attachments, refuse_fetch
-from bubbot.runtime.loop import AgentLoop, LoopResult
+from bubbot.ports.turn import (
+    AcceptedInbound,
+    OpenGate,
+    Status,
+    TapeChange,
+    Turn,
+    TurnGate,
+    TurnOutcome,
+    TurnResult,
+    TurnSource,
+)
+from bubbot.runtime.attachments import (
+    AttachmentResult,
+    Fetch,
+    TakesAttachments,
+    UnfetchedAttachments,
+    list_attachments,
+    refuse_fetch,
+)
+from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.messages import (
     build_change_entries,
     collect_notices,
@@ -41,14 +56,13 @@ from bubbot.runtime.messages import (
     turn_joined_entry,
     turn_start_entry,
 )
-from bubbot.runtime.metering import RateGate, ignore_notice, record_denial
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.fork import ForkedTape
+from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
@@ -87,6 +101,10 @@ class SessionChannel:
     find_channel: Callable[[str], SessionChannel | None] = lambda _channel: None
 
 
+async def ignore_notice(_channel: str, _outbound: Outbound) -> None:
+    """Send nothing, for bots that say nothing between turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionDeps:
     """The dependencies that every session shares.
@@ -96,28 +114,32 @@ class SessionDeps:
         now: the clock.
         new_id: makes the ids of turns.
         zone: the time zone of chats.
-        retention_days: days after which the memory zone drops a daily note.
         turn_limiter: limits the turns at once.
         deliver: gets the channel and each merged outbox message.
         on_preview: gets the previews of a running turn.
         texts: the bot's own sentences.
-        firings: knows the jobs of scheduled turns; None if nothing is scheduled.
+        sources: the sources of turns that nobody typed, by the origin of their inbounds.
         intake: takes in attachments.
-        rate_gate: keeps messages to their rates.
+        gate: decides when messages may have their turn.
+        notify: sends a notice at once, outside any turn, to a channel.
+        around_turn: wraps what answers a turn, between the opening of its fork and its merge.
+        on_merged: called with the entries of each merge, in order.
     """
 
     loop: AgentLoop
     now: Clock
     new_id: NewId
     zone: tzinfo
-    retention_days: int
     turn_limiter: TurnLimiter
     deliver: Callable[[str, OutboxMessage], Awaitable[None]]
     on_preview: PreviewCallback = ignore_preview
     texts: Texts = field(default_factory=Texts)
-    firings: Firings | None = None
-    intake: AttachmentIntake = field(default_factory=AttachmentIntake)
-    rate_gate: RateGate = field(default_factory=lambda: RateGate(None, Texts(), ignore_notice))
+    sources: Mapping[str, TurnSource] = field(default_factory=dict)
+    intake: TakesAttachments = field(default_factory=UnfetchedAttachments)
+    gate: TurnGate = field(default_factory=OpenGate)
+    notify: Callable[[str, Outbound], Awaitable[None]] = ignore_notice
+    around_turn: Sequence[AroundTurn] = ()
+    on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
 
 
 class SessionRuntime:
@@ -134,13 +156,12 @@ class SessionRuntime:
         self._edit_ids: list[int] = []
         self._current_change: TapeChange | None = None
         self._holders = 0
-        self._loop_task: asyncio.Task[LoopResult] | None = None
+        self._loop_task: asyncio.Task[TurnOutcome] | None = None
         self._write_lock = asyncio.Lock()
         self._stop_requested = False
         self._denial: ModelCallDenied | None = None
         self._wake = asyncio.Event()
         self._paused = False
-        self._started = False
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound; the future ends with its turn. The caller ensures that `drain` runs."""
@@ -203,7 +224,7 @@ class SessionRuntime:
         return self._link.queue_policy.is_too_old(inbound, self._deps.now())
 
     @property
-    def running_turn(self) -> asyncio.Task[LoopResult] | None:
+    def running_turn(self) -> asyncio.Task[TurnOutcome] | None:
         """The task of the running turn; None while no turn runs."""
         return self._loop_task
 
@@ -244,11 +265,10 @@ class SessionRuntime:
             await self._take_attachments(
                 lambda: [a for a in self._queue.peek_batch(self._deps.now()) if not a.attempts]
             )
-            self._denial = await self._deps.rate_gate.wait(self._queue.peek_batch(self._deps.now()), self._wake)
-            on_wait = self._deps.rate_gate.wait_notifier(lambda: self._queue.peek_batch(self._deps.now()))
+            self._denial = await self._deps.gate.wait(self._queue.peek_batch(self._deps.now()), self._wake)
             async with (
                 self._link.chat_limit(self._tape.session),
-                self._deps.turn_limiter.acquire(on_wait),
+                self._deps.turn_limiter.acquire(self._notify_wait),
                 self._write_lock,
             ):
                 if not self._paused:
@@ -256,6 +276,14 @@ class SessionRuntime:
                         await self._run_next()
                     finally:
                         self._current = []
+
+    async def _notify_wait(self, before: int) -> None:
+        """Tell the chat of the next message how many turns are before it."""
+        if waiting := self._queue.peek_batch(self._deps.now()):
+            inbound = waiting[0].inbound
+            text = self._deps.texts.say("waiting_for_place", count=before)
+            out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
+            await self._deps.notify(inbound.channel, out)
 
     async def _run_next(self) -> None:
         """Run one turn for the next messages of the queue."""
@@ -282,15 +310,13 @@ class SessionRuntime:
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
-        schedule_facts = firings.failure_entries(first.inbound, text) if (firings := self._deps.firings) else ()
-        also = {
-            self._link.inbox: [marked_done],
-            self._link.outbox: [notice],
-            **({SCHEDULE_TAPE: schedule_facts} if schedule_facts else {}),
-        }
-        await self._tape.append([fact], other_tapes=also)
-        if firings and schedule_facts:
-            firings.apply(schedule_facts)
+        source = self._deps.sources.get(first.inbound.origin)
+        facts = source.failure_entries(first.inbound, text) if source else {}
+        await self._tape.append(
+            [fact], other_tapes={self._link.inbox: [marked_done], self._link.outbox: [notice], **facts}
+        )
+        for on_merged in self._deps.on_merged if facts else ():
+            await on_merged(MergeResult((), {tape: tuple(entries) for tape, entries in facts.items()}))
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))
@@ -309,23 +335,31 @@ class SessionRuntime:
         """Run the stages of one turn: open it, answer it or say why not, merge it."""
         turn = await self._open_turn(batch, old=old)
         first = batch[0]
-        if turn.origin != SCHEDULE_ORIGIN:  # a job may say nothing, or say it in another chat
+        if turn.is_typed:  # another source may say nothing, or say it in another chat
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
-            if turn.role is Role.STRANGER:  # the sender lost access after the message was accepted
-                result = LoopResult("silent", "")
-            elif old:
-                result = LoopResult("too_old", too_old_text(turn.texts, batch))
-            elif self._denial is not None:
-                result = LoopResult("failed", await record_denial(turn, self._denial))
-            elif max(accepted.attempts for accepted in batch) >= MAX_ATTEMPTS:
-                notice = turn.texts.say("gave_up")
-                await turn.tape.append([make.error("interrupted", notice)])
-                log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
-                result = LoopResult("failed", turn.texts.add_trace(notice, turn.id))
-            else:
-                result = await self._run_loop(turn)
-            return await self._merge_turn(turn, result)
+            try:
+                outcome = await wrap(self._deps.around_turn, partial(self._answer, old=old))(turn)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - middleware is also the code of others
+                outcome = await _record_failure(turn, error)
+            return await self._merge_turn(turn, outcome)
+
+    async def _answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
+        """Answer a turn, or say why it gets no answer."""
+        if turn.role is Role.STRANGER:  # the sender lost access after the message was accepted
+            return TurnOutcome("silent", "")
+        if old:
+            return TurnOutcome("too_old", too_old_text(turn.texts, turn.inbounds))
+        if self._denial is not None:
+            return await _record_denial(turn, self._denial)
+        if max(accepted.attempts for accepted in turn.inbounds) >= MAX_ATTEMPTS:
+            notice = turn.texts.say("gave_up")
+            await turn.tape.append([make.error("interrupted", notice)])
+            log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
+            return TurnOutcome("failed", turn.texts.add_trace(notice, turn.id))
+        return await self._run_loop(turn)
 
     async def _take_attachments(self, wanted: Callable[[], Sequence[AcceptedInbound]]) -> None:
         """Take in the attachments of messages that still wait for a turn.
@@ -378,7 +412,6 @@ class SessionRuntime:
         for accepted in fresh:
             opening += message_entries(self._link.inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
         fork = await self._tape.open_fork(opening, stamp={"turn": turn_id})
-        await self._start_memory(fork)
         turn = self._make_turn(turn_id, fork, batch)
         turn.message_ids += [*cited_ids, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
         turn.notices += collect_notices(attachments)
@@ -398,15 +431,16 @@ class SessionRuntime:
             tape=fork,
             sender=first.sender,
             role=self._link.role(first),
+            origin=first.origin,
             now=self._deps.now,
             zone=self._deps.zone,
             inbounds=list(batch),
             texts=self._deps.texts,
         )
-        if first.origin != SCHEDULE_ORIGIN:  # people's messages do not join a job, which may stay silent
+        if first.is_typed:  # people's messages join no other turn, which may stay silent
             turn.join = lambda: self._join_waiting(turn)
-        elif self._deps.firings is not None:
-            self._deps.firings.prepare(turn, first)
+        elif (source := self._deps.sources.get(first.origin)) is not None:
+            source.prepare(turn, first)
         return turn
 
     async def _join_waiting(self, turn: Turn) -> None:
@@ -457,17 +491,7 @@ class SessionRuntime:
                 entries, other_tapes={self._link.inbox: [done_entry([changed.id], outcome=outcome)]}
             )
 
-    async def _start_memory(self, fork: ForkedTape) -> None:
-        """Create and prune the memory zone, once for each start of a session."""
-        if self._started:
-            return
-        self._started = True
-        memory = MemoryZone(fork, now=self._deps.now, zone=self._deps.zone, retention_days=self._deps.retention_days)
-        with suppress(TapeCorrupt):
-            await memory.ensure()
-            await memory.prune()
-
-    async def _run_loop(self, turn: Turn) -> LoopResult:
+    async def _run_loop(self, turn: Turn) -> TurnOutcome:
         """Run the turn; whatever happens in it ends in a result.
 
         If the caller is cancelled (the process is ending), the fork stays open and the next start takes it up.
@@ -482,7 +506,7 @@ class SessionRuntime:
                 raise
             stopped = turn.texts.say("stopped")
             await turn.tape.append([make.error("stopped", stopped)])
-            return LoopResult("stopped", stopped)
+            return TurnOutcome("stopped", stopped)
         except StoreError:
             raise  # nothing can be recorded; what the fork saved is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
@@ -490,7 +514,7 @@ class SessionRuntime:
         finally:
             self._loop_task = None
 
-    async def _merge_turn(self, turn: Turn, result: LoopResult) -> TurnResult:
+    async def _merge_turn(self, turn: Turn, result: TurnOutcome) -> TurnResult:
         """Merge in one transaction: the delta, these inbounds done, the outbox message."""
         fork, first = turn.tape, turn.inbounds[0]
         await fork.append([make.event("turn/end", {"status": result.status})])
@@ -498,32 +522,69 @@ class SessionRuntime:
         fork.stage(self._link.inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
         reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
-        link = _stage_reply(turn, self._link, reply, result.status, self._deps.firings)
+        link = self._stage_reply(turn, reply, result.status)
         merged = await fork.merge()
         self._deps.on_preview(turn.session, TurnFinished(result.status))
-        if self._deps.firings is not None:
-            await self._deps.firings.apply_merge(merged)
+        for on_merged in self._deps.on_merged:
+            await on_merged(merged)
         for entry in merged.staged.get(link.outbox, ()):
             await self._deps.deliver(link.name, intent_from(entry))
         return TurnResult(turn.id, result.status, text, merged.delta)
 
+    def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> SessionChannel:
+        """Stage the reply for the outbox, if there is any; return the channel that delivers it."""
+        source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
+        if turn.is_typed:
+            quoted = inbound.message or inbound.external_id
+            target: Outbound | None = Outbound(inbound.channel, inbound.chat, "", inbound.thread, quoted)
+            return self._stage_message(turn, reply, target, answered=reply.accepted.id)
+        if source is None:
+            return self._link
+        sourced = source.build_reply(turn, inbound, TurnOutcome(status, reply.text))
+        for tape, entries in sourced.entries.items():
+            turn.tape.stage(tape, entries)
+        return self._stage_message(turn, replace(reply, text=sourced.text), sourced.target)
 
-async def _record_failure(turn: Turn, error: Exception) -> LoopResult:
+    def _stage_message(
+        self, turn: Turn, reply: _Reply, target: Outbound | None, *, answered: int = 0
+    ) -> SessionChannel:
+        """Stage text and files for a chat, which may be one of another channel."""
+        if target is None or not (reply.text or reply.files):
+            return self._link
+        channel = self._link
+        if target.channel != channel.name:
+            found = channel.find_channel(target.channel)
+            if found is None:
+                return channel
+            channel = found
+        parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
+        turn.tape.stage(channel.outbox, [intent_entry(turn.session, turn.id, parts, inbound=answered)])
+        return channel
+
+
+async def _record_failure(turn: Turn, error: Exception) -> TurnOutcome:
     """Record the error on the turn's tape, and build the text that people get."""
     if isinstance(error, ModelCallDenied):
-        return LoopResult("failed", await record_denial(turn, error))
+        return await _record_denial(turn, error)
     if isinstance(error, BubbotError):
         await turn.tape.append([make.error(error.kind, clean(str(error)))])
         log.warning("turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
         unconfigured = isinstance(error, ModelUnconfigured)
-        return LoopResult(
+        return TurnOutcome(
             "failed",
             turn.texts.add_trace(str(error), turn.id) if unconfigured else turn.texts.format_failure(error, turn.id),
         )
     log.error("turn failed", exc_info=error, extra={"action": "turn.failed"})
     await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
     defect = turn.texts.say("defect", name=type(error).__name__)
-    return LoopResult("failed", turn.texts.add_trace(turn.texts.say("failed", reason=defect), turn.id))
+    return TurnOutcome("failed", turn.texts.add_trace(turn.texts.say("failed", reason=defect), turn.id))
+
+
+async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
+    """Record that a budget or a rate ended the turn."""
+    await turn.tape.append([make.error(error.kind, clean(str(error)))])
+    log.info("turn refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
+    return TurnOutcome("failed", error.notice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,55 +596,14 @@ class _Reply:
     accepted: AcceptedInbound
 
 
-def _stage_reply(
-    turn: Turn, channel: SessionChannel, reply: _Reply, status: Status, firings: Firings | None
-) -> SessionChannel:
-    """Stage the turn's reply for the outbox; return the channel that delivers it.
-
-    Args:
-        turn: the turn that ends.
-        channel: the channel of its session.
-        reply: the reply; without text and files nothing is staged.
-        status: how the turn ended.
-        firings: ends scheduled turns; None if nothing is scheduled.
-    """
-    if turn.origin == SCHEDULE_ORIGIN:
-        return _stage_scheduled(turn, channel, reply, status, firings) if firings else channel
-    inbound = reply.accepted.inbound
-    if reply.text or reply.files:
-        quoted = inbound.message or inbound.external_id
-        out = Outbound(inbound.channel, inbound.chat, reply.text, inbound.thread, quoted, reply.files)
-        parts = tuple(channel.split(out))
-        turn.tape.stage(channel.outbox, [intent_entry(turn.session, turn.id, parts, inbound=reply.accepted.id)])
-    return channel
-
-
 def _build_failure_message(
     channel: SessionChannel, session: str, first: AcceptedInbound, text: str
 ) -> tuple[str, TapeEntry]:
     """Build the failure message for inbounds that cannot become a turn: its key and its entry."""
     key, inbound = f"poisoned:{first.id}", first.inbound
-    quoted = inbound.message or ("" if inbound.origin == SCHEDULE_ORIGIN else inbound.external_id)
+    quoted = inbound.message or (inbound.external_id if inbound.is_typed else "")
     out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
     return key, intent_entry(session, key, tuple(channel.split(out)), inbound=first.id)
-
-
-def _stage_scheduled(
-    turn: Turn, link: SessionChannel, reply: _Reply, status: Status, firings: Firings
-) -> SessionChannel:
-    """Stage the reply of a scheduled turn: it quotes nothing, and may go to another chat."""
-    ending = firings.build_outcome(turn, reply.accepted.inbound, status, reply.text)
-    if ending.facts:
-        turn.tape.stage(SCHEDULE_TAPE, ending.facts)
-    chat = ending.place
-    if chat is None or not (ending.text or reply.files):
-        return link
-    link = link.find_channel(chat.channel) or link
-    if link.name != chat.channel:
-        return link
-    out = Outbound(chat.channel, chat.chat, ending.text, chat.thread, "", reply.files)
-    turn.tape.stage(link.outbox, [intent_entry(turn.session, turn.id, tuple(link.split(out)))])
-    return link
 
 
 def _is_being_cancelled() -> bool:

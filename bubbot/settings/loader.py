@@ -14,21 +14,21 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_valid
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
+from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
+from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.search.settings import SearchSettings
 from bubbot.ports.settings import Keys, SettingsSection, format_errors, format_setting, quote_value
 from bubbot.ports.text import did_you_mean
-from bubbot.settings.budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings.channels import ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.renamed import RenamedSetting, rename_keys
 from bubbot.settings.sections import (
-    AttachmentSettings,
     ContextSettings,
     HealthSettings,
     HttpSettings,
     LogSettings,
-    MemorySettings,
-    ScheduleSettings,
-    SearchSettings,
     SettingDescription,
     StoreSettings,
     describe_table,

@@ -56,19 +56,6 @@ def describe_table(section: str, model: type[SettingsSection]) -> Iterator[Setti
         yield SettingDescription(section, key, kind, default, field.description or "", example)
 
 
-class ScheduleSettings(SettingsSection):
-    """`[schedule]`: limits of jobs."""
-
-    max_jobs_per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
-    max_failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
-    min_unbounded_interval: Whole = Field(
-        default=10,
-        ge=1,
-        le=10_000,
-        description="Minutes: what comes more often needs an end or a number of runs, unless an owner makes it.",
-    )
-
-
 class StoreSettings(SettingsSection):
     """`[store]`: limits for `bubbot tape gc`."""
 
@@ -154,15 +141,6 @@ class ContextSettings(SettingsSection):
     selector: Selector = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
 
 
-class MemorySettings(SettingsSection):
-    """`[memory]`: how long memory keeps notes."""
-
-    retention_days: Whole = Field(
-        default=30, ge=1, le=36500, description="Days after which the notes of a day are dropped."
-    )
-    recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
-
-
 class ToolSettings(SettingsSection):
     """`[tools]`: limits of every tool."""
 
@@ -172,24 +150,6 @@ class ToolSettings(SettingsSection):
         ge=100,
         le=10_000_000,
         description="Characters of a result the model is shown; the rest is kept aside.",
-    )
-
-
-class AttachmentSettings(SettingsSection):
-    """`[attachments]`: the handling of incoming files, and the size limits of all files."""
-
-    max_bytes: Whole = Field(
-        default=20_000_000,
-        ge=1000,
-        le=1_000_000_000,
-        description="Bytes of one file, in and out; larger ones are refused.",
-    )
-    max_inline: Whole = Field(
-        default=20_000, ge=0, le=1_000_000, description="Characters of a text file that the model is shown at once."
-    )
-    images: bool = Field(default=True, description="Show images to models with image input.")
-    transcription: str = Field(
-        default="", description="The model that writes down voice messages, `provider/model`; empty for none."
     )
 
 
@@ -210,15 +170,6 @@ class HealthSettings(SettingsSection):
         le=65535,
         description="The port of `/live`, `/ready` and `/metrics`; 0 for any that is free.",
         examples=[9464],
-    )
-
-
-class SearchSettings(SettingsSection):
-    """`[search]`: the search of texts on the tapes."""
-
-    index: bool = Field(
-        default=True,
-        description="Keep words in a search index, a separate file; without it every search reads the tape.",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
-from bubbot.ports.settings import blank_to_none, refuse_bool
+from bubbot.ports.settings import Name, blank_to_none, matches
 from bubbot.ports.text import did_you_mean
 from bubbot.runtime.context.view import SELECTORS, is_selector
 
@@ -18,10 +17,6 @@ AUTO_SELECTOR = "auto"
 """The selector that depends on the features of the model."""
 DAY_SECONDS = 86400.0
 """The longest time limit, in seconds."""
-
-
-def _split_items(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _to_lower(value: object) -> object:
@@ -48,31 +43,15 @@ def _check_selector(name: str) -> str:
     return name
 
 
-def _matches(pattern: str, description: str) -> AfterValidator:
-    """Build a validator that raises unless all of a text matches; a value that is not set passes."""
-
-    def check(text: str | None) -> str | None:
-        if text is not None and not re.fullmatch(pattern, text):
-            raise ValueError(description)
-        return text
-
-    return AfterValidator(check)
-
-
-OptionalWhole = Annotated[int | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
 OptionalPath = Annotated[Path | None, BeforeValidator(blank_to_none)]
 Secret = Annotated[SecretStr | None, BeforeValidator(blank_to_none)]
 Address = Annotated[
     str | None,
-    _matches(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
+    matches(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
     BeforeValidator(blank_to_none),
 ]
-Name = Annotated[str, _matches(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
-Label = Annotated[Name, "label"]
-"""The name of a table that people choose."""
 Selector = Annotated[Name, AfterValidator(_check_selector)]
-Names = Annotated[list[str], BeforeValidator(_split_items)]
 Zone = Annotated[str, AfterValidator(_check_zone)]
-Language = Annotated[str, _matches(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
+Language = Annotated[str, matches(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_to_lower)]
 LogForm = Annotated[Literal["auto", "text", "keyvalue", "json"], BeforeValidator(_to_lower)]

@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.rates import MessageRate, RateLimiter
-from bubbot.features.budget.state import BUDGET_TAPE
+from bubbot.features.budget.settings import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.features.usage.tools import UsageReporter
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.owner import OwnerChat
 from bubbot.models.litellm import sizes
 from bubbot.ports.channel import Outbound
 from bubbot.ports.model import ModelPrice
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.metering import RateGate
-from bubbot.settings.budget import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.settings.loader import Settings
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService

@@ -16,8 +16,10 @@ from zoneinfo import ZoneInfo
 from bubbot import __version__
 from bubbot.errors import BubbotError
 from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.health import budget_usage, failing_models
+from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.health import next_firings
 from bubbot.features.schedule.state import ScheduleCheckpointView, ScheduleState, ScheduleView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
@@ -30,11 +32,7 @@ from bubbot.gateway.health.snapshot import (
     ChannelStatus,
     DatabaseStatus,
     HealthSnapshot,
-    ModelOutage,
     PendingDeliveries,
-    budget_usage,
-    failing_models,
-    next_firings,
     pending_deliveries,
 )
 from bubbot.gateway.inbox import Inbox, inbox_tape
@@ -44,6 +42,8 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
+from bubbot.ports.health import ModelOutage
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import list_backups

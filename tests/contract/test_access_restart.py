@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import AccessError
-from bubbot.features.access.service import ACCESS_TAPE, MAX_WRONG_CODES, TERMINAL, AccessService, ListedPeople
+from bubbot.features.access.service import ACCESS_TAPE, MAX_WRONG_CODES, TERMINAL, AccessService
+from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role, Sender
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.service import TapeService

@@ -7,13 +7,13 @@ import re
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from bubbot.runtime.metering import BudgetMeter, CallObserver
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import RESERVED, SETTLED
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.turn import Turn, TurnResult
+from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.runtime.compose import ComposedRequest
-from bubbot.runtime.metering import BudgetMeter, CallObserver
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import ANSWER, costing, facts, opened, plan, read_books
 from tests.turns import WAIT, Bench, Options, running

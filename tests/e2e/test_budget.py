@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.features.budget.state import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.home import Home
+from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.tape.query import TapeQuery
 from bubbot.wiring.app import open_tapes
 from tests.e2e import bot, inside

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from bubbot.runtime.metering import BudgetMeter
 
 from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.state import SETTLED
 from bubbot.ports.model import NANOS_PER_USD, ModelOptions
-from bubbot.runtime.metering import BudgetMeter
+from bubbot.ports.usage import SETTLED
 from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.wiring.budget import budget_limits

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.features.budget.settings import BudgetSettings, ModelLimitSettings
 from bubbot.home import Home
 from bubbot.models.litellm.messages import ReplyAssembler
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
 from bubbot.ports.turn import TurnResult
-from bubbot.settings.budget import BudgetSettings, ModelLimitSettings
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.wiring.app import open_app
 from tests.e2e.bot import environment

@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 from bubbot import budget as module
 from bubbot.errors import BudgetExceeded, ModelUnavailable
 from bubbot.features.budget.budget import Budget, MeteredCall
-from bubbot.features.budget.state import (
-    BUDGET_TAPE,
-    RESERVED,
-    SETTLED,
-    BudgetState,
-    BudgetStateView,
-    BudgetSubject,
-    SpentTotal,
-    TotalKey,
-)
+from bubbot.features.budget.state import BudgetState, BudgetStateView
 from bubbot.features.usage.spending import SpendingView
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
+from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
 from tests.budgets import facts, opened, plan, read_books, whole
 from tests.doubles import SteppingClock

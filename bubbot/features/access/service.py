@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
@@ -31,6 +30,7 @@ from bubbot.features.access.state import (
     RoleGrant,
 )
 from bubbot.identity import is_id, numeric_id
+from bubbot.ports.access import NO_LISTED_PEOPLE, ListedPeople, higher_role
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -63,35 +63,6 @@ MAX_STORED_NAME_CHARS = 64
 
 RandomBytes: TypeAlias = Callable[[int], bytes]
 """Return that many random bytes; passed in, so that tests can choose them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPeople:
-    """The people that the configuration lists for a channel, by numeric id."""
-
-    owners: frozenset[str] = frozenset()
-    admins: frozenset[str] = frozenset()
-    members: frozenset[str] = frozenset()
-
-    def role(self, sender_id: str) -> Role:
-        """Return the highest role the lists give; `stranger` if the id is in none: an empty list means nobody."""
-        if sender_id in self.owners:
-            return Role.OWNER
-        if sender_id in self.admins:
-            return Role.ADMIN
-        return Role.MEMBER if sender_id in self.members else Role.STRANGER
-
-    def listed_roles(self) -> dict[str, Role]:
-        """Return the listed ids with their roles."""
-        return {person: self.role(person) for person in sorted(self.owners | self.admins | self.members, key=int)}
-
-
-NO_LISTED_PEOPLE = ListedPeople()
-
-
-def higher_role(first: Role, second: Role) -> Role:
-    """Return the one of two roles that includes the other."""
-    return first if first.at_least(second) else second
 
 
 class AccessService:

@@ -15,27 +15,31 @@ from typing import Any, Protocol
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
 from bubbot.features.budget.state import (
-    BOT_SCOPE,
-    BUDGET_CHECKPOINT,
-    RESERVED,
-    SETTLED,
     UNPRICED,
     WARNED,
-    ZERO_SPENT,
     BudgetCheckpointView,
     BudgetState,
     BudgetStateView,
-    BudgetSubject,
     BudgetWarning,
     CallError,
+    renewal_day,
+)
+from bubbot.ports.model import NANOS_PER_USD, ModelPrice, ModelReply, Usage
+from bubbot.ports.usage import (
+    BOT_SCOPE,
+    BUDGET_CHECKPOINT,
+    COST,
+    RESERVED,
+    SETTLED,
+    TOKENS,
+    ZERO_SPENT,
+    BudgetSubject,
     FailingModel,
     Reservation,
     SpentTotal,
     TotalKey,
     budget_owner_text,
-    renewal_day,
 )
-from bubbot.ports.model import NANOS_PER_USD, ModelPrice, ModelReply, Usage
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
@@ -50,7 +54,6 @@ BUDGET_CHECKPOINT_INTERVAL = 200
 """Facts between two bookkeeping anchors at least; more if an anchor has more totals than that."""
 NOTICE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two notices to one person that a budget is used up."""
-COST, TOKENS = "cost", "tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
-from bubbot.features.budget.state import CHAT_SCOPE, USER_SCOPE, BudgetSubject, LateTurnsView
+from bubbot.features.budget.state import LateTurnsView
+from bubbot.ports.usage import CHAT_SCOPE, USER_SCOPE, BudgetSubject
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import parse_moment
 

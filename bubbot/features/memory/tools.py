@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Annotated, TypeAlias
@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionsView, parse_day, recall
 from bubbot.features.memory.zone import MemoryZone, format_versions
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
@@ -71,12 +72,9 @@ class ClearArgs(ToolArgs):
     confirm: bool = Field(default=False, description="True only once the person has agreed to what goes")
 
 
-def memory_tools(*, retention_days: int, recent_days: int) -> list[Tool]:
-    """Build the tools for the memory of the turn's chat.
-
-    `retention_days`: how long notes are kept; `recent_days`: how many days of them the prompt shows.
-    """
-    daily, show = _make_daily(retention_days), _make_show(retention_days, recent_days)
+def memory_tools(read_settings: Callable[[], MemorySettings]) -> list[Tool]:
+    """Build the tools for the memory of the turn's chat, under the current settings."""
+    daily, show = _make_daily(read_settings), _make_show(read_settings)
     return [_save, daily, _recall, show, _forget, _restore, _clear]
 
 
@@ -101,12 +99,13 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
     return answer
 
 
-def _make_daily(retention_days: int) -> Tool:
+def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
     @tool("memory.daily")
     async def daily(turn: Turn, args: DailyArgs) -> str:
         """Add to the notes of a day, today by default: what was done, decided or left open."""
         if not args.content.strip():
             raise ToolRetry("content is empty: give the text to note")
+        retention_days = read_settings().retention_days
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
         try:
             with _report_limits(turn):
@@ -150,7 +149,7 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
     return answer
 
 
-def _make_show(retention_days: int, recent_days: int) -> Tool:
+def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
     @tool("memory.show", commands=("memory",))
     async def show(turn: Turn, args: NoArgs) -> str:
         """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
@@ -163,7 +162,9 @@ def _make_show(retention_days: int, recent_days: int) -> Tool:
         days = texts.say("days", count=len(snapshot.dailies))
         days = texts.say("days_listed", days=days, listed=dates) if dates else days
         lines += [texts.say("memory_notes", days=days, size=_describe_size(notes, texts))]
-        lines += [texts.say("memory_reach", count=recent_days, kept=texts.say("memory_kept", count=retention_days))]
+        settings = read_settings()
+        kept = texts.say("memory_kept", count=settings.retention_days)
+        lines += [texts.say("memory_reach", count=settings.recent_days, kept=kept)]
         if versions:
             lines += [texts.say("memory_versions", versions=format_versions(versions))]
         return "\n".join([*lines, texts.say("memory_recall")])

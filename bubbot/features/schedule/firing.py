@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -14,13 +14,15 @@ from bubbot.features.schedule.state import FIRED, FIRING_FAILED, NOT_RUN, PAUSED
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when import find_zone
 from bubbot.features.schedule.words import format_delay, format_moment
-from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.ports.turn import SCHEDULE_ORIGIN, Status, Turn
+from bubbot.ports.channel import Inbound, Outbound, Role, Sender
+from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 
+SCHEDULE_ORIGIN = "schedule"
+"""The origin of everything that a job causes."""
 MAX_ACTION_CHARS = 120
 """Characters of a job's action in messages about it."""
 FIRING_KEY_PREFIX = "schedule:"
@@ -108,22 +110,17 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class FiringOutcome:
-    """The outcome of a firing's turn.
+class ScheduledTurn:
+    """What the jobs' tools know of a scheduled turn: whether it may schedule jobs."""
 
-    Attributes:
-        text: for people.
-        place: the chat to which the text is sent; None: nowhere.
-        facts: for the tape of schedules.
-    """
-
-    text: str
-    place: ChatRef | None
-    facts: tuple[TapeEntry, ...] = ()
+    may_schedule: bool = False
 
 
 class Firings:
-    """The scheduled turns of a session: their permissions and outcomes. `role_of` returns a person's current role."""
+    """The source of scheduled turns: their permissions, replies and facts. See `TurnSource`.
+
+    `role_of` returns a person's current role.
+    """
 
     def __init__(self, store: ScheduleStore, role_of: RoleOf) -> None:
         self._book = store
@@ -137,40 +134,38 @@ class Firings:
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
         """Set the turn's permissions: the current role of the person for whom it runs; none without a job."""
-        turn.origin, turn.may_schedule = SCHEDULE_ORIGIN, False
+        turn.metadata[ScheduledTurn] = ScheduledTurn()
         firing = self.find(inbound)
         turn.role = self._role(firing) if firing and not self._refusal_reason(firing) else Role.STRANGER
         if firing is None or turn.role is Role.STRANGER:
             return
-        turn.job_id, turn.time_limit_seconds, turn.may_schedule = (
-            firing.job.id,
-            float(firing.job.budget),
-            firing.job.nested,
-        )
+        turn.cause, turn.time_limit_seconds = firing.job.id, float(firing.job.budget)
+        turn.metadata[ScheduledTurn] = ScheduledTurn(may_schedule=firing.job.nested)
         turn.fixed_reply = firing.job.text if firing.job.do == "text" else None
         if firing.is_late:
             turn.notices.append(firing.late_text(turn.texts))
 
-    def build_outcome(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> FiringOutcome:
-        """Build the outcome of a turn that ended with this status."""
-        firing = self.find(inbound)
+    def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
+        """Build the reply and the facts of a turn that ended."""
+        firing, status, text = self.find(inbound), outcome.status, outcome.text
         if firing is None:
-            return FiringOutcome("", None)
+            return SourcedReply()
         data = {"job": firing.job.id, "mark": firing.mark, "turn": turn.id}
         if reason := self._refusal_reason(firing):
             refusal = {"reason": reason}
             paused = event(PAUSED, {"job": firing.job.id, "by": _BOT, **refusal})
-            return FiringOutcome("", None, (event(NOT_RUN, {**data, **refusal}), paused))
+            return SourcedReply(entries={SCHEDULE_TAPE: (event(NOT_RUN, {**data, **refusal}), paused)})
         if status == "failed":
-            return self._failure_outcome(firing, text, data, turn.texts)
+            return self._failure_reply(firing, text, data, turn.texts)
         before, job = firing.job_state.failures, firing.job
         if before:
             recovered = turn.texts.say("told_recovered", job=job_label(job), count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
-        return FiringOutcome(text, job.target, (event(RAN, {**data, "status": status}),))
+        fact = event(RAN, {**data, "status": status})
+        return SourcedReply(text, _outbound(job.target), {SCHEDULE_TAPE: (fact,)})
 
-    def _failure_outcome(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> FiringOutcome:
-        """Build the outcome of a failed turn.
+    def _failure_reply(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> SourcedReply:
+        """Build the reply of a failed turn.
 
         It notifies the chat where the job was made: at the first failure in a row, the second, the fourth, and so on;
         and when the job is paused.
@@ -183,19 +178,15 @@ class Firings:
             facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
             notice += "\n" + texts.say("told_paused", job=job.id, count=count)
         should_notify = paused or count & (count - 1) == 0
-        return FiringOutcome(notice if should_notify else "", job.place, tuple(facts))
+        return SourcedReply(notice if should_notify else "", _outbound(job.place), {SCHEDULE_TAPE: tuple(facts)})
 
-    def failure_entries(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
+    def failure_entries(self, inbound: Inbound, reason: str) -> Mapping[str, Sequence[TapeEntry]]:
         """Make the facts of a firing from which no turn can be made."""
         if (firing := self.find(inbound)) is None:
-            return ()
+            return {}
         count = firing.job_state.failures + 1
         data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
-        return (event(FIRING_FAILED, data),)
-
-    def apply(self, entries: Sequence[TapeEntry]) -> None:
-        """Apply facts that were appended."""
-        self._book.apply(entries)
+        return {SCHEDULE_TAPE: (event(FIRING_FAILED, data),)}
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
@@ -223,6 +214,10 @@ class Firings:
             direct=True,
         )
         return "" if self._role_of(as_granter) is Role.OWNER else "reason_grant"
+
+
+def _outbound(chat: ChatRef) -> Outbound:
+    return Outbound(chat.channel, chat.chat, "", chat.thread)
 
 
 def format_missed(job_state: JobState, texts: Texts) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from bubbot.errors import ScheduleRefused, ToolRetry
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
-from bubbot.features.schedule.firing import describe_action, job_label
+from bubbot.features.schedule.firing import ScheduledTurn, describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, JobHistoryView
@@ -150,7 +150,9 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         chat = ChatRef(inbound.channel, inbound.chat, inbound.thread, inbound.direct, inbound.space)
         state = store.state.apply(turn.tape.staged_entries(SCHEDULE_TAPE))
         owns_all = turn.has_power_over_other_chats
-        requester = JobRequester(actor, turn.role, chat, nested=not turn.may_schedule, owns_all=owns_all)
+        scheduled = turn.find_metadata(ScheduledTurn)
+        nested = scheduled is not None and not scheduled.may_schedule
+        requester = JobRequester(actor, turn.role, chat, nested=nested, owns_all=owns_all)
         return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone)
 
     def formatter(turn: Turn) -> JobFormatter:

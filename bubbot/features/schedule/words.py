@@ -9,6 +9,7 @@ from bubbot.features.schedule.clock import wall_time
 from bubbot.features.schedule.cron import CronExpression
 from bubbot.features.schedule.when import Interval, OneTime, When
 from bubbot.texts import Texts
+from bubbot.texts.lengths import format_length
 
 MAX_LISTED_TIMES = 8
 """The most times of day that are listed one by one."""
@@ -31,17 +32,6 @@ def format_moment(instant: datetime, zone: tzinfo, texts: Texts) -> str:
     """Format a moment with its day of the week, as the clock of the zone shows it."""
     weekday = texts.say(f"weekday_{wall_time(instant, zone).isoweekday() % 7}")
     return texts.say("w_moment", weekday=weekday, moment=_minute(instant, zone))
-
-
-def format_length(seconds: int, texts: Texts) -> str:
-    """Format a length of time, in its two largest units."""
-    parts: list[str] = []
-    units = (("weeks", 604800), ("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
-    for unit, size in units:
-        if seconds >= size and len(parts) < 2:
-            parts.append(texts.say(f"w_{unit}", count=seconds // size))
-            seconds %= size
-    return " ".join(part.strip() for part in parts) or texts.say("w_seconds", count=0).strip()
 
 
 def format_delay(delay: timedelta, texts: Texts) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from bubbot.features.budget.state import BUDGET_CHECKPOINT, SETTLED, reservation_from
+from bubbot.ports.usage import BUDGET_CHECKPOINT, SETTLED, reservation_from
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers

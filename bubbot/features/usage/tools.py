@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import Field
 
-from bubbot.features.budget.budget import COST, TOKENS, BudgetLimits
-from bubbot.features.budget.state import ZERO_SPENT, BudgetCheckpointView, BudgetStateView, TotalKey, budget_owner_text
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, PeriodStartView, SpendingReport, SpendingView, UsageSum
-from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
+from bubbot.ports.usage import Currency
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.texts import Texts
 
 Period = Literal["day", "month", "all"]
 MAX_USAGE_ROWS = 20
 """Rows of one table at most; the shell shows all."""
+
+
+class ReportLimits(Protocol):
+    """Reports the used shares of budgets."""
+
+    async def __call__(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+        """Return a line for each limit of these scopes; None: of all that have spending."""
+        ...
+
+
+async def report_no_limits(texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+    """Report nothing, for bots without budgets."""
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +42,15 @@ class UsageReporter:
         tape: the budget tape.
         now: the clock.
         zone: the deployment's time zone.
-        budget_limits: the limits of all budgets.
+        report_limits: reports the used shares of budgets; by scope and name, or of all that have spending.
         currency: the currency of the reports.
-        usd_rate: the value of one US dollar in that currency.
     """
 
     tape: TapeHandle
     now: Clock
     zone: tzinfo
-    budget_limits: BudgetLimits
-    currency: str = "USD"
-    usd_rate: float = 1.0
+    report_limits: ReportLimits = report_no_limits
+    currency: Currency = Currency()  # noqa: RUF009 - frozen
 
     def period_start(self, period: Period) -> str:
         """Return the first day of the current period; empty for all."""
@@ -55,47 +64,6 @@ class UsageReporter:
             after = await self.tape.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
         return await self.tape.read(SpendingView(since, chat, after))
 
-    async def format_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
-        """Report the used share of the budgets of these scopes; None: of all that have spending."""
-        books, _ = await self.tape.read(BudgetStateView(await self.tape.read(BudgetCheckpointView())))
-        today = self.period_start("day")
-        lines: list[str] = []
-        for scope, name in (
-            scopes if scopes is not None else dict.fromkeys((key.scope, key.name) for key in books.spent)
-        ):
-            for period in (today, today[:7]):
-                spent = books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
-                for measure, used in ((COST, spent.cost_nanousd / NANOS_PER_USD), (TOKENS, float(spent.tokens))):
-                    limit = self.budget_limits.find_limit(scope, name)
-                    maximum = limit.limit_for(period, measure) if limit else None
-                    if maximum is not None:
-                        amounts = [self._format_amount(texts, measure, amount) for amount in (used, maximum)]
-                        percent = int(used / maximum * 100) if maximum else 100
-                        whose = budget_owner_text(texts, scope, name)
-                        lines.append(
-                            texts.say(
-                                "usage_limit",
-                                whose=whose,
-                                period=period,
-                                used=amounts[0],
-                                most=amounts[1],
-                                percent=percent,
-                            )
-                        )
-        return lines
-
-    def _format_amount(self, texts: Texts, measure: str, value: float) -> str:
-        if measure == TOKENS:
-            return texts.say("usage_tokens", tokens=f"{value:,.0f}")
-        return self.format_cost(texts, round(value * NANOS_PER_USD))
-
-    def format_cost(self, texts: Texts, cost_nanousd: int) -> str:
-        """Format money for people: two decimals, more for small amounts."""
-        amount = cost_nanousd / NANOS_PER_USD * self.usd_rate
-        number = f"{amount:,.2f}" if amount >= 1 or not cost_nanousd else f"{amount:.6f}".rstrip("0")
-        integer, _, decimals = number.partition(".")
-        return texts.say("usage_cost", amount=f"{integer}.{decimals:0<2}", currency=self.currency)
-
     def format_line(self, texts: Texts, name: str, usage: UsageSum) -> str:
         """Format a sum as one line."""
         has_price = usage.unpriced < usage.calls
@@ -103,7 +71,7 @@ class UsageReporter:
         return texts.say(
             "usage_line",
             name=name,
-            cost=self.format_cost(texts, usage.cost_nanousd) if has_price else texts.say("usage_no_price"),
+            cost=self.currency.format_cost(texts, usage.cost_nanousd) if has_price else texts.say("usage_no_price"),
             calls=usage.calls,
             input=f"{usage.input_tokens:,}",
             cached=f"{usage.cached_tokens:,}",
@@ -181,7 +149,7 @@ def usage_tool(reporter: UsageReporter) -> Tool:
         by = [grouping for grouping in groupings if grouping != "day" or args.period != "day"]
         lines = [*reporter.format_report(turn.texts, args.period, spending, by, MAX_USAGE_ROWS)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
-        limits = await reporter.format_limits(turn.texts, None if everything else (("chat", chat), ("user", person)))
+        limits = await reporter.report_limits(turn.texts, None if everything else (("chat", chat), ("user", person)))
         return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])
 
     return session_usage

@@ -14,15 +14,15 @@ from bubbot.errors import (
     ModelUnavailable,
     ModelUnconfigured,
 )
-from bubbot.features.budget.budget import TOKENS
-from bubbot.features.budget.state import budget_owner_text
-from bubbot.features.schedule.words import format_length
 from bubbot.gateway.activity import TurnActivity
-from bubbot.gateway.health.snapshot import BudgetUsage, ChannelState, HealthSnapshot, ModelOutage
+from bubbot.gateway.health.snapshot import ChannelState, HealthSnapshot
 from bubbot.ports.channel import Role
+from bubbot.ports.health import BudgetUsage, ModelOutage
 from bubbot.ports.text import format_bytes
+from bubbot.ports.usage import TOKENS, Currency, budget_owner_text
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
+from bubbot.texts.lengths import format_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,7 @@ class HealthFormatter:
     def _amount(self, usage: BudgetUsage, value: float) -> str:
         if usage.measure == TOKENS:
             return self.texts.say("usage_tokens", tokens=f"{value:,.0f}")
-        digits = f"{value:,.2f}" if value >= 1 or not value else f"{value:.6f}".rstrip("0")
-        units, _, decimals = digits.partition(".")
-        return self.texts.say("usage_cost", amount=f"{units}.{decimals:0<2}", currency=self.snapshot.currency)
+        return Currency(self.snapshot.currency).format_amount(self.texts, value)
 
     def _log(self, *, newest: int) -> Iterator[StatusRow]:
         say, snapshot = self.texts.say, self.snapshot

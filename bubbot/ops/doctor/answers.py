@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
-from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.health import failing_models
+from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.gateway.health.formatter import explain_outage
-from bubbot.gateway.health.snapshot import failing_models
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.service import TapeService

@@ -21,6 +21,7 @@ from bubbot.ports.channel.capabilities import (
     WebhookVerifier,
 )
 from bubbot.ports.channel.events import (
+    HUMAN_ORIGIN,
     Attachment,
     AttachmentKind,
     ChannelEvent,
@@ -63,6 +64,7 @@ from bubbot.ports.channel.sending import MessagePart, Outbound, OutboundFile, Re
 from bubbot.ports.text import replace_controls
 
 __all__ = [
+    "HUMAN_ORIGIN",
     "AcknowledgesInteractions",
     "Attachment",
     "AttachmentKind",

@@ -35,6 +35,10 @@ class HasChat:
         return ":".join(part for part in (self.channel, self.chat, self.thread) if part)
 
 
+HUMAN_ORIGIN = "human"
+"""The origin of what people write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sender:
     """The sender of a message.
@@ -115,7 +119,7 @@ class Inbound(HasChat):
         quote: the quoted message; None if there is none.
         group: messages of one group (an album) belong together; empty if it stands alone.
         space: numeric id of the space the chat is part of (a Discord server); empty if the platform has none.
-        origin: `human`, or `schedule` for a fired job, which no channel received.
+        origin: `human`, or the source of an inbound that no channel received, such as `schedule`.
     """
 
     channel: str
@@ -133,7 +137,12 @@ class Inbound(HasChat):
     quote: Quote | None = None
     group: str = ""
     space: str = ""
-    origin: str = "human"
+    origin: str = HUMAN_ORIGIN
+
+    @property
+    def is_typed(self) -> bool:
+        """True if a person wrote it."""
+        return self.origin == HUMAN_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)

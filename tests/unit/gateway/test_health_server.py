@@ -11,9 +11,10 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot, ModelOutage
+from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
 from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
 from bubbot.gateway.metrics import Metrics
+from bubbot.ports.health import ModelOutage
 from tests.unit.gateway.health.test_formatter import FULL
 
 FINE = replace(FULL, channels=FULL.channels[:1])

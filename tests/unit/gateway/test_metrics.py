@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.state import BudgetSubject, Reservation
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.usage import BudgetSubject, Reservation
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock

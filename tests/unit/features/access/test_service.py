@@ -20,9 +20,9 @@ from bubbot.features.access.service import (
     MAX_WRONG_CODES,
     TERMINAL,
     AccessService,
-    ListedPeople,
 )
 from bubbot.features.access.state import AccessState
+from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, encode

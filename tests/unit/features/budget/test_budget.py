@@ -9,22 +9,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from bubbot.runtime.metering import BudgetMeter
 
 from bubbot.errors import BudgetExceeded, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import (
-    RESERVED,
-    SETTLED,
-    UNPRICED,
-    WARNED,
-    BudgetStateView,
-    BudgetSubject,
-    SpentTotal,
-    budget_state_from,
-    renewal_day,
-)
+from bubbot.features.budget.state import UNPRICED, WARNED, BudgetStateView, budget_state_from, renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.runtime.metering import BudgetMeter
+from bubbot.ports.usage import RESERVED, SETTLED, BudgetSubject, SpentTotal
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event

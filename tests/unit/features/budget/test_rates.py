@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.errors import RateLimitExceeded
 from bubbot.features.budget.rates import MessageRate, RateLimiter
-from bubbot.features.budget.state import BudgetSubject
+from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from tests.budgets import budget_tape, opened, plan, spend
 from tests.doubles import START, SteppingClock

@@ -20,11 +20,12 @@ from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveryState, Job, ScheduleState
 from bubbot.features.schedule.when import find_zone, parse_when
-from bubbot.features.schedule.words import describe_schedule, format_length, format_moment
+from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
+from bubbot.texts.lengths import format_length
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UTC_ZONE = find_zone("UTC")

@@ -7,12 +7,12 @@ from datetime import UTC, timedelta
 import pytest
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import BudgetSubject
 from bubbot.features.usage.spending import PeriodStartView
 from bubbot.features.usage.tools import UsageReporter, usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelPrice
+from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import budget_tape, opened, spend, whole

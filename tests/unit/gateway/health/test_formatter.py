@@ -12,30 +12,27 @@ import pytest
 
 from bubbot.control.codec import decode, encode
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import FailingModel, SpentTotal, TotalKey
+from bubbot.features.budget.health import budget_usage, failing_models
+from bubbot.features.schedule.health import next_firings
 from bubbot.features.schedule.state import ScheduleState
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage
 from bubbot.gateway.health.snapshot import (
     MAX_FIRINGS,
     BackupStatus,
-    BudgetUsage,
     ChannelState,
     DatabaseStatus,
     HealthSnapshot,
-    ModelOutage,
-    NextFiring,
     PendingDeliveries,
     as_json,
-    budget_usage,
-    failing_models,
-    next_firings,
     pending_deliveries,
 )
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
+from bubbot.ports.health import BudgetUsage, ModelOutage, NextFiring
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.usage import FailingModel, SpentTotal, TotalKey
 from bubbot.runtime.app import RuntimeLoad
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts

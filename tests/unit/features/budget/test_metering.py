@@ -9,16 +9,17 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any
 
+from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, budget_subject, denial_text
+
 from bubbot.errors import BudgetExceeded, ConfigError, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.rates import MessageRate, RateLimiter
-from bubbot.features.budget.state import RESERVED, SETTLED
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Outbound
 from bubbot.ports.model import Model, ModelReply, Usage
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, budget_subject, denial_text
+from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts

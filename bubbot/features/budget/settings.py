@@ -9,9 +9,18 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from bubbot.ports.settings import Number, SettingsSection, blank_to_none, describe_expected, quote_value, refuse_bool
+from bubbot.ports.settings import (
+    Label,
+    Names,
+    Number,
+    OptionalWhole,
+    SettingsSection,
+    blank_to_none,
+    describe_expected,
+    quote_value,
+    refuse_bool,
+)
 from bubbot.ports.text import did_you_mean
-from bubbot.settings.values import Label, Names, OptionalWhole
 
 OptionalNumber = Annotated[float | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
 

@@ -1,0 +1,121 @@
+"""Features: what a folder of `bubbot.features`, or an installed package, adds to the kernel.
+
+A package offers a `FeatureFactory` in the entry-point group `bubbot.features`; `app.py` calls it with the `Kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bubbot.ports.channel import Inbound, Outbound, Role
+from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
+from bubbot.ports.model import Model
+from bubbot.ports.settings import SettingsSection
+from bubbot.ports.tool import Tool
+from bubbot.ports.turn import Turn, TurnGate, TurnSource
+from bubbot.runtime.attachments import TakesAttachments
+from bubbot.runtime.compose import PromptSection
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.fork import MergeResult
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import NewId, TapeService
+from bubbot.texts import Texts
+
+Apply: TypeAlias = Callable[[], None]
+"""Put prepared settings into force. It cannot fail."""
+FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
+"""Return the model that a turn asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a feature may use of the bot.
+
+    Attributes:
+        home: the home folder.
+        now: the clock.
+        new_id: makes unique ids.
+        zone: the time zone of the deployment.
+        texts: the bot's own sentences.
+        open_tape: opens a tape that belongs to no session, by its name.
+        role_of: returns the role of an inbound's sender, on any channel.
+        accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
+            it was accepted before. Raises `ConfigError` if its channel does not run here.
+        send: sends a message that no turn writes: session, key, message, and facts for the same transaction.
+        notify: sends a notice at once, which no tape holds.
+    """
+
+    home: Path
+    now: Clock
+    new_id: NewId
+    zone: tzinfo
+    texts: Texts
+    open_tape: Callable[[str], TapeService]
+    role_of: Callable[[Inbound], Role]
+    accept: Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
+    send: Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
+    notify: Callable[[str, Outbound], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """What a feature adds. Every field but the name may be left out.
+
+    Attributes:
+        name: its folder, and its section in config.toml.
+        tools: what models may call, and people as comma commands.
+        rules: rules about its tools in the runtime contract of the system prompt.
+        prompt: sections of the system prompt.
+        sources: sources of turns that nobody typed, by the origin of their inbounds.
+        traces: tapes with texts of sessions, which an erasure of a session has to reach.
+        around_turn: wraps what answers a turn.
+        around_model: wraps each call of a model.
+        around_tool: wraps each call of a tool.
+        around_delivery: wraps each part of a message that is sent.
+        around_choice: wraps the choice of a turn's model.
+        gate: decides when messages may have their turn.
+        intake: takes in attachments before a turn.
+        on_merged: called with the entries of each merged turn.
+        load: reads its state; called at the start, and again when recovery has merged what an earlier process left open.
+        background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
+        on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
+        prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`.
+    """
+
+    name: str
+    tools: Sequence[Tool] = ()
+    rules: Sequence[str] = ()
+    prompt: Sequence[PromptSection] = ()
+    sources: Mapping[str, TurnSource] = field(default_factory=dict)
+    traces: Sequence[str] = ()
+    around_turn: Sequence[AroundTurn] = ()
+    around_model: Sequence[AroundModel] = ()
+    around_tool: Sequence[AroundTool] = ()
+    around_delivery: Sequence[AroundDelivery] = ()
+    around_choice: Sequence[Callable[[FindModel], FindModel]] = ()
+    gate: TurnGate | None = None
+    intake: TakesAttachments | None = None
+    on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
+    load: Callable[[], Awaitable[None]] | None = None
+    background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    on_chat_unreachable: Callable[[str, str, str], Awaitable[None]] | None = None
+    prepare: Callable[[Any], Awaitable[Apply]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureFactory:
+    """What an installed package offers in the group `bubbot.features`.
+
+    Attributes:
+        name: of the feature, and its section in config.toml.
+        build: builds it; gets the kernel and the validated settings (None without `settings`).
+        settings: the model of its section; None if it has none.
+    """
+
+    name: str
+    build: Callable[[Kernel, Any], Feature]
+    settings: type[SettingsSection] | None = None

@@ -1,0 +1,177 @@
+"""Budgets and rates in a turn: a reservation for each model call, a moment for each message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
+from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.rates import RateLimiter
+from bubbot.features.budget.state import CallError
+from bubbot.ports.channel import Inbound, Outbound
+from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta, Transcript
+from bubbot.ports.text import clean
+from bubbot.ports.turn import AcceptedInbound, Turn
+from bubbot.ports.usage import BudgetSubject, budget_owner_text, user_key
+from bubbot.runtime.answer import route_assistant
+from bubbot.runtime.context.compact import estimate_tokens
+from bubbot.runtime.router import is_command
+from bubbot.texts import Texts
+
+SILENT_WAIT_SECONDS = 3.0
+"""Seconds that a message over a rate waits without a notice."""
+RETRY_COMMAND = ",retry"
+"""The command that asks the model again."""
+
+
+class BudgetMeter:
+    """Keeps the model calls of turns, and of transcriptions before them, within the budgets."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    async def around_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """Wrap one model call; the reservation is durable before the call begins.
+
+        Raises:
+            BudgetExceeded: a budget is used up.
+        """
+        metered = None
+        try:
+            async with self._budget.metered_call(
+                budget_subject(call.turn), call.model.name, call.count_input()
+            ) as metered:
+                size = 0
+
+                def count(delta: TextDelta) -> None:
+                    nonlocal size
+                    size += len(delta.text.encode(errors="replace"))
+                    metered.output_estimate = size // 3 + 1
+
+                call.on_text.append(count)
+                reply = await call_next(call)
+                answer_tokens = estimate_tokens(reply.text) if reply.text else 0
+                metered.output_estimate = max(metered.output_estimate, answer_tokens)
+                metered.reply = reply
+                if not reply.calls and route_assistant(clean(reply.text)).empty:
+                    metered.error = CallError(ModelEmptyAnswer.kind)
+            return reply
+        except ModelCallDenied as error:
+            add_notice(error, call.turn.texts)
+            raise
+        finally:
+            if metered is not None:
+                nano = metered.cost_nanousd
+                call.cost = None if nano is None else nano / NANOS_PER_USD
+
+    @asynccontextmanager
+    async def transcription(self, inbound: Inbound, model: str) -> AsyncIterator[Callable[[Transcript], None]]:
+        """Reserve a transcription, which happens before the turn begins; the block reports its result.
+
+        Seconds of sound are not tokens: the reservation counts none.
+        """
+        payer = BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
+        async with self._budget.metered_call(payer, model, 0) as metered:
+
+            def record(transcript: Transcript) -> None:
+                metered.output_estimate = estimate_tokens(transcript.text)
+                metered.reply = ModelReply(transcript.text, usage=transcript.usage, model=model)
+
+            yield record
+
+
+def budget_subject(turn: Turn) -> BudgetSubject:
+    """Name the budget subject of a turn: its session, its person, and the job that caused it."""
+    return BudgetSubject(turn.session, user_key(turn.session, turn.sender.id), turn.cause, turn.id)
+
+
+class BudgetFallbackModel:
+    """The model of a turn; if its budget is used up, the first of `fallback_models` that has budget left."""
+
+    def __init__(
+        self,
+        find_model: Callable[[Turn], Awaitable[Model]],
+        load_model: Callable[[str], Model],
+        budget: Budget,
+        fallback_models: Sequence[str],
+    ) -> None:
+        self._models = find_model
+        self._named = load_model
+        self._budget = budget
+        self._cheaper = fallback_models
+
+    async def find_model(self, turn: Turn) -> Model:
+        """Return the model that the turn asks."""
+        model = await self._models(turn)
+        for name in (model.name, *self._cheaper):
+            if not self._budget.is_used_up("model", name):
+                return model if name == model.name else self._named(name)
+        return model
+
+
+class RateGate:
+    """Lets the messages of a session reach the model no faster than the rates allow.
+
+    `notify` sends a notice at once, outside any turn.
+    """
+
+    def __init__(
+        self, rates: RateLimiter | None, texts: Texts, notify: Callable[[str, Outbound], Awaitable[None]]
+    ) -> None:
+        self.rates = rates
+        self._texts = texts
+        self._notify = notify
+
+    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
+        """See `TurnGate.wait`."""
+        if self.rates is None or not batch or batch[0].attempts or not _reaches_model(batch[0].inbound):
+            return None
+        inbound = batch[0].inbound
+        try:
+            payer = BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
+            seconds = self.rates.book(payer)
+        except RateLimitExceeded as denial:
+            return add_notice(denial, self._texts)
+        if seconds > SILENT_WAIT_SECONDS:
+            text = self._texts.say("over_rate", count=round(seconds))
+            out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
+            await self._notify(inbound.channel, out)
+        if seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await wake.wait()
+            except TimeoutError:
+                pass
+        return None
+
+
+def _reaches_model(inbound: Inbound) -> bool:
+    if not inbound.is_typed:  # jobs have their own limits
+        return False
+    text = inbound.text.strip()
+    return not is_command(text) or text == RETRY_COMMAND
+
+
+def add_notice(error: ModelCallDenied, texts: Texts) -> ModelCallDenied:
+    """Add the sentence that people get; none if they have been told already."""
+    error.notice = "" if error.told else _denial_text(texts, error)
+    return error
+
+
+def _denial_text(texts: Texts, error: ModelCallDenied) -> str:
+    whose = texts.say("whose_you") if error.scope == "user" else ""
+    whose = texts.say("whose_here") if error.scope == "chat" else whose
+    whose = whose or budget_owner_text(texts, error.scope, error.name)
+    match error:
+        case BudgetExceeded(period="day"):
+            return texts.say("budget_spent_day", whose=whose, renews=error.renews)
+        case BudgetExceeded():
+            return texts.say("budget_spent_month", whose=whose, renews=error.renews)
+        case RateLimitExceeded(span="minute", count=count):
+            return texts.say("too_many_minute", count=count, renews=error.renews)
+        case RateLimitExceeded(count=count):
+            return texts.say("too_many_hour", count=count, renews=error.renews)
+    return texts.reason(error)

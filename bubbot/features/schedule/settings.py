@@ -1,0 +1,20 @@
+"""`[schedule]` of the settings."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from bubbot.ports.settings import SettingsSection, Whole
+
+
+class ScheduleSettings(SettingsSection):
+    """`[schedule]`: limits of jobs."""
+
+    max_jobs_per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
+    max_failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
+    min_unbounded_interval: Whole = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Minutes: what comes more often needs an end or a number of runs, unless an owner makes it.",
+    )

@@ -1,0 +1,53 @@
+"""Access as the gateway uses it: the listed people of a channel, and the service that knows the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bubbot.ports.channel import Role, Sender
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPeople:
+    """The people that the configuration lists for a channel, by numeric id."""
+
+    owners: frozenset[str] = frozenset()
+    admins: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+
+    def role(self, sender_id: str) -> Role:
+        """Return the highest role the lists give; `stranger` if the id is in none: an empty list means nobody."""
+        if sender_id in self.owners:
+            return Role.OWNER
+        if sender_id in self.admins:
+            return Role.ADMIN
+        return Role.MEMBER if sender_id in self.members else Role.STRANGER
+
+    def listed_roles(self) -> dict[str, Role]:
+        """Return the listed ids with their roles."""
+        return {person: self.role(person) for person in sorted(self.owners | self.admins | self.members, key=int)}
+
+
+NO_LISTED_PEOPLE = ListedPeople()
+
+
+def higher_role(first: Role, second: Role) -> Role:
+    """Return the one of two roles that includes the other."""
+    return first if first.at_least(second) else second
+
+
+class KnowsPeople(Protocol):
+    """Knows who may speak on a channel, and gives strangers pairing codes."""
+
+    def role(self, channel: str, sender_id: str) -> Role:
+        """Return a person's role."""
+        ...
+
+    def list_people(self, channel: str) -> tuple[str, ...]:
+        """Return the numeric ids of those who may speak on a channel."""
+        ...
+
+    async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:
+        """Return a new pairing code for a stranger, or None if the bot should stay silent."""
+        ...

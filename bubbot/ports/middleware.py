@@ -1,0 +1,87 @@
+"""Middleware: plain callables around a turn, a model call, a tool call and a delivery.
+
+A middleware takes a value and the next callable, and returns what that returns: `async def around(value, call_next)`.
+The first of a list is outermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta
+from bubbot.ports.tool import Tool, ToolArgs, ToolOutput
+from bubbot.ports.turn import Turn, TurnOutcome
+
+V = TypeVar("V")
+R = TypeVar("R")
+
+CallNext: TypeAlias = Callable[[V], Awaitable[R]]
+Middleware: TypeAlias = Callable[[V, CallNext[V, R]], Awaitable[R]]
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """One call of a model.
+
+    Attributes:
+        turn: the turn that calls.
+        model: the model.
+        request: the request.
+        count_input: returns the tokens of the request: counted if somebody did, else estimated.
+        on_text: called with each piece of the answer; a middleware may add its own.
+        is_sent: true once a model was really called.
+        cost: in US dollars, once the call is over; None if nobody knows its price.
+    """
+
+    turn: Turn
+    model: Model
+    request: ModelRequest
+    count_input: Callable[[], int]
+    on_text: list[Callable[[TextDelta], None]] = field(default_factory=list)
+    is_sent: bool = False
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInvocation:
+    """One call of a tool, by a model or as a command, with its checked arguments."""
+
+    turn: Turn
+    tool: Tool
+    args: ToolArgs
+
+
+@dataclass(frozen=True, slots=True)
+class PartDelivery:
+    """One part of a message on its way to a channel.
+
+    Attributes:
+        channel: the channel's name.
+        session: the session of the message.
+        part: the part.
+    """
+
+    channel: str
+    session: str
+    part: MessagePart
+
+
+AroundTurn: TypeAlias = Middleware[Turn, TurnOutcome]
+AroundModel: TypeAlias = Middleware[ModelCall, ModelReply]
+AroundTool: TypeAlias = Middleware[ToolInvocation, ToolOutput]
+AroundDelivery: TypeAlias = Middleware[PartDelivery, Receipt]
+
+
+def wrap(middleware: Sequence[Middleware[V, R]], inner: CallNext[V, R]) -> CallNext[V, R]:
+    """Wrap a callable into middleware, the first outermost."""
+    for around in reversed(middleware):
+        inner = partial(_call, around, inner)
+    return inner
+
+
+async def _call(around: Middleware[V, R], inner: CallNext[V, R], value: V) -> R:
+    return await around(value, inner)
