@@ -6,10 +6,11 @@ A package offers a `FeatureFactory` in the entry-point group `bubbot.features`; 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import tzinfo
 from pathlib import Path
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
@@ -52,7 +53,7 @@ class Kernel:
     home: Path
     now: Clock
     new_id: NewId
-    zone: tzinfo
+    zone: ZoneInfo
     texts: Texts
     open_tape: Callable[[str], TapeService]
     role_of: Callable[[Inbound], Role]
@@ -80,7 +81,8 @@ class Feature:
         gate: decides when messages may have their turn.
         intake: takes in attachments before a turn.
         on_merged: called with the entries of each merged turn.
-        load: reads its state; called at the start, and again when recovery has merged what an earlier process left open.
+        lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
+        on_recovered: called when recovery has merged what an earlier process left open.
         background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
         on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
         prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`.
@@ -100,7 +102,8 @@ class Feature:
     gate: TurnGate | None = None
     intake: TakesAttachments | None = None
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
-    load: Callable[[], Awaitable[None]] | None = None
+    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    on_recovered: Callable[[], Awaitable[None]] | None = None
     background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     on_chat_unreachable: Callable[[str, str, str], Awaitable[None]] | None = None
     prepare: Callable[[Any], Awaitable[Apply]] | None = None

@@ -188,3 +188,10 @@ class Toolbox:
     def for_person(self, role: Role) -> tuple[Tool, ...]:
         """Return the commands that this role may type."""
         return tuple(tool for tool in self._tools if role.at_least(tool.role))
+
+
+def split_items(value: object) -> object:
+    """Split a list that was typed as one text with commas; return any other value unchanged."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value

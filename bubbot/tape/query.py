@@ -348,3 +348,9 @@ def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple
 def without_limit(query: TapeQuery, part: Slice) -> TapeQuery:
     """Return the same filters over another part, in ascending order and without a limit."""
     return replace(query, part=part, newest=False, limit=None)
+
+
+def format_date(text: str | None, zone: tzinfo) -> str:
+    """Format date and minute in the chat's zone; return text that is not a date unchanged."""
+    at = parse_moment(text or "")
+    return at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else (text or "undated")

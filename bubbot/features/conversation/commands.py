@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Protocol
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bubbot.errors import ToolRetry
-from bubbot.features.memory.zone import MemoryZone
-from bubbot.features.why.view import Explanation, TurnSpansView, WhyView
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import CommandInfo, Role
-from bubbot.ports.model import ModelRequest
 from bubbot.ports.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import RequestComposer, embed_images, rebuild_request
+from bubbot.runtime.compose import RequestComposer
 from bubbot.runtime.context.selectors import find_correction
-from bubbot.runtime.context.view import CONTEXT_VERSION
 from bubbot.runtime.messages import sender_data
 from bubbot.runtime.router import command_usage, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
+from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, Window, is_inside
+from bubbot.tape.query import IdRanges, Span, TapeQuery, Window, is_inside
 from bubbot.texts import Texts
 
 ENTRY_ID_DIGITS = 18
 """Longer numbers are not entry ids; a store could not even look for them."""
 _INHERITED = ("phase", "summary", "next_steps")
 """The keys of its parent's state that a resumed window inherits."""
-_TRACE = re.compile(r"[0-9a-f]{4,32}")
+
+
+class KeepsMemory(Protocol):
+    """The memory of sessions, as a reset uses it."""
+
+    async def export(self, turn: Turn) -> str:
+        """Write the memory of the turn's session to a file and return its path."""
+        ...
+
+    async def start_again(self, turn: Turn) -> None:
+        """Begin with an empty memory on the tape that was just reset."""
+        ...
 
 
 class ResumeArgs(ToolArgs):
@@ -59,22 +64,6 @@ class HelpArgs(ToolArgs):
     """The arguments of `session.help`."""
 
     command: str = Field(default="", description="a command to explain")
-
-
-class WhyArgs(ToolArgs):
-    """The arguments of `session.why`."""
-
-    request: bool = Field(default=False, description="print the request of the last step")
-    turn: str = Field(default="", description="the turn to explain: its trace, which a failure tells")
-    positional: ClassVar[tuple[str, ...]] = ("request",)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _parse_trace(cls, arguments: Any) -> Any:
-        """Read a trace that was typed as a plain word; no word for yes or no looks like one."""
-        word = arguments.get("request")
-        is_trace = len(arguments) == 1 and isinstance(word, str) and _TRACE.fullmatch(word)
-        return {"turn": word} if is_trace else arguments
 
 
 @tool("session.new", commands=("new",), for_model=False)
@@ -161,13 +150,13 @@ async def session_quit(turn: Turn, args: NoArgs) -> str:
     return turn.texts.say("bye")
 
 
-def reset_tool(traces: Sequence[str], export: Callable[[str, str], str], forget: Callable[[str], None]) -> Tool:
+def reset_tool(traces: Sequence[str], forget: Callable[[str], None], memory: KeepsMemory | None) -> Tool:
     """Build `session.reset`.
 
     Args:
-        traces: the inbox and outbox tapes, which hold texts of sessions.
-        export: writes the memory of a session to a file; takes session and text, returns the path.
+        traces: the inbox and outbox tapes, and those of features, which hold texts of sessions.
         forget: removes the files that channels keep for a session.
+        memory: exports the memory of a session, and starts it again; None without one.
     """
 
     @tool("session.reset", commands=("reset",), for_model=False, role=Role.OWNER)
@@ -175,15 +164,16 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str], forget:
         """Start this tape anew: `archive` keeps the old one under another name, `erase` removes its content."""
         head = turn.tape.base
         if args.how == "archive":
-            memory = MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
-            path = export(turn.session, await memory.export())
+            path = await memory.export(turn) if memory else ""
             name = await turn.tape.reset(archive=True)
-            await memory.ensure()  # on the new tape: a session has a memory zone from its first entry on
+            if memory:
+                await memory.start_again(turn)
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
             await turn.tape.reset(archive=False, erase_also=await _find_traces(turn, traces))
-            await MemoryZone(turn.tape, now=turn.now, zone=turn.zone).ensure()
+            if memory:
+                await memory.start_again(turn)
             return turn.texts.say("erased", count=head)
         return turn.texts.say("reset_asks", count=head)
 
@@ -249,83 +239,6 @@ def context_tool(composer: RequestComposer) -> Tool:
     return session_context
 
 
-@tool("session.why", commands=("why",), for_model=False)
-async def session_why(turn: Turn, args: WhyArgs) -> str:
-    """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
-    trace = args.turn.strip()
-    for span in await turn.tape.read(TurnSpansView(trace)):
-        explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
-        if explanation is not None:
-            print_request = args.request and explanation.steps
-            return await _format_request(turn, explanation) if print_request else _format_explanation(explanation)
-    if trace:
-        raise ToolRetry(f"no turn on this tape has the trace {trace}; the log says in which session it was")
-    return "No model has answered here yet."
-
-
-def _format_explanation(turn: Explanation) -> str:
-    answer = f"entry {turn.answer}" if turn.answer else "no answer"
-    lines = [f"turn {turn.turn} (entries {turn.first} to {turn.last}): {turn.status}, {answer}"]
-    for entry_id, step in turn.steps:
-        lines += _format_step(entry_id, step)
-    lines += [f"tool {name} (entry {entry_id})" for entry_id, name in turn.tools]
-    lines += [f"error {kind} (entry {entry_id}): {message}" for entry_id, kind, message in turn.errors]
-    if turn.steps:
-        lines.append(",why yes prints the last request as bubbot made it")
-    return "\n".join(lines)
-
-
-def _format_step(entry_id: int, step: JsonObject) -> list[str]:
-    """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
-    usage_data = step.get("usage", {})
-    tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
-    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
-    cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
-    answered = step.get("answered", step["model"])
-    models = step["model"] if answered == step["model"] else f"{step['model']} asked, {answered} answered"
-    failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
-    head = (
-        f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {models}, {tokens}, {_format_cost(step)}, "
-        f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
-    )
-    lines = [head]
-    lines += [f"  {call['model']} failed after {call['elapsed_ms']} ms: {call['error']}" for call in failed]
-    if "error" in step and step["error"] not in [call["error"] for call in failed]:
-        lines.append(f"  {step['error']}")
-    return lines
-
-
-def _format_cost(step: JsonObject) -> str:
-    """Say what a step cost. Steps of earlier versions have only the cost that the model reported, if any."""
-    if step.get("attempts") == ():
-        return "no model asked"
-    cost = step.get("cost", step.get("usage", {}).get("cost"))
-    if not isinstance(cost, int | float):
-        return "cost unknown"
-    return f"cost {cost:.9f}".rstrip("0").rstrip(".") + " USD"
-
-
-async def _format_request(turn: Turn, explanation: Explanation) -> str:
-    """Rebuild the last step's request from the tape and check it against its recorded digest."""
-    _, step = explanation.steps[-1]
-    batches = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
-    system = (await turn.tape.get_blob(step["system"])).decode()
-    tools = (await turn.tape.get_blob(step["tools"])).decode()
-
-    def rebuild() -> ModelRequest:
-        return rebuild_request(step, batches.pop(), tape=turn.tape.name, system=system, tools=tools)
-
-    request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop
-    is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]
-    verdict = "equal to the recorded one, byte for byte" if is_equal else "NOT equal to the recorded one"
-    if not is_equal and step["view"].get("version", 1) != CONTEXT_VERSION:
-        verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
-    # Printed with the digests of images: the output goes onto the tape, which must not hold their bytes.
-    # The translation for the provider adds the model's name and orders keys in its own way; nothing records that.
-    label = f"the request to {step['model']} before its translation for the provider, keys sorted"
-    return f"{request.as_bytes().decode()}\n[{label}: {verdict}]"
-
-
 def session_tools() -> list[Tool]:
     """Return the tools of this file that need nothing from the deployment."""
     return [
@@ -333,7 +246,6 @@ def session_tools() -> list[Tool]:
         session_resume,
         session_correct,
         session_retry,
-        session_why,
         session_quit,
     ]
 

@@ -1,0 +1,40 @@
+"""The feature: taking in attachments, and sending files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bubbot.feature import Feature
+from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits, MeterTranscription
+from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.features.attachments.tools import file_tools
+from bubbot.ports.model import TranscribesAudio
+from bubbot.texts import Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Transcriber:
+    """A model that transcribes recordings, and its name."""
+
+    name: str
+    model: TranscribesAudio
+
+
+def attachments_feature(
+    settings: AttachmentSettings, texts: Texts, transcriber: Transcriber | None, meter: MeterTranscription | None
+) -> Feature:
+    """Build the feature from its settings; a reload builds it again.
+
+    Args:
+        settings: the settings.
+        texts: the bot's own sentences.
+        transcriber: writes down recordings; None: recordings stay files.
+        meter: reserves transcriptions; None if nobody counts.
+    """
+    intake = AttachmentIntake(
+        AttachmentLimits(settings.max_bytes, settings.max_inline),
+        (transcriber.name, transcriber.model) if transcriber else None,
+        meter=meter,
+        texts=texts,
+    )
+    return Feature(name="attachments", tools=file_tools(settings.max_bytes), intake=intake)

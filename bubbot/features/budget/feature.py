@@ -1,0 +1,110 @@
+"""The feature: budgets around every model call, rates before every turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from bubbot.feature import Apply, Feature, FindModel, Kernel
+from bubbot.features.budget.budget import Budget, NotifyOwner
+from bubbot.features.budget.limits import ALWAYS_NOTIFY, ModelFacts, budget_limits, message_rates
+from bubbot.features.budget.metering import BudgetFallbackModel, BudgetMeter, RateGate
+from bubbot.features.budget.rates import RateLimiter
+from bubbot.features.budget.report import LimitReporter
+from bubbot.features.budget.settings import BudgetSettings
+from bubbot.ports.model import Model
+from bubbot.ports.usage import BUDGET_TAPE, Currency
+from bubbot.texts import Texts
+
+
+class BudgetFeature:
+    """The budgets of a bot.
+
+    Attributes:
+        budget: reserves and settles the cost of calls.
+        meter: wraps calls into reservations.
+        gate: limits the rate of messages.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        settings: BudgetSettings,
+        models: ModelFacts,
+        *,
+        load_model: Callable[[str], Model],
+        notify_owner: NotifyOwner,
+    ) -> None:
+        """Set the limits. Raise `ConfigError` for bad settings.
+
+        Args:
+            kernel: the kernel.
+            settings: the settings.
+            models: facts about the configured models.
+            load_model: returns a model by its name.
+            notify_owner: notifies the owner.
+        """
+        self._kernel = kernel
+        self._settings = settings
+        self._load_model = load_model
+        self._tape = kernel.open_tape(BUDGET_TAPE)
+        self.budget = Budget(
+            self._tape,
+            budget_limits(settings, models),
+            now=kernel.now,
+            new_id=kernel.new_id,
+            zone=kernel.zone,
+            texts=kernel.texts,
+            notify_owner=notify_owner,
+        )
+        self.meter = BudgetMeter(self.budget)
+        self.gate = RateGate(None, kernel.texts, kernel.notify)
+
+    def feature(self) -> Feature:
+        """Build the record."""
+        return Feature(
+            name="budget",
+            around_model=(self.meter.around_model,),
+            around_choice=(self._choose_cheaper,),
+            gate=self.gate,
+            lifespan=self._lifespan,
+            prepare=self._prepare,
+        )
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of reports."""
+        return Currency(self._settings.currency, self._settings.usd_rate or 1.0)
+
+    async def report_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+        """See `LimitReporter.report_limits`."""
+        reporter = LimitReporter(self._tape, self.budget.limits, self.budget.today, self.currency)
+        return await reporter.report_limits(texts, scopes)
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
+        """Settle calls that an earlier process left open; at the end wait until all is written."""
+        await self.budget.load()
+        self.gate.rates = await self._load_rates(self._settings)
+        try:
+            yield
+        finally:
+            await self.budget.wait_written()
+
+    async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
+        rates = RateLimiter(message_rates(settings), self._kernel.now, self._kernel.zone, ALWAYS_NOTIFY)
+        await rates.load(self._tape)
+        return rates
+
+    def _choose_cheaper(self, find_model: FindModel) -> FindModel:
+        names = self._settings.fallback_models
+        return BudgetFallbackModel(find_model, self._load_model, self.budget, names).find_model
+
+    async def _prepare(self, settings: tuple[BudgetSettings, ModelFacts]) -> Apply:
+        budget, models = settings
+        limits, rates = budget_limits(budget, models), await self._load_rates(budget)
+
+        def apply() -> None:
+            self._settings, self.budget.limits, self.gate.rates = budget, limits, rates
+
+        return apply

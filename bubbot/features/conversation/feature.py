@@ -1,0 +1,51 @@
+"""The feature: commands about windows, answers and models, and tools about the tape and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bubbot.feature import Feature
+from bubbot.features.conversation.commands import KeepsMemory, context_tool, help_tool, reset_tool, session_tools
+from bubbot.features.conversation.model import model_tool, status_tools
+from bubbot.features.conversation.results import result_tools
+from bubbot.features.conversation.tape import tape_tools
+from bubbot.ports.health import HealthReport
+from bubbot.ports.tool import Tool
+from bubbot.runtime.compose import RequestComposer
+from bubbot.runtime.models import SessionModels
+
+RULE = "When a phase is over, call tape_handoff with a summary and next steps: it opens a new window."
+
+
+def conversation_feature(
+    *,
+    models: SessionModels,
+    composer: RequestComposer,
+    list_tools: Callable[[], Sequence[Tool]],
+    report: HealthReport,
+    traces: Sequence[str],
+    forget: Callable[[str], None],
+    memory: KeepsMemory | None,
+) -> Feature:
+    """Build the record.
+
+    Args:
+        models: the models of each session.
+        composer: builds requests, for `,context`.
+        list_tools: returns all tools, for `,help`.
+        report: reports the health of the bot, for `,status`.
+        traces: tapes with texts of sessions, for `,reset erase`.
+        forget: removes the files that channels keep of a session.
+        memory: the memory of sessions; None without one.
+    """
+    tools = [
+        help_tool(list_tools),
+        *session_tools(),
+        context_tool(composer),
+        model_tool(models),
+        *status_tools(models, report),
+        reset_tool(traces, forget, memory),
+        *tape_tools(),
+        *result_tools(),
+    ]
+    return Feature(name="conversation", tools=tools, rules=(RULE,))

@@ -1,0 +1,73 @@
+"""The feature: jobs, the tools that change them, and the timer that fires them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bubbot.feature import Apply, Feature, Kernel
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import JobState
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.tools import schedule_tools
+from bubbot.ports.channel import Outbound
+from bubbot.tape.entry import TapeEntry
+
+
+class ScheduleFeature:
+    """The schedules of a bot.
+
+    Attributes:
+        store: the jobs.
+    """
+
+    def __init__(self, kernel: Kernel, settings: ScheduleSettings) -> None:
+        self.store = ScheduleStore(
+            kernel.open_tape(SCHEDULE_TAPE),
+            now=kernel.now,
+            new_id=kernel.new_id,
+            zone=str(kernel.zone),
+            limits=schedule_limits(settings),
+        )
+        self._firings = Firings(self.store, kernel.role_of)
+        self._kernel = kernel
+
+    def feature(self) -> Feature:
+        """Build the record."""
+        return Feature(
+            name="schedule",
+            tools=schedule_tools(self.store),
+            sources={SCHEDULE_ORIGIN: self._firings},
+            traces=(SCHEDULE_TAPE,),
+            on_merged=(self._firings.apply_merge,),
+            on_recovered=self.store.load,
+            background={"schedules": self.run_timer},
+            on_chat_unreachable=self.store.end_jobs_of_chat,
+            prepare=self._prepare,
+        )
+
+    async def run_timer(self) -> None:
+        """Fire jobs until cancelled. The library is loaded here: few processes need it."""
+        from bubbot.features.schedule.timer import JobTimer
+
+        await JobTimer(self.store, self._kernel.accept, notify_missed=self.notify_missed).run()
+
+    async def notify_missed(self, job_state: JobState, key: str, facts: Sequence[TapeEntry]) -> None:
+        """Tell the chat in which a job was made that it was missed, with its facts in the same transaction."""
+        chat, text = job_state.job.place, format_missed(job_state, self._kernel.texts)
+        outbound = Outbound(chat.channel, chat.chat, text, chat.thread)
+        await self._kernel.send(job_state.job.session, key, outbound, {SCHEDULE_TAPE: facts})
+
+    async def _prepare(self, settings: ScheduleSettings) -> Apply:
+        limits = schedule_limits(settings)
+
+        def apply() -> None:
+            self.store.limits = limits
+
+        return apply
+
+
+def schedule_limits(settings: ScheduleSettings) -> ScheduleLimits:
+    """Return the limits of jobs."""
+    return ScheduleLimits(settings.max_jobs_per_chat, settings.max_failures, settings.min_unbounded_interval)
