@@ -28,17 +28,27 @@ def load(group: str, name: str) -> Callable[..., Any]:
     Raises:
         ConfigError: no package or more than one offers that name, importing it fails, or it is not callable.
     """
+    factory = load_object(group, name)
+    if not callable(factory):
+        label = _label(group, name, _find(group, name))
+        raise ConfigError(f"{label} is {type(factory).__name__}, which cannot be called to make one.")
+    return factory  # type: ignore[no-any-return]  # entry points are untyped
+
+
+def load_object(group: str, name: str) -> Any:
+    """Load the object that a package offers as `name` in `group`. Raise `ConfigError` as `load` does."""
     point = _find(group, name)
-    label = f"The plugin {name!r} of {group} ({point.value}, from the package {_package(point)})"
     try:
-        factory = point.load()
+        return point.load()
     # A plugin is someone else's code and may raise anything while it is imported, sys.exit() included.
     except (Exception, SystemExit) as error:
         hint = UPGRADE_HINT if _misses_our_name(error, point) else ""
+        label = _label(group, name, point)
         raise ConfigError(f"{label} could not be loaded: {type(error).__name__}: {error}{hint}") from error
-    if not callable(factory):
-        raise ConfigError(f"{label} is {type(factory).__name__}, which cannot be called to make one.")
-    return factory  # type: ignore[no-any-return]  # entry points are untyped
+
+
+def _label(group: str, name: str, point: EntryPoint) -> str:
+    return f"The plugin {name!r} of {group} ({point.value}, from the package {_package(point)})"
 
 
 def _misses_our_name(error: BaseException, point: EntryPoint) -> bool:

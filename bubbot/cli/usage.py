@@ -6,19 +6,21 @@ import argparse
 import asyncio
 import json
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from bubbot.cli.output import escape_json, show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
+from bubbot.features.budget.limits import budget_limits
+from bubbot.features.budget.report import LimitReporter
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport
 from bubbot.features.usage.tools import Period, UsageReporter
 from bubbot.log import printable
-from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.ports.usage import BUDGET_TAPE, Currency
 from bubbot.texts import Texts
-from bubbot.wiring.app import new_id, now, open_tapes
-from bubbot.wiring.budget import budget_limits, make_usage_reporter
-from bubbot.wiring.channel_factory import Deps
+from bubbot.wiring.app import now, open_tapes
+from bubbot.wiring.budget import model_facts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +50,17 @@ def _chat(text: str) -> str:
 
 
 async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
-    plan = budget_limits(setup.settings)
+    settings = setup.settings
+    limits = budget_limits(settings.budget, model_facts(settings))
+    currency, zone = (
+        Currency(settings.budget.currency, settings.budget.usd_rate or 1.0),
+        ZoneInfo(settings.bot.timezone),
+    )
     try:
         async with open_tapes(setup.home) as (store, _):
-            reporter = make_usage_reporter(setup.settings, tape_service(store, BUDGET_TAPE), Deps(now, new_id), plan)
-            return await _render(reporter, args)
+            tape = tape_service(store, BUDGET_TAPE)
+            limit_reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
+            return await _render(UsageReporter(tape, now, zone, limit_reporter.report_limits, currency), args)
     except StoreUnavailable:
         if setup.home.database.exists():
             raise
@@ -67,7 +75,7 @@ async def _render(reporter: UsageReporter, args: argparse.Namespace) -> str:
         return escape_json(json.dumps(_as_json(reporter, period, report, tables), ensure_ascii=False))
     texts = Texts()
     lines = [*reporter.format_report(texts, period, report, tables, 10**9)]
-    limits = await reporter.format_limits(texts, [("chat", args.chat)] if args.chat else None)
+    limits = await reporter.report_limits(texts, [("chat", args.chat)] if args.chat else None)
     return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]), keep="\n")
 
 

@@ -71,7 +71,7 @@ class Metrics:
         self._registry.register(_SnapshotCollector(self._reading))
 
     def attach(
-        self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, calls: SettlesCalls
+        self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, calls: SettlesCalls | None
     ) -> None:
         """Count what these do from now on. Every series begins at zero, so that the first of a kind is seen."""
         for channel_runtime in channel_runtimes:
@@ -86,7 +86,8 @@ class Metrics:
             for result in DELIVERY_OUTCOMES:
                 self._parts.labels(channel=name, outcome=result)
         activity.on_turn_ended = self._count_turn
-        calls.on_call_settled = self._count_call
+        if calls is not None:
+            calls.on_call_settled = self._count_call
 
     def record_lag(self, seconds: float) -> None:
         """Record by how many seconds the event loop was late."""

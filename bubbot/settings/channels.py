@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
-from bubbot.ports.settings import Id, Number, SettingsSection, Whole, format_errors
-from bubbot.settings.values import DAY_SECONDS, Name
+from bubbot.ports.settings import Id, Name, Number, SettingsSection, Whole, format_errors
+from bubbot.settings.values import DAY_SECONDS
 
 KINDS_REQUIRING_TOKEN = frozenset({"telegram", "discord"})
 """Kinds of channel that cannot start without a token."""

@@ -19,7 +19,7 @@ from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
-from bubbot.ports.settings import Keys, SettingsSection, format_errors, format_setting, quote_value
+from bubbot.ports.settings import Keys, Name, OptionalWhole, SettingsSection, format_errors, format_setting, quote_value
 from bubbot.ports.text import did_you_mean
 from bubbot.settings.channels import ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
@@ -43,7 +43,7 @@ from bubbot.settings.sources import (
     read_text,
     read_toml,
 )
-from bubbot.settings.values import Language, Name, OptionalPath, OptionalWhole, Zone
+from bubbot.settings.values import Language, OptionalPath, Zone
 
 MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
@@ -144,6 +144,13 @@ class Settings(BaseSettings):
     def renamed_settings(self) -> tuple[RenamedSetting, ...]:
         """The settings that are written under an old name."""
         return self._renamed_settings
+
+    def section(self, name: str) -> SettingsSection:
+        """Return a section by its name. Raise `ConfigError` if there is none."""
+        section = getattr(self, name, None)
+        if not isinstance(section, SettingsSection):
+            raise ConfigError(f"[{name}] is not a section of the settings.")
+        return section
 
     def missing_secret(self, *setting: str) -> MissingSecret | None:
         """Find a missing secret by its section and key."""

@@ -8,20 +8,17 @@ from typing import Any
 
 from pydantic import Field
 
-from bubbot.ports.settings import AdapterSettings, Number, SettingsSection, Whole, describe_type
-from bubbot.settings.values import (
-    AUTO_SELECTOR,
-    DAY_SECONDS,
-    Address,
-    Level,
-    LogForm,
+from bubbot.ports.settings import (
+    AdapterSettings,
     Name,
     Names,
-    OptionalPath,
+    Number,
     OptionalWhole,
-    Secret,
-    Selector,
+    SettingsSection,
+    Whole,
+    describe_type,
 )
+from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, OptionalPath, Secret, Selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,26 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
+from bubbot.feature import Kernel
 from bubbot.features.conversation.commands import list_commands
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
+from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
+from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.models.lazy import LazyModel
@@ -30,6 +34,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import RecoveryResult, recover
@@ -40,12 +45,11 @@ from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.wiring.budget import BudgetServices, open_budget
 from bubbot.wiring.channel_factory import ChannelFactory, Deps
 from bubbot.wiring.channels import STDIN
+from bubbot.wiring.features import FEATURES, BotFeatures, load_factories
 from bubbot.wiring.health import HealthCollector, HealthSources
 from bubbot.wiring.models import ModelSet, choose_models, turns_at_once
-from bubbot.wiring.schedule import Scheduler, make_scheduler
 from bubbot.wiring.search import open_indexing
 from bubbot.wiring.turns import TurnServices, build_session_deps
 
@@ -87,7 +91,8 @@ class Bot:
         group: owns every long-lived task.
         channel_factory: builds further channels.
         turn_services: what turns use.
-        budget_services: its budgets.
+        features: its features.
+        directory: finds its channels.
         wrappers: the wrappers of its ports.
         health_collector: collects its health.
     """
@@ -102,7 +107,8 @@ class Bot:
     group: asyncio.TaskGroup
     channel_factory: ChannelFactory
     turn_services: TurnServices
-    budget_services: BudgetServices
+    features: BotFeatures
+    directory: ChannelDirectory
     wrappers: PortWrappers
     health_collector: HealthCollector
 
@@ -112,9 +118,9 @@ class Bot:
         return self.model_sets[-1].sessions
 
     @property
-    def scheduler(self) -> Scheduler:
-        """The scheduler."""
-        return self.turn_services.scheduler
+    def schedule_store(self) -> ScheduleStore | None:
+        """The jobs; None for a bot without schedules."""
+        return self.features.schedule.store if self.features.schedule else None
 
     @property
     def channel_runtime(self) -> ChannelRuntime:
@@ -178,8 +184,12 @@ class Bot:
     async def _recover(self) -> RecoveryResult:
         inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
         recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
-        await self.scheduler.store.load()  # recovery has merged what an interrupted turn staged
+        await self.features.on_recovered()
         return recovered
+
+    def join(self, channel_runtime: ChannelRuntime) -> None:
+        """Make a channel known to the others, in its current state, and to the features."""
+        self.directory.join(channel_runtime, self.features.on_chat_unreachable)
 
     async def ask(self, inbound: Inbound) -> TurnResult:
         """Accept an inbound and wait for its turn. Raise `ConfigError` if its external id was accepted before."""
@@ -201,6 +211,7 @@ async def open_app(
     channel_settings: Mapping[str, Any] | None = None,
     hold: bool = False,
     wrappers: PortWrappers | None = None,
+    features: Collection[str] = FEATURES,
 ) -> AsyncIterator[Bot]:
     """Open a bot that talks on standard input and output, holding the home's lock until the block ends.
 
@@ -210,6 +221,7 @@ async def open_app(
         channel_settings: override the adapter's settings.
         hold: keep answers in `Bot.held_messages` instead of delivering them.
         wrappers: wrappers of its ports.
+        features: the names of the features it has, among `FEATURES`.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -221,7 +233,7 @@ async def open_app(
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
         return [await maker.build_runtime(maker.build_adapter(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
 
-    async with open_bot(settings, home, build_channels, wrappers or PortWrappers()) as app:
+    async with open_bot(settings, home, build_channels, wrappers or PortWrappers(), features=features) as app:
         yield app
 
 
@@ -234,6 +246,7 @@ async def open_bot(
     address: str = "",
     *,
     room_retry: float | None = None,
+    features: Collection[str] = FEATURES,
 ) -> AsyncIterator[Bot]:
     """Open a bot with these channels, holding the home's lock until the block ends.
 
@@ -244,6 +257,7 @@ async def open_bot(
         wrappers: wrappers of its ports.
         address: where other processes of this home reach it; empty: nowhere.
         room_retry: see `open_store`.
+        features: the names of the features it has, among `FEATURES`.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
@@ -254,7 +268,7 @@ async def open_bot(
         store = wrappers.store(sqlite_store)
         models = [choose_models(settings, home, wrappers.model)]
         stack.push_async_callback(_close, models)
-        budget_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
+        feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
         await stack.enter_async_context(open_indexing(sqlite_store, settings.search, group))
         commands: list[CommandInfo] = []
@@ -274,24 +288,46 @@ async def open_bot(
         channel_runtimes = {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
         }
-        purse = await open_budget(settings, maker.open_tape, clock_and_ids, channel_runtimes, texts)
-        budget_stack.push_async_callback(purse.budget.wait_written)
-        scheduler = make_scheduler(maker.open_tape(SCHEDULE_TAPE), channel_runtimes, settings, texts, clock_and_ids)
+        directory = ChannelDirectory(channel_runtimes)
+        kernel = Kernel(
+            home=home.path,
+            now=now,
+            new_id=new_id,
+            zone=ZoneInfo(settings.bot.timezone),
+            texts=texts,
+            open_tape=maker.open_tape,
+            role_of=directory.role_of,
+            accept=directory.accept,
+            send=directory.send,
+            notify=directory.notify,
+        )
+        bot_features = BotFeatures(
+            kernel,
+            settings,
+            home=home,
+            load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
+            notify_owner=OwnerChat(channel_runtimes, BUDGET_TAPE),
+            names=features,
+            factories=load_factories(),
+        )
+        await feature_stack.enter_async_context(bot_features.lifespan())
+        for channel_runtime in channel_runtimes.values():
+            directory.join(channel_runtime, bot_features.on_chat_unreachable)
 
         async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
             return await watch.report(role, direct=direct, own=own)
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
         shared = TurnServices(
-            home, channel_runtimes, texts, scheduler, limiter, clock_and_ids, activity, report, wrappers.tools
+            channel_runtimes, texts, bot_features, directory, limiter, clock_and_ids, activity, report, wrappers.tools
         )
-        deps, toolbox = build_session_deps(settings, shared, models[0], purse)
+        deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
         commands += list_commands(toolbox, texts)
-        sources = HealthSources(channel_runtimes, runtime, activity, scheduler.store, purse.budget)
+        sources = HealthSources(channel_runtimes, runtime, activity, bot_features)
         watch = HealthCollector(sqlite_store, home, sources, settings, texts, now=now, restored=restored)
         yield Bot(
             store,
@@ -304,7 +340,8 @@ async def open_bot(
             group,
             maker,
             shared,
-            purse,
+            bot_features,
+            directory,
             wrappers,
             watch,
         )

@@ -61,12 +61,15 @@ class Daemon:
             if isinstance(channel_runtime.channel, SupportsWebhook)
         }
 
-    def start_schedules(self) -> asyncio.Task[None]:
-        """Start firing jobs; cancel the task before the channels end. In quarantine nothing fires."""
+    def start_features(self) -> list[asyncio.Task[None]]:
+        """Start the background work of the features; cancel it before the channels end. In quarantine there is none."""
         if self.quarantine is not None:
-            return self.bot.group.create_task(_fire_nothing())
-        keeper, backoff = self.bot.scheduler.make_timer(), Backoff(random.random)
-        return self.bot.group.create_task(supervise("schedules", keeper.run, backoff))
+            return []
+        return [
+            self.bot.group.create_task(supervise(name, work, Backoff(random.random)))
+            for feature in self.bot.features.lasting
+            for name, work in feature.background.items()
+        ]
 
     def start_daily_digest(self, zone: str) -> asyncio.Task[None]:
         """Start logging the deployment head, now and each midnight; cancel the task at the end."""
@@ -138,7 +141,3 @@ def _warn_of_quarantine(restored: RestoreFact) -> None:
         "works. To end this, run bubbot restore --release and start again", restored.backup, restored.created[:19],
         extra={"action": "run.quarantine"},
     )  # fmt: skip
-
-
-async def _fire_nothing() -> None:
-    """Do nothing, in place of the schedules."""

@@ -17,11 +17,11 @@ from bubbot import __version__
 from bubbot.errors import BubbotError
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.health import budget_usage, failing_models
+from bubbot.features.budget.limits import budget_limits
 from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.health import next_firings
 from bubbot.features.schedule.state import ScheduleCheckpointView, ScheduleState, ScheduleView
-from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.daily_digest import DeploymentHead
@@ -42,7 +42,7 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
-from bubbot.ports.health import ModelOutage
+from bubbot.ports.health import BudgetUsage, ModelOutage
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.settings.loader import Settings
@@ -53,7 +53,8 @@ from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.wiring.budget import budget_limits
+from bubbot.wiring.budget import model_facts
+from bubbot.wiring.features import BotFeatures
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +69,7 @@ class HealthSources:
     channel_runtimes: Mapping[str, ChannelRuntime]
     runtime: AppRuntime
     activity: ActivityTracker
-    schedule_store: ScheduleStore
-    budget: Budget
+    features: BotFeatures
 
 
 class HealthCollector:
@@ -125,9 +125,10 @@ class HealthCollector:
 
     def failing_models(self) -> tuple[ModelOutage, ...]:
         """Return the models that have not answered since a call failed, without I/O."""
-        return failing_models(
-            self.sources.budget.failing_models(), configured_models(self.settings), timestamp(self._now())
-        )
+        budget = self.sources.features.budget
+        if budget is None:
+            return ()
+        return failing_models(budget.budget.failing_models(), configured_models(self.settings), timestamp(self._now()))
 
     def is_disk_full(self) -> bool:
         """Return true if writing waits for room on the disk."""
@@ -135,7 +136,8 @@ class HealthCollector:
 
     async def snapshot(self) -> HealthSnapshot:
         """Return the current health. Raise a `StoreError` if the database cannot be read."""
-        log_summary, sources, budget = recent_warnings(), self.sources, self.sources.budget
+        log_summary, sources = recent_warnings(), self.sources
+        schedule, budget = sources.features.schedule, sources.features.budget
         pending = [
             pending_deliveries(name, await channel_runtime.outbox.pending())
             for name, channel_runtime in list(sources.channel_runtimes.items())
@@ -148,8 +150,8 @@ class HealthCollector:
             channels=self.channels(),
             load=sources.runtime.measure_load(),
             owed=tuple(pending),
-            firings=next_firings(sources.schedule_store.state, self._now),
-            budget=budget_usage(budget.totals(), budget.limits, budget.today(), usd_rate(self.settings)),
+            firings=next_firings(schedule.store.state, self._now) if schedule else (),
+            budget=self._budget_usage(budget.budget) if budget else (),
             database=database,
             backup=await asyncio.to_thread(newest_backup, self._home),
             warnings=log_summary.warnings,
@@ -159,6 +161,9 @@ class HealthCollector:
             failing=self.failing_models(),
             full=self.is_disk_full(),
         )
+
+    def _budget_usage(self, budget: Budget) -> tuple[BudgetUsage, ...]:
+        return budget_usage(budget.totals(), budget.limits, budget.today(), usd_rate(self.settings))
 
     async def deployment_head(self) -> DeploymentHead:
         """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
@@ -205,7 +210,10 @@ async def offline_snapshot(
     for channel in _channels(names, outbox_tape("")):
         pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
     budget = await _budget_state(open_tape(BUDGET_TAPE))
-    limits, today = budget_limits(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
+    limits, today = (
+        budget_limits(settings.budget, model_facts(settings)),
+        now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d"),
+    )
     return replace(
         empty_snapshot(settings, home, now),
         load=RuntimeLoad(waiting=waiting),

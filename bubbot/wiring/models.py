@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from bubbot import plugins
 from bubbot.errors import ConfigError
-from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
-from bubbot.features.budget.budget import Budget
 from bubbot.home import Home
 from bubbot.models.lazy import LazyModel
 from bubbot.models.litellm import keys, names, sizes
@@ -147,14 +145,6 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
         names.check_model_name(name, "[attachments] transcription")
     options = ModelOptions(name, home.path, values)
     return LazyModel(name, sizes.find_traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
-
-
-def make_intake(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> AttachmentIntake:
-    """Build the intake of attachments, within the limits of the settings."""
-    limits = AttachmentLimits(settings.attachments.max_bytes, settings.attachments.max_inline)
-    return AttachmentIntake(
-        limits, (transcriber.name, transcriber) if transcriber else None, budget=budget, texts=texts
-    )
 
 
 def _model_values(settings: Settings, provider: str) -> dict[str, Any]:

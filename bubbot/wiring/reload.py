@@ -16,7 +16,7 @@ from functools import partial
 from bubbot import log as logs
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
-from bubbot.features.budget.rates import RateLimiter
+from bubbot.feature import Apply
 from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -28,12 +28,10 @@ from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.wiring.app import now
-from bubbot.wiring.budget import budget_limits, load_rate_limits, renew_budget
 from bubbot.wiring.channels import ChannelTable, admission_settings, channel_policy, channel_tables
 from bubbot.wiring.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.wiring.daemon import Daemon
 from bubbot.wiring.models import ModelSet, choose_models
-from bubbot.wiring.schedule import schedule_limits
 from bubbot.wiring.turns import build_session_deps
 
 log = logging.getLogger(__name__)
@@ -70,7 +68,7 @@ class ReloadPlan:
         tables: the settings of each channel.
         models: None: the models stay.
         ended: channels to end.
-        rates: the rate limits.
+        apply_features: puts the settings of the features into force.
         started: channels to start, or to restart.
     """
 
@@ -78,7 +76,7 @@ class ReloadPlan:
     tables: Mapping[str, ChannelTable]
     models: ModelSet | None
     ended: Sequence[str]
-    rates: RateLimiter | None
+    apply_features: Apply
     started: dict[str, ChannelRuntime] = field(default_factory=dict)
 
 
@@ -164,12 +162,11 @@ class Reloader:
     async def _plan(self, settings: Settings) -> ReloadPlan:
         """Build the plan. Raise `ConfigError` for the first error, with nothing left open."""
         app, tables = self._daemon.bot, self._channels(settings)
-        budget_limits(settings)
         settings.bot.read_persona()
         models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
-        models = choose_models(settings, app.turn_services.home, app.wrappers.model) if models_changed else None
+        models = choose_models(settings, app.channel_factory.home, app.wrappers.model) if models_changed else None
         ended = [name for name in self._tables if name not in tables]
-        plan = ReloadPlan(settings, tables, models, ended, app.budget_services.rate_gate.rates)
+        plan = ReloadPlan(settings, tables, models, ended, await app.features.prepare(settings))
         try:
             for name in (name for name in tables if self._needs_restart(name, tables[name])):
                 plan.started[name] = await self._build_channel(name, tables[name], settings)
@@ -177,7 +174,6 @@ class Reloader:
             answers = await asyncio.gather(*(self._verify(name, tables[name]) for name in plan.started))
             if problems := [answer for answer in answers if answer]:
                 raise ConfigError("\n".join(problems))
-            plan.rates = await load_rate_limits(settings, app.budget_services)
         except BaseException:
             for channel_runtime in plan.started.values():
                 await channel_runtime.aclose()
@@ -274,7 +270,6 @@ class Reloader:
             await manager.stop_channel(name, self._grace.deliveries)
             await app.runtime.stop_channel(name, self._grace.turns)
             del app.channel_runtimes[name]
-            app.scheduler.links.pop(name, None)
         for name, channel_runtime in plan.started.items():
             if name in app.channel_runtimes:
                 await manager.stop_channel(name, self._grace.deliveries)
@@ -293,8 +288,7 @@ class Reloader:
                 app.channel_runtimes[name].apply_policy(
                     channel_policy(plan.tables[name][0], settings, self._daemon.access)
                 )
-        app.scheduler.store.limits = schedule_limits(settings)
-        app.budget_services = renew_budget(app.budget_services, settings, plan.rates)
+        plan.apply_features()
         old_models = app.model_sets[-1]
         if plan.models is not None:
             app.model_sets.append(plan.models)
@@ -313,8 +307,8 @@ class Reloader:
         """Give every session the new settings from its next turn on."""
         app = self._daemon.bot
         for channel_runtime in app.channel_runtimes.values():
-            app.scheduler.join(channel_runtime)
-        deps, toolbox = build_session_deps(settings, app.turn_services, app.model_sets[-1], app.budget_services)
+            app.join(channel_runtime)
+        deps, toolbox = build_session_deps(settings, app.turn_services, app.model_sets[-1])
         app.runtime.reload({name: channel_runtime.link for name, channel_runtime in app.channel_runtimes.items()}, deps)
         for channel_runtime in app.channel_runtimes.values():
             channel_runtime.open_gate(
@@ -338,7 +332,7 @@ class Reloader:
         if added:
             await channel_runtime.inbox.record_begin(timestamp(now()))
             recovered = await recover(app.store, [channel_runtime.inbox], app.channel_factory.open_tape)
-            await app.scheduler.store.load()
+            await app.features.on_recovered()
             channel_runtime.resume(recovered)
         await channel_runtime.deliverer.resume(queued=True)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from bubbot.concurrency import Backoff, supervise
-from bubbot.settings.sections import SearchSettings
+from bubbot.features.search.settings import SearchSettings
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.stores.sqlite.store import SqliteStore
 

@@ -114,7 +114,7 @@ async def _serve(
         manager.start(app.group.create_task)
         report.watch(partial(_watched_channels, daemon))
         background = [
-            daemon.start_schedules(),
+            *daemon.start_features(),
             daemon.start_daily_digest(setup.settings.bot.timezone),
             app.group.create_task(_reload_when(signals.reload, reloader, report)),
         ]

@@ -45,8 +45,10 @@ def attach_metrics(daemon: Daemon, metrics: Metrics) -> None:
     """Attach the metrics to the bot, and after each reload to its new channels; counters keep their values."""
     sources = daemon.bot.health_collector.sources
 
+    budget = sources.features.budget
+
     def attach() -> None:
-        metrics.attach(sources.channel_runtimes.values(), sources.activity, sources.budget)
+        metrics.attach(sources.channel_runtimes.values(), sources.activity, budget.budget if budget else None)
 
     attach()
     daemon.on_reload.append(attach)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import RequestComposer
+from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.selectors import find_correction
 from bubbot.runtime.messages import sender_data
 from bubbot.runtime.router import command_usage, unknown_command_text
@@ -216,13 +216,13 @@ def _typed_name(command: Tool) -> str:
     return "," + (command.commands[0] if command.commands else command.name)
 
 
-def context_tool(composer: RequestComposer) -> Tool:
-    """Build `session.context`, which shows the next request."""
+def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
+    """Build `session.context`, which shows the next request as `compose` builds it."""
 
     @tool("session.context", commands=("context",), for_model=False)
     async def session_context(turn: Turn, args: NoArgs) -> str:
         """Show exactly what the model would be shown next, with the ids of the entries."""
-        composed = await composer.compose(turn)
+        composed = await compose(turn)
         lines = [f"system prompt ({len(composed.request.system)} characters):", composed.request.system, ""]
         for shown in composed.context.context_messages:
             source = ",".join(f"#{entry_id}" for entry_id in shown.ids) or "(made here)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from bubbot.feature import Feature
 from bubbot.features.conversation.commands import KeepsMemory, context_tool, help_tool, reset_tool, session_tools
@@ -11,7 +11,8 @@ from bubbot.features.conversation.results import result_tools
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.ports.health import HealthReport
 from bubbot.ports.tool import Tool
-from bubbot.runtime.compose import RequestComposer
+from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.models import SessionModels
 
 RULE = "When a phase is over, call tape_handoff with a summary and next steps: it opens a new window."
@@ -20,7 +21,7 @@ RULE = "When a phase is over, call tape_handoff with a summary and next steps: i
 def conversation_feature(
     *,
     models: SessionModels,
-    composer: RequestComposer,
+    compose: Callable[[Turn], Awaitable[ComposedRequest]],
     list_tools: Callable[[], Sequence[Tool]],
     report: HealthReport,
     traces: Sequence[str],
@@ -31,7 +32,7 @@ def conversation_feature(
 
     Args:
         models: the models of each session.
-        composer: builds requests, for `,context`.
+        compose: builds the next request of a turn, for `,context`.
         list_tools: returns all tools, for `,help`.
         report: reports the health of the bot, for `,status`.
         traces: tapes with texts of sessions, for `,reset erase`.
@@ -41,7 +42,7 @@ def conversation_feature(
     tools = [
         help_tool(list_tools),
         *session_tools(),
-        context_tool(composer),
+        context_tool(compose),
         model_tool(models),
         *status_tools(models, report),
         reset_tool(traces, forget, memory),

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bubbot.errors import ConfigError
+from bubbot.features.budget.limits import budget_limits
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote, sudo_bubbot
 from bubbot.ops.onboarding.edit import format_toml
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
-from bubbot.wiring.budget import budget_limits
+from bubbot.wiring.budget import model_facts
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 
@@ -65,7 +66,7 @@ def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator
     except ConfigError as error:
         yield Finding("config.persona", "problem", str(error), edit_command(file))
     try:
-        budget_limits(settings)
+        budget_limits(settings.budget, model_facts(settings))
     except ConfigError as error:
         yield Finding("config.budget", "problem", str(error), edit_command(file))
     try:
