@@ -338,13 +338,7 @@ class SessionRuntime:
         if turn.is_typed:  # another source may say nothing, or say it in another chat
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
-            try:
-                outcome = await wrap(self._deps.around_turn, partial(self._answer, old=old))(turn)
-            except StoreError:
-                raise
-            except Exception as error:  # noqa: BLE001 - middleware is also the code of others
-                outcome = await _record_failure(turn, error)
-            return await self._merge_turn(turn, outcome)
+            return await self._merge_turn(turn, await self._run_answer(turn, old=old))
 
     async def _answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
         """Answer a turn, or say why it gets no answer."""
@@ -359,7 +353,9 @@ class SessionRuntime:
             await turn.tape.append([make.error("interrupted", notice)])
             log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
             return TurnOutcome("failed", turn.texts.add_trace(notice, turn.id))
-        return await self._run_loop(turn)
+        if self._stop_requested and not self._is_overtaking():
+            raise asyncio.CancelledError
+        return await self._deps.loop.run(turn)
 
     async def _take_attachments(self, wanted: Callable[[], Sequence[AcceptedInbound]]) -> None:
         """Take in the attachments of messages that still wait for a turn.
@@ -441,6 +437,9 @@ class SessionRuntime:
             turn.join = lambda: self._join_waiting(turn)
         elif (source := self._deps.sources.get(first.origin)) is not None:
             source.prepare(turn, first)
+        else:
+            log.warning("no feature takes care of a turn", extra={"action": "turn.sourceless", "origin": first.origin})
+            turn.role = Role.STRANGER
         return turn
 
     async def _join_waiting(self, turn: Turn) -> None:
@@ -491,14 +490,13 @@ class SessionRuntime:
                 entries, other_tapes={self._link.inbox: [done_entry([changed.id], outcome=outcome)]}
             )
 
-    async def _run_loop(self, turn: Turn) -> TurnOutcome:
-        """Run the turn; whatever happens in it ends in a result.
+    async def _run_answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
+        """Answer the turn within its middleware; whatever happens there ends in a result.
 
         If the caller is cancelled (the process is ending), the fork stays open and the next start takes it up.
         """
-        self._loop_task = asyncio.ensure_future(self._deps.loop.run(turn))
-        if self._stop_requested and not self._is_overtaking():
-            self._loop_task.cancel()
+        answer = wrap(self._deps.around_turn, partial(self._answer, old=old))
+        self._loop_task = asyncio.ensure_future(answer(turn))
         try:
             return await self._loop_task
         except asyncio.CancelledError:
