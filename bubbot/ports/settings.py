@@ -181,7 +181,7 @@ def describe_type(field: FieldInfo) -> str:
         return "tables by name" if "label" in get_args(options[0]) else "tables by numeric id"
     if get_origin(field.annotation) is list:
         return "a list of numeric ids" if options[0] == Id else "a list of texts"
-    if "secret" in field.metadata:
+    if _is_secret(field):
         return _TYPE_PHRASES[SecretStr]
     phrase = next(phrase for kind, phrase in _TYPE_PHRASES.items() if kind in (field.annotation, *options))
     for constraint in field.metadata:
@@ -193,6 +193,16 @@ def describe_type(field: FieldInfo) -> str:
             case Le(le=bound):
                 phrase += f"{', at most' if 'above' in phrase else ' to'} {bound:.12g}"
     return phrase
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    """Return true if the value, or a part of it, is a `SecretStr` or marked "secret"."""
+    return "secret" in field.metadata or _contains_secret(field.annotation)
+
+
+def _contains_secret(kind: Any) -> bool:
+    marks = getattr(kind, "__metadata__", ())
+    return kind is SecretStr or "secret" in marks or any(map(_contains_secret, get_args(kind)))
 
 
 def describe_expected(item: ErrorDetails, field: FieldInfo) -> str:
@@ -233,7 +243,7 @@ def _format_error(
     if item["type"] == "predicate":
         return f"{setting} {item['msg']}."
     expected = describe_expected(item, field := section.model_fields[path[-1]])
-    if SecretStr in get_args(field.annotation):
+    if _is_secret(field):
         return f"{setting} is of the wrong type (the value is not shown), but must be {expected}."
     return f"{setting} {section.describe_wrong_value(_find_value(table, path, item), expected)}"
 
