@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+import datetime
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from pydantic import Field, SecretStr
@@ -23,16 +24,59 @@ class BoxSettings(AdapterSettings):
     nested: dict[str, list[Annotated[str, "secret"]]] = Field(default={})
 
 
-def refuse(key: str, value: object) -> str:
+class LetterSettings(AdapterSettings):
+    platform: ClassVar[str] = "Letterbox"
+
+    when: datetime.time | None = None
+    level: Literal[1, 2] = 1
+    pins: list[int] = Field(default=[])
+    names: list[str] = Field(default=[])
+    headers: dict[str, str] = Field(default={})
+    tags: set[str] = Field(default=set())
+    title: Annotated[str, Field(max_length=3)] = ""
+    size: Annotated[int, Field(ge=1, lt=5)] = 1
+    port: int | str = 1
+    depth: Annotated[int, Field(le=3)] | None = None
+
+
+def refuse(settings: type[AdapterSettings], key: str, value: object) -> str:
     """Return the sentence about a wrong value."""
     with pytest.raises(ConfigError) as caught:
-        BoxSettings.read("box", {key: value})
+        settings.read("box", {key: value})
     return str(caught.value)
 
 
 @pytest.mark.parametrize("value", [[["CANARY"]], {"x": "CANARY"}, {"CANARY": 1}, {"x": ["CANARY", 5]}])
 @pytest.mark.parametrize("key", BoxSettings.model_fields)
 def test_a_wrong_secret_is_not_shown(key: str, value: Any) -> None:
-    sentence = refuse(key, value)
+    sentence = refuse(BoxSettings, key, value)
     assert sentence.startswith(f"[channels.box] {key} ")
     assert "CANARY" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("when", "x", "another value (Input should be in a valid time format, "),
+        ("level", 3, "one of 1, 2."),
+        ("pins", ["a"], "another value (Input should be a valid integer, unable to parse string as an integer)."),
+        ("names", 5, "a list of texts."),
+        ("headers", {"a": 1}, "another value (Input should be a valid string)."),
+        ("tags", 5, "another value (Input should be a valid set)."),
+        ("title", "abcd", "another value (String should have at most 3 characters)."),
+        ("size", 0, "a whole number from 1."),
+        ("size", 5, "another value (Input should be less than 5)."),
+        ("port", [1], "a whole number or a text."),
+        ("depth", 4, "another value (Input should be less than or equal to 3)."),
+    ],
+)
+def test_a_wrong_value_of_any_type_has_one_line_with_what_is_expected(key: str, value: object, expected: str) -> None:
+    sentence = refuse(LetterSettings, key, value)
+    assert sentence.startswith(f"[channels.box] {key} is {value!r} and has to be {expected}")
+    assert "\n" not in sentence
+
+
+def test_settings_can_be_built_without_a_channel() -> None:
+    settings = LetterSettings(port=2)
+    assert (settings.port, settings.channel) == (2, "")
+    assert LetterSettings.read("box", {}).channel == "box"
