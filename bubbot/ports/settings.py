@@ -33,7 +33,7 @@ from bubbot.ports.text import did_you_mean
 Keys: TypeAlias = tuple[str, ...]
 """The path of a setting: section and key, or "channels", name and key."""
 
-_USERINFO = re.compile(r"//[^/@\s]*@")
+_USERINFO = re.compile(r"//\S*@")
 _TYPE_PHRASES = {
     bool: "true or false",
     int: "a whole number",
@@ -166,7 +166,7 @@ class AdapterSettings(SettingsSection):
     @classmethod
     def describe_wrong_value(cls, value: object, expected: str) -> str:
         """Return the predicate of the sentence about a wrong value."""
-        return f"is {value!r} and has to be {expected}."
+        return f"is {quote_value(value)} and has to be {expected}."
 
     @classmethod
     def describe_unknown_key(cls, key: str) -> str:
@@ -281,7 +281,7 @@ def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> obj
 
 
 def quote_value(value: object) -> str:
-    """Format a value for a sentence: cut after 80 characters, without the password of a web address."""
+    """Format a value for a sentence: cut after 80 characters, without user and password of a web address."""
     text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
     return text if len(text) <= 80 else f"{text[:80]}..."
 

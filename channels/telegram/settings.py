@@ -18,6 +18,7 @@ from bubbot.ports.settings import (
     Text,
     Whole,
     check_web_address,
+    quote_value,
     setting_error,
     strip_text,
     web_address,
@@ -120,7 +121,7 @@ class TelegramSettings(AdapterSettings):
     def _check_file_folder(cls, value: Any) -> Any:
         text = str(strip_text(value))
         if text and (not Path(text).is_absolute() or len(Path(text).parts) == 1):
-            raise setting_error(f"is {text!r} and has to be a whole path such as /var/lib/telegram-bot-api")
+            raise setting_error(f"is {quote_value(text)} and has to be a whole path such as /var/lib/telegram-bot-api")
         return text or None
 
     @field_validator("webhook_url", "webhook_secret", mode="before")
