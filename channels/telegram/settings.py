@@ -136,7 +136,8 @@ class TelegramSettings(AdapterSettings):
             return url
         if not url:
             raise setting_error('is not set, and mode = "webhook" needs it: the address Telegram is to call')
-        self_hosted = _server(info) != TELEGRAM_API_URL
+        # A wrong base_url is an error of its own, and hardly meant Telegram's own server.
+        self_hosted = "base_url" not in info.data or _server(info) != TELEGRAM_API_URL
         check_web_address(url, ("http", "https") if self_hosted else ("https",))
         if not self_hosted and (urlsplit(url).port or 443) not in TELEGRAM_WEBHOOK_PORTS:
             ports = ", ".join(map(str, TELEGRAM_WEBHOOK_PORTS))

@@ -88,6 +88,13 @@ def test_a_wrong_value_is_named_with_its_fix_and_without_secrets(table: dict[str
     assert "SECRET" not in str(caught.value)
 
 
+def test_a_wrong_server_is_one_error_and_not_also_one_of_the_webhook() -> None:
+    with pytest.raises(ConfigError) as caught:
+        TelegramSettings.read("tg", HOOK | {"base_url": "nope", "webhook_url": "http://in.house:81/tg"})
+    assert str(caught.value).startswith("[channels.tg] base_url has to be")
+    assert len(str(caught.value).splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "hint"), [("pol_timeout", "did you mean 'poll_timeout'?"), ("pairng", "docs/reference/config.md lists")]
 )
