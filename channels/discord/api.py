@@ -12,7 +12,8 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -249,6 +250,31 @@ class _SharedRatelimit(Ratelimit):
             await super().__aexit__(kind, error, traceback)
 
 
+class _Gate:
+    """A gate that is shut while anybody holds it."""
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+
+    async def wait(self) -> None:
+        """Wait until the gate is open."""
+        await self._is_open.wait()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Shut the gate until the end of the block, or of that of the last holder."""
+        self._holders += 1
+        self._is_open.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._is_open.set()
+
+
 class _DiscordHttp(HTTPClient):
     """The library's client with a configurable base URL, no login request, and short waits allowed.
 
@@ -264,8 +290,7 @@ class _DiscordHttp(HTTPClient):
         self.max_ratelimit_timeout = -1.0  # every 429 is raised
         self._longest_wait = longest_wait
         self._limits: dict[str, _SharedRatelimit] = {}
-        self._no_global_limit = asyncio.Event()
-        self._no_global_limit.set()
+        self._no_global_limit = _Gate()
         self._base = settings.rest_url
         self._opening = False
 
@@ -273,10 +298,9 @@ class _DiscordHttp(HTTPClient):
         self, _session: object, context: SimpleNamespace, end: aiohttp.TraceRequestEndParams
     ) -> None:
         self.date = end.response.headers.get("Date", "")
-        attempt = context.trace_request_ctx
-        if attempt is not None and end.response.status == 429 and "X-RateLimit-Global" in end.response.headers:
-            attempt.meets_global_limit = True
-            self._no_global_limit.clear()
+        held: ExitStack | None = context.trace_request_ctx
+        if held is not None and end.response.status == 429 and "X-RateLimit-Global" in end.response.headers:
+            held.enter_context(self._no_global_limit.hold())
 
     async def open(self, token: str) -> None:
         """Create the session, which the library does at login; no request is sent yet."""
@@ -305,21 +329,18 @@ class _DiscordHttp(HTTPClient):
             route.url = self._base + route.url.removeprefix(Route.BASE)
         for tries_left in reversed(range(MAX_RATE_LIMITED_TRIES)):
             await self._no_global_limit.wait()
-            attempt = SimpleNamespace(meets_global_limit=False)
-            try:
-                return await super().request(route, trace_request_ctx=attempt, **kwargs)
-            except RateLimited as error:
-                log.warning(
-                    "discord rate limit: request=%s %s seconds=%.2f", route.method, route.path, error.retry_after,
-                    extra={"action": "discord.rate_limit"},
-                )  # fmt: skip
-                if error.retry_after > self._longest_wait or not tries_left:
-                    raise
-                for file in kwargs.get("files", ()):
-                    file.reset()
-            finally:
-                if attempt.meets_global_limit:
-                    self._no_global_limit.set()
+            with ExitStack() as held:
+                try:
+                    return await super().request(route, trace_request_ctx=held, **kwargs)
+                except RateLimited as error:
+                    log.warning(
+                        "discord rate limit: request=%s %s seconds=%.2f", route.method, route.path, error.retry_after,
+                        extra={"action": "discord.rate_limit"},
+                    )  # fmt: skip
+                    if error.retry_after > self._longest_wait or not tries_left:
+                        raise
+                    for file in kwargs.get("files", ()):
+                        file.reset()
         raise AssertionError("the last try returns or raises")
 
     async def request_json(

@@ -156,6 +156,22 @@ class TestSending:
             limited.cancel()
             await typing
 
+    async def test_of_two_global_limits_the_last_to_end_lets_the_others_go_on(self, server: Server, room: Room) -> None:
+        server.fail(CREATE, TooMany(5.0, scope="global"), times=2)
+        other = server.guild("Work", server.user("Bo")).text("general")
+        async with outgoing(server, replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
+            await out.sending.typing(str(room.id), "")
+            first, last = (
+                asyncio.create_task(out.sending.send(MessagePart(str(place.id), "hello"))) for place in (room, other)
+            )
+            await server.until(lambda: [call.status for call in server.calls(CREATE)] == [429, 429])
+            await asyncio.sleep(0.1)  # the answers arrive
+            typing = asyncio.create_task(out.sending.typing(str(room.id), ""))
+            first.cancel()
+            assert await asyncio.wait({typing}, timeout=0.2) == (set(), {typing})
+            last.cancel()
+            await typing
+
     async def test_a_ban_of_the_address_is_not_hammered(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail("*", TooMany(30, banned=True))
         for _ in range(3):
