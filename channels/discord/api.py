@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import aiohttp
 from discord import DiscordException, File, HTTPException, RateLimited
 from discord.http import HTTPClient, Ratelimit, Route
 
-from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response
+from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response, retry_after_seconds
 from channels.discord.settings import DiscordSettings
 
 log = logging.getLogger(__name__)
@@ -283,24 +283,13 @@ class _DiscordHttp(HTTPClient):
     """
 
     def __init__(self, settings: DiscordSettings, connector: aiohttp.BaseConnector, longest_wait: float) -> None:
-        trace = aiohttp.TraceConfig()
-        trace.on_request_end.append(self._on_request_end)
-        super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy, http_trace=trace)
+        super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy)
         self.date = ""
-        self.max_ratelimit_timeout = -1.0  # every 429 is raised
         self._longest_wait = longest_wait
         self._limits: dict[str, _SharedRatelimit] = {}
         self._no_global_limit = _Gate()
         self._base = settings.rest_url
         self._opening = False
-
-    async def _on_request_end(
-        self, _session: object, context: SimpleNamespace, end: aiohttp.TraceRequestEndParams
-    ) -> None:
-        self.date = end.response.headers.get("Date", "")
-        held: ExitStack | None = context.trace_request_ctx
-        if held is not None and end.response.status == 429 and "X-RateLimit-Global" in end.response.headers:
-            held.enter_context(self._no_global_limit.hold())
 
     async def open(self, token: str) -> None:
         """Create the session, which the library does at login; no request is sent yet."""
@@ -331,7 +320,7 @@ class _DiscordHttp(HTTPClient):
             await self._no_global_limit.wait()
             with ExitStack() as held:
                 try:
-                    return await super().request(route, trace_request_ctx=held, **kwargs)
+                    return await super().request(route, middlewares=(partial(self._take_rate_limit, held),), **kwargs)
                 except RateLimited as error:
                     log.warning(
                         "discord rate limit: request=%s %s seconds=%.2f", route.method, route.path, error.retry_after,
@@ -342,6 +331,19 @@ class _DiscordHttp(HTTPClient):
                     for file in kwargs.get("files", ()):
                         file.reset()
         raise AssertionError("the last try returns or raises")
+
+    async def _take_rate_limit(
+        self, held: ExitStack, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Raise a 429 of the API before the library reads it: a wait that is no number would stop all its requests."""
+        response = await handler(request)
+        self.date = response.headers.get("Date", "")
+        if response.status == 429 and "Via" in response.headers and response.content_type == "application/json":
+            if "X-RateLimit-Global" in response.headers:
+                held.enter_context(self._no_global_limit.hold())
+            body = await response.json()
+            raise RateLimited(retry_after_seconds(body.get("retry_after"), response.headers.get("Retry-After")))
+        return response
 
     async def request_json(
         self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[FileUpload]
@@ -356,7 +358,8 @@ class _DiscordHttp(HTTPClient):
         try:
             return _parse_body(await self.request(_ServerRoute(self._base, verb, path), **options))
         except RateLimited as error:
-            raise DiscordApiError(429, 0, "too many requests", error.retry_after) from None
+            wait = retry_after_seconds(error.retry_after, None)
+            raise DiscordApiError(429, 0, "too many requests", wait) from None
         except HTTPException as error:
             raise _translate_error(error, self.token or "") from None
         except TimeoutError:

@@ -172,6 +172,18 @@ class TestSending:
             last.cancel()
             await typing
 
+    @pytest.mark.parametrize("scope", ["user", "global"])
+    @pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
+    async def test_a_limit_whose_length_cannot_be_true_stops_no_later_call(
+        self, server: Server, room: Room, out: Outgoing, seconds: float, scope: str
+    ) -> None:
+        server.fail(CREATE, TooMany(seconds, scope="global" if scope == "global" else "user"))
+        with pytest.raises(DeliveryFailed) as caught:
+            await out.sending.send(MessagePart(str(room.id), "hello"))
+        assert caught.value.retry_after == 1.0
+        await out.sending.send(MessagePart(str(room.id), "hello again"))
+        assert own(server, room) == ["hello again"]
+
     async def test_a_ban_of_the_address_is_not_hammered(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail("*", TooMany(30, banned=True))
         for _ in range(3):
