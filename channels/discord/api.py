@@ -218,38 +218,6 @@ class _ServerRoute(Route):
             self.webhook_token = segments[2]
 
 
-class _SharedRatelimit(Ratelimit):
-    """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds the others.
-
-    The original refuses every request in a window longer than the longest wait, even if none has to wait.
-    """
-
-    __slots__ = ("longest_wait",)
-
-    def __init__(self, longest_wait: float) -> None:
-        super().__init__(longest_wait)
-        self.longest_wait = longest_wait
-
-    async def acquire(self) -> None:
-        if self.is_expired():
-            self.reset()  # type: ignore[no-untyped-call]
-        if self.remaining <= 0:
-            return await super().acquire()
-        # Without the end of the window, the library does not look at its length. Within the quota it does not wait.
-        expires, self.expires = self.expires, None
-        await super().acquire()
-        self.expires = expires
-        return None
-
-    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        try:
-            if isinstance(error, RateLimited) and error.retry_after <= self.longest_wait:
-                await asyncio.sleep(error.retry_after)
-                self.reset()  # type: ignore[no-untyped-call]
-        finally:
-            await super().__aexit__(kind, error, traceback)
-
-
 class _Gate:
     """A gate that is shut while anybody holds it."""
 
@@ -273,6 +241,43 @@ class _Gate:
             self._holders -= 1
             if not self._holders:
                 self._is_open.set()
+
+
+class _SharedRatelimit(Ratelimit):
+    """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds new requests.
+
+    The original refuses every request in a window longer than the longest wait, even if none has to wait. A 429 may come
+    with requests left in the window; their number is kept then. If none is left, the 429 knows better when the next may be.
+    """
+
+    __slots__ = ("longest_wait", "no_429")
+
+    def __init__(self, longest_wait: float) -> None:
+        super().__init__(longest_wait)
+        self.longest_wait = longest_wait
+        self.no_429 = _Gate()
+
+    async def acquire(self) -> None:
+        await self.no_429.wait()
+        if self.is_expired():
+            self.reset()  # type: ignore[no-untyped-call]
+        if self.remaining <= 0:
+            return await super().acquire()
+        # Without the end of the window, the library does not look at its length. Within the quota it does not wait.
+        expires, self.expires = self.expires, None
+        await super().acquire()
+        self.expires = expires
+        return None
+
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            if isinstance(error, RateLimited) and error.retry_after <= self.longest_wait:
+                with self.no_429.hold():
+                    await asyncio.sleep(error.retry_after)
+                if self.remaining <= 0 or self.is_expired():
+                    self.reset()  # type: ignore[no-untyped-call]
+        finally:
+            await super().__aexit__(kind, error, traceback)
 
 
 class _DiscordHttp(HTTPClient):

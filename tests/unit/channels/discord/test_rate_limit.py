@@ -32,8 +32,10 @@ async def test_requests_within_the_quota_of_a_long_window_pass() -> None:
     assert caught.value.retry_after == pytest.approx(LONG_WINDOW, abs=5)
 
 
-async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("remaining", [1, 2])
+async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.MonkeyPatch, remaining: int) -> None:
     limit, over, entered = _SharedRatelimit(5.0), asyncio.Event(), asyncio.Event()
+    limit.limit = limit.remaining = remaining
     sleep = asyncio.sleep
 
     async def until_over(seconds: float, result: Any = None) -> None:
@@ -57,6 +59,35 @@ async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.
     async with asyncio.timeout(5):
         await asyncio.gather(*tasks)
     assert entered.is_set()
+
+
+async def test_a_429_within_the_quota_leaves_the_window_as_it_is() -> None:
+    limit = await _bucket(3)
+    expires = limit.expires
+    with pytest.raises(RateLimited):
+        async with limit:
+            raise RateLimited(0.0)
+    assert (limit.remaining, limit.outgoing, limit.expires) == (2, 0, expires)
+
+
+@pytest.mark.parametrize(("remaining", "ends"), [(1, False), (3, True)])
+async def test_a_window_that_is_used_up_or_over_is_not_waited_for_after_a_429(
+    monkeypatch: pytest.MonkeyPatch, remaining: int, ends: bool
+) -> None:
+    limit, slept = await _bucket(remaining), list[float]()
+    limit.reset_after = 3.0
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if ends:
+            limit.expires = asyncio.get_running_loop().time() - 1
+
+    monkeypatch.setattr("channels.discord.api.asyncio.sleep", sleep)
+    with pytest.raises(RateLimited):
+        async with limit:
+            raise RateLimited(0.5)
+    assert slept == [0.5]
+    assert (limit.remaining, limit.expires) == (4, None)
 
 
 async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
