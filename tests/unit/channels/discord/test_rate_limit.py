@@ -6,10 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import aiohttp
 import pytest
 from discord import RateLimited
 
-from channels.discord.api import _SharedRatelimit
+from channels.discord.api import MAX_BUCKETS, _DiscordHttp, _SharedRatelimit
+from channels.discord.settings import DiscordSettings
+from tests.virtual import virtual
 
 LONG_WINDOW = 60.0
 
@@ -97,3 +100,15 @@ async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
             async with limit:
                 raise RateLimited(5.5)
         await limit.acquire()
+
+
+@virtual
+async def test_of_many_limits_only_those_in_use_are_kept() -> None:
+    settings = DiscordSettings.read("dc", {"token": "MTIzNDU2.AbCdEf.0123456789"})
+    http = _DiscordHttp(settings, aiohttp.TCPConnector(), 5.0)
+    limits = {key: http.get_ratelimit(key) for key in map(str, range(MAX_BUCKETS))}
+    assert all(http.get_ratelimit(key) is limit for key, limit in limits.items())
+    async with limits["7"]:
+        await asyncio.sleep(300)  # virtual
+        http.get_ratelimit("one more")
+        assert [key for key, limit in limits.items() if http.get_ratelimit(key) is limit] == ["7"]
