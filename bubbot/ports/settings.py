@@ -245,6 +245,8 @@ def _format_error(
     parent: Keys,
     origin: Callable[[Keys], str],
 ) -> str:
+    if not item["loc"]:  # a validator of the whole table
+        return f"{origin(parent)}[{'.'.join(parent)}] {item['msg'].removeprefix('Value error, ')}."
     section, path = _find_section(model, tuple(map(str, item["loc"])))
     setting = f"{origin((*parent, *path))}{format_setting((*parent, *path))}"
     if item["type"] == "extra_forbidden":

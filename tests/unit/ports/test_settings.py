@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import AdapterSettings, SecretText
@@ -37,6 +37,19 @@ class LetterSettings(AdapterSettings):
     size: Annotated[int, Field(ge=1, lt=5)] = 1
     port: int | str = 1
     depth: Annotated[int, Field(le=3)] | None = None
+
+
+class PairSettings(AdapterSettings):
+    platform: ClassVar[str] = "Letterbox"
+
+    user: str = ""
+    password: SecretStr = SecretStr("")
+
+    @model_validator(mode="after")
+    def _check_pair(self) -> Self:
+        if self.user and not self.password:
+            raise ValueError("needs a password for the user")
+        return self
 
 
 def refuse(settings: type[AdapterSettings], key: str, value: object) -> str:
@@ -74,6 +87,10 @@ def test_a_wrong_value_of_any_type_has_one_line_with_what_is_expected(key: str, 
     sentence = refuse(LetterSettings, key, value)
     assert sentence.startswith(f"[channels.box] {key} is {value!r} and has to be {expected}")
     assert "\n" not in sentence
+
+
+def test_a_validator_of_the_whole_table_has_its_own_words() -> None:
+    assert refuse(PairSettings, "user", "ann") == "[channels.box] needs a password for the user."
 
 
 def test_settings_can_be_built_without_a_channel() -> None:
