@@ -133,6 +133,10 @@ class TestLanguages:
                 assert left_out == [set(), set()], name
 
     @pytest.mark.parametrize("tag", OTHERS)
+    def test_a_language_can_be_chosen_by_the_name_of_its_folder(self, tag: str) -> None:
+        assert Texts(tag).is_translated
+
+    @pytest.mark.parametrize("tag", OTHERS)
     def test_a_language_has_every_area_and_no_other(self, tag: str) -> None:
         assert sorted(file.stem for file in (ROOT / "bubbot/texts" / tag).iterdir()) == AREAS
 
