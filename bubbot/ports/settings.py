@@ -163,7 +163,7 @@ class AdapterSettings(SettingsSection):
     @classmethod
     def describe_wrong_value(cls, value: object, expected: str) -> str:
         """Return the predicate of the sentence about a wrong value."""
-        return f"is {value!r} and has to be {expected}."
+        return f"is {quote_value(value)} and has to be {expected}."
 
     @classmethod
     def describe_unknown_key(cls, key: str) -> str:

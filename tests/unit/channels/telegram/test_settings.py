@@ -67,7 +67,7 @@ def test_a_server_of_ones_own(given: str) -> None:
         ({"token": TOKEN, "poll_timeout": 1.5}, "poll_timeout is 1.5 and has to be a whole number from 1 to 50"),
         ({"token": TOKEN, "poll_timeout": "soon"}, "poll_timeout is 'soon'"),
         ({"token": TOKEN, "edit_interval": "nan"}, "edit_interval is 'nan'"),
-        ({"token": TOKEN, "edit_interval": True}, "edit_interval is True"),
+        ({"token": TOKEN, "edit_interval": True}, "edit_interval is true"),
         ({"token": TOKEN, "link_previews": "maybe"}, "link_previews is 'maybe' and has to be true or false"),
         ({"token": TOKEN, "link_previews": 1}, "link_previews is 1 and has to be true or false"),
         (HOOK | {"webhook_url": ""}, "webhook_url is not set"),
