@@ -7,6 +7,8 @@ import re
 from bubbot.errors import ConfigError
 
 _ID = re.compile(r"0|-?[1-9][0-9]{0,19}")  # [0-9] and not \d: that takes the digits of every script
+_USERINFO = re.compile(r"//\S*@")
+"""User and password of a web address, which somebody may put into the wrong setting."""
 
 
 def is_id(text: str) -> bool:
@@ -28,7 +30,7 @@ def numeric_id(value: object) -> str:
 
 
 def _cut(value: object) -> str:
-    text = str(value) if isinstance(value, int) and abs(value) >= 10**20 else repr(value)
+    text = str(value) if isinstance(value, int) and abs(value) >= 10**20 else _USERINFO.sub("//***@", repr(value))
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 

@@ -134,6 +134,14 @@ def _untouched_loggers() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings come only from what the test writes, and not from the environment of the person who runs it."""
+    for name in os.environ:
+        if name.startswith("BUBBOT_") or name == "CREDENTIALS_DIRECTORY":
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
 def clock() -> SteppingClock:
     return SteppingClock()
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le
@@ -32,7 +33,7 @@ from bubbot.ports.text import did_you_mean
 Keys: TypeAlias = tuple[str, ...]
 """The path of a setting: section and key, or "channels", name and key."""
 
-_USERINFO = re.compile(r"//[^/@\s]*@")
+_USERINFO = re.compile(r"//\S*@")
 _TYPE_PHRASES = {
     bool: "true or false",
     int: "a whole number",
@@ -41,6 +42,7 @@ _TYPE_PHRASES = {
     Path: "a path",
     SecretStr: "a secret text",
 }
+_CONSTRAINTS_WITHOUT_PHRASE = {"lt", "multiple_of", "min_length", "max_length", "pattern"}
 
 
 def refuse_bool(value: object) -> object:
@@ -128,7 +130,7 @@ class AdapterSettings(SettingsSection):
     """
 
     platform: ClassVar[str]
-    _channel: str = PrivateAttr()
+    _channel: str = PrivateAttr(default="")
 
     @classmethod
     def read(cls, channel: str, table: Mapping[str, Any]) -> Self:
@@ -153,17 +155,18 @@ class AdapterSettings(SettingsSection):
 
     def model_post_init(self, context: Any) -> None:
         """Take the name of the channel from the context of `read`."""
-        self._channel = context["channel"]
+        if context:
+            self._channel = context["channel"]
 
     @property
     def channel(self) -> str:
-        """The configured name of the channel."""
+        """The configured name of the channel; empty without `read`."""
         return self._channel
 
     @classmethod
     def describe_wrong_value(cls, value: object, expected: str) -> str:
         """Return the predicate of the sentence about a wrong value."""
-        return f"is {value!r} and has to be {expected}."
+        return f"is {quote_value(value)} and has to be {expected}."
 
     @classmethod
     def describe_unknown_key(cls, key: str) -> str:
@@ -173,17 +176,22 @@ class AdapterSettings(SettingsSection):
 
 
 def describe_type(field: FieldInfo) -> str:
-    """Describe the type and bounds of a setting as a phrase."""
-    options = get_args(field.annotation)
-    if get_origin(field.annotation) is Literal:
-        return f"one of {', '.join(options)}"
-    if get_origin(field.annotation) is dict:
+    """Describe the type and bounds of a setting as a phrase; return an empty text for a type without one."""
+    kind, options = get_origin(field.annotation), get_args(field.annotation)
+    if kind is Literal:
+        return f"one of {', '.join(map(str, options))}"
+    if kind is dict and isinstance(options[1], type) and issubclass(options[1], SettingsSection):
         return "tables by name" if "label" in get_args(options[0]) else "tables by numeric id"
-    if get_origin(field.annotation) is list:
+    if kind is list and options[0] in (Id, str):
         return "a list of numeric ids" if options[0] == Id else "a list of texts"
     if "secret" in field.metadata:
         return _TYPE_PHRASES[SecretStr]
-    phrase = next(phrase for kind, phrase in _TYPE_PHRASES.items() if kind in (field.annotation, *options))
+    is_union = kind in (Union, UnionType)
+    types = [option for option in options if option is not NoneType] if is_union else [field.annotation]
+    phrases = [phrase for kind, phrase in _TYPE_PHRASES.items() if kind in types]
+    if len(phrases) < len(types):
+        return ""
+    phrase = " or ".join(phrases)
     for constraint in field.metadata:
         match constraint:
             case Ge(ge=bound):
@@ -195,9 +203,19 @@ def describe_type(field: FieldInfo) -> str:
     return phrase
 
 
+def _contains_secret(kind: Any) -> bool:
+    """Return true if a type is `SecretStr` or marked "secret", or has such a part."""
+    marks = getattr(kind, "__metadata__", ())
+    return kind is SecretStr or "secret" in marks or any(map(_contains_secret, get_args(kind)))
+
+
 def describe_expected(item: ErrorDetails, field: FieldInfo) -> str:
-    """Describe what a value must be: in the words of the validator, else by type and bounds."""
-    return (str(item["ctx"]["error"]) if item["type"] == "value_error" else "") or describe_type(field)
+    """Describe what a value must be: in the words of the validator, else by type and bounds, else in pydantic's words."""
+    context = item.get("ctx", {})
+    phrase = str(context["error"]) if item["type"] == "value_error" else ""
+    if not phrase and not _CONSTRAINTS_WITHOUT_PHRASE & context.keys():
+        phrase = describe_type(field)
+    return phrase or f"another value ({item['msg']})"
 
 
 def format_errors(
@@ -216,7 +234,8 @@ def format_errors(
         parent: the path of the table.
         origin: returns the beginning of the sentence by the path of the setting.
     """
-    return [_format_error(item, model, table, parent, origin) for item in error.errors(include_url=False)]
+    items = error.errors(include_url=False)  # one for each type of a union
+    return list(dict.fromkeys(_format_error(item, model, table, parent, origin) for item in items))
 
 
 def _format_error(
@@ -226,6 +245,8 @@ def _format_error(
     parent: Keys,
     origin: Callable[[Keys], str],
 ) -> str:
+    if not item["loc"]:  # a validator of the whole table
+        return f"{origin(parent)}[{'.'.join(parent)}] {item['msg'].removeprefix('Value error, ')}."
     section, path = _find_section(model, tuple(map(str, item["loc"])))
     setting = f"{origin((*parent, *path))}{format_setting((*parent, *path))}"
     if item["type"] == "extra_forbidden":
@@ -233,7 +254,7 @@ def _format_error(
     if item["type"] == "predicate":
         return f"{setting} {item['msg']}."
     expected = describe_expected(item, field := section.model_fields[path[-1]])
-    if SecretStr in get_args(field.annotation):
+    if "secret" in field.metadata or _contains_secret(field.annotation):
         return f"{setting} is of the wrong type (the value is not shown), but must be {expected}."
     return f"{setting} {section.describe_wrong_value(_find_value(table, path, item), expected)}"
 
@@ -262,7 +283,7 @@ def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> obj
 
 
 def quote_value(value: object) -> str:
-    """Format a value for a sentence: cut after 80 characters, without the password of a web address."""
+    """Format a value for a sentence: cut after 80 characters, without user and password of a web address."""
     text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
     return text if len(text) <= 80 else f"{text[:80]}..."
 

@@ -12,16 +12,17 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import aiohttp
 from discord import DiscordException, File, HTTPException, RateLimited
 from discord.http import HTTPClient, Ratelimit, Route
 
-from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response
+from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response, retry_after_seconds
 from channels.discord.settings import DiscordSettings
 
 log = logging.getLogger(__name__)
@@ -217,19 +218,47 @@ class _ServerRoute(Route):
             self.webhook_token = segments[2]
 
 
-class _SharedRatelimit(Ratelimit):
-    """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds the others.
+class _Gate:
+    """A gate that is shut while anybody holds it."""
 
-    The original refuses every request in a window longer than the longest wait, even if none has to wait.
+    def __init__(self) -> None:
+        self._holders = 0
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+
+    async def wait(self) -> None:
+        """Wait until the gate is open."""
+        await self._is_open.wait()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Shut the gate until the end of the block, or of that of the last holder."""
+        self._holders += 1
+        self._is_open.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._is_open.set()
+
+
+class _SharedRatelimit(Ratelimit):
+    """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds new requests.
+
+    The original refuses every request in a window longer than the longest wait, even if none has to wait. A 429 may come
+    with requests left in the window; their number is kept then. If none is left, the 429 knows better when the next may be.
     """
 
-    __slots__ = ("longest_wait",)
+    __slots__ = ("longest_wait", "no_429")
 
     def __init__(self, longest_wait: float) -> None:
         super().__init__(longest_wait)
         self.longest_wait = longest_wait
+        self.no_429 = _Gate()
 
     async def acquire(self) -> None:
+        await self.no_429.wait()
         if self.is_expired():
             self.reset()  # type: ignore[no-untyped-call]
         if self.remaining <= 0:
@@ -243,8 +272,10 @@ class _SharedRatelimit(Ratelimit):
     async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
         try:
             if isinstance(error, RateLimited) and error.retry_after <= self.longest_wait:
-                await asyncio.sleep(error.retry_after)
-                self.reset()  # type: ignore[no-untyped-call]
+                with self.no_429.hold():
+                    await asyncio.sleep(error.retry_after)
+                if self.remaining <= 0 or self.is_expired():
+                    self.reset()  # type: ignore[no-untyped-call]
         finally:
             await super().__aexit__(kind, error, traceback)
 
@@ -257,26 +288,13 @@ class _DiscordHttp(HTTPClient):
     """
 
     def __init__(self, settings: DiscordSettings, connector: aiohttp.BaseConnector, longest_wait: float) -> None:
-        trace = aiohttp.TraceConfig()
-        trace.on_request_end.append(self._on_request_end)
-        super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy, http_trace=trace)
+        super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy)
         self.date = ""
-        self.max_ratelimit_timeout = -1.0  # every 429 is raised
         self._longest_wait = longest_wait
         self._limits: dict[str, _SharedRatelimit] = {}
-        self._no_global_limit = asyncio.Event()
-        self._no_global_limit.set()
+        self._no_global_limit = _Gate()
         self._base = settings.rest_url
         self._opening = False
-
-    async def _on_request_end(
-        self, _session: object, context: SimpleNamespace, end: aiohttp.TraceRequestEndParams
-    ) -> None:
-        self.date = end.response.headers.get("Date", "")
-        attempt = context.trace_request_ctx
-        if attempt is not None and end.response.status == 429 and "X-RateLimit-Global" in end.response.headers:
-            attempt.meets_global_limit = True
-            self._no_global_limit.clear()
 
     async def open(self, token: str) -> None:
         """Create the session, which the library does at login; no request is sent yet."""
@@ -305,22 +323,32 @@ class _DiscordHttp(HTTPClient):
             route.url = self._base + route.url.removeprefix(Route.BASE)
         for tries_left in reversed(range(MAX_RATE_LIMITED_TRIES)):
             await self._no_global_limit.wait()
-            attempt = SimpleNamespace(meets_global_limit=False)
-            try:
-                return await super().request(route, trace_request_ctx=attempt, **kwargs)
-            except RateLimited as error:
-                log.warning(
-                    "discord rate limit: request=%s %s seconds=%.2f", route.method, route.path, error.retry_after,
-                    extra={"action": "discord.rate_limit"},
-                )  # fmt: skip
-                if error.retry_after > self._longest_wait or not tries_left:
-                    raise
-                for file in kwargs.get("files", ()):
-                    file.reset()
-            finally:
-                if attempt.meets_global_limit:
-                    self._no_global_limit.set()
+            with ExitStack() as held:
+                try:
+                    return await super().request(route, middlewares=(partial(self._take_rate_limit, held),), **kwargs)
+                except RateLimited as error:
+                    log.warning(
+                        "discord rate limit: request=%s %s seconds=%.2f", route.method, route.path, error.retry_after,
+                        extra={"action": "discord.rate_limit"},
+                    )  # fmt: skip
+                    if error.retry_after > self._longest_wait or not tries_left:
+                        raise
+                    for file in kwargs.get("files", ()):
+                        file.reset()
         raise AssertionError("the last try returns or raises")
+
+    async def _take_rate_limit(
+        self, held: ExitStack, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Raise a 429 of the API before the library reads it: a wait that is no number would stop all its requests."""
+        response = await handler(request)
+        self.date = response.headers.get("Date", "")
+        if response.status == 429 and "Via" in response.headers and response.content_type == "application/json":
+            if "X-RateLimit-Global" in response.headers:
+                held.enter_context(self._no_global_limit.hold())
+            body = await response.json()
+            raise RateLimited(retry_after_seconds(body.get("retry_after"), response.headers.get("Retry-After")))
+        return response
 
     async def request_json(
         self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[FileUpload]
@@ -335,7 +363,8 @@ class _DiscordHttp(HTTPClient):
         try:
             return _parse_body(await self.request(_ServerRoute(self._base, verb, path), **options))
         except RateLimited as error:
-            raise DiscordApiError(429, 0, "too many requests", error.retry_after) from None
+            wait = retry_after_seconds(error.retry_after, None)
+            raise DiscordApiError(429, 0, "too many requests", wait) from None
         except HTTPException as error:
             raise _translate_error(error, self.token or "") from None
         except TimeoutError:

@@ -88,7 +88,7 @@ def parse_error_response(
     """
     data = _parse(body)
     if status == 429:
-        wait = _seconds(data.get("retry_after") if data else retry_after) or _seconds(retry_after) or 1.0
+        wait = retry_after_seconds(data.get("retry_after") if data else None, retry_after)
         return DiscordApiError(429, _code(data), "too many requests", wait)
     if status >= 500:
         return DiscordUnavailable(f"it has an internal error ({status})")
@@ -98,6 +98,14 @@ def parse_error_response(
         return DiscordUnavailable(f"what stands before it answered with a page ({status})")
     text = " ".join(str(data.get("message") or "no reason").split())
     return DiscordApiError(status, _code(data), text.replace(token, "[token]")[:MAX_REASON_CHARS])
+
+
+def retry_after_seconds(value: object, header: str | None) -> float:
+    """Return the seconds to wait after a 429: those of the body, else of the header, else one.
+
+    What is not a number, not finite or longer than months is not believed.
+    """
+    return _seconds(value) or _seconds(header) or 1.0
 
 
 def token_refused_error(channel: str) -> ChannelRefused:

@@ -18,6 +18,7 @@ from bubbot.ports.settings import (
     Text,
     Whole,
     check_web_address,
+    quote_value,
     setting_error,
     strip_text,
     web_address,
@@ -120,7 +121,7 @@ class TelegramSettings(AdapterSettings):
     def _check_file_folder(cls, value: Any) -> Any:
         text = str(strip_text(value))
         if text and (not Path(text).is_absolute() or len(Path(text).parts) == 1):
-            raise setting_error(f"is {text!r} and has to be a whole path such as /var/lib/telegram-bot-api")
+            raise setting_error(f"is {quote_value(text)} and has to be a whole path such as /var/lib/telegram-bot-api")
         return text or None
 
     @field_validator("webhook_url", "webhook_secret", mode="before")
@@ -135,7 +136,8 @@ class TelegramSettings(AdapterSettings):
             return url
         if not url:
             raise setting_error('is not set, and mode = "webhook" needs it: the address Telegram is to call')
-        self_hosted = _server(info) != TELEGRAM_API_URL
+        # A wrong base_url is an error of its own, and hardly meant Telegram's own server.
+        self_hosted = "base_url" not in info.data or _server(info) != TELEGRAM_API_URL
         check_web_address(url, ("http", "https") if self_hosted else ("https",))
         if not self_hosted and (urlsplit(url).port or 443) not in TELEGRAM_WEBHOOK_PORTS:
             ports = ", ".join(map(str, TELEGRAM_WEBHOOK_PORTS))

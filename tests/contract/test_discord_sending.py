@@ -156,6 +156,34 @@ class TestSending:
             limited.cancel()
             await typing
 
+    async def test_of_two_global_limits_the_last_to_end_lets_the_others_go_on(self, server: Server, room: Room) -> None:
+        server.fail(CREATE, TooMany(5.0, scope="global"), times=2)
+        other = server.guild("Work", server.user("Bo")).text("general")
+        async with outgoing(server, replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
+            await out.sending.typing(str(room.id), "")
+            first, last = (
+                asyncio.create_task(out.sending.send(MessagePart(str(place.id), "hello"))) for place in (room, other)
+            )
+            await server.until(lambda: [call.status for call in server.calls(CREATE)] == [429, 429])
+            await asyncio.sleep(0.1)  # the answers arrive
+            typing = asyncio.create_task(out.sending.typing(str(room.id), ""))
+            first.cancel()
+            assert await asyncio.wait({typing}, timeout=0.2) == (set(), {typing})
+            last.cancel()
+            await typing
+
+    @pytest.mark.parametrize("scope", ["user", "global"])
+    @pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
+    async def test_a_limit_whose_length_cannot_be_true_stops_no_later_call(
+        self, server: Server, room: Room, out: Outgoing, seconds: float, scope: str
+    ) -> None:
+        server.fail(CREATE, TooMany(seconds, scope="global" if scope == "global" else "user"))
+        with pytest.raises(DeliveryFailed) as caught:
+            await out.sending.send(MessagePart(str(room.id), "hello"))
+        assert caught.value.retry_after == 1.0
+        await out.sending.send(MessagePart(str(room.id), "hello again"))
+        assert own(server, room) == ["hello again"]
+
     async def test_a_ban_of_the_address_is_not_hammered(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail("*", TooMany(30, banned=True))
         for _ in range(3):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-from bubbot.ports.channel import capabilities
+from bubbot.ports import channel
+from bubbot.ports.channel import ChannelOptions, capabilities
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "concepts" / "channels.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "howto" / "add-a-channel.md").read_text(encoding="utf-8")
+RECIPE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CLASSES = {
     "Telegram": ("channels.telegram.channel", "TelegramWebhookChannel"),
     "Discord": ("channels.discord.channel", "DiscordChannel"),
@@ -56,3 +60,16 @@ def test_the_powers_of_an_adapter_are_those_it_has(adapter: str) -> None:
     has = {power: all(hasattr(kind, one) for one in _members(POWERS[power])) for power in _table()}
     said = {power: row[adapter] != "-" for power, row in _table().items()}
     assert has == said
+
+
+@pytest.mark.parametrize("text", [PAGE, GUIDE, RECIPE, channel.__doc__], ids=["page", "guide", "recipe", "port"])
+def test_what_an_adapter_may_import_is_what_ours_import(text: str) -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "channels").rglob("*.py")]
+    imported = {
+        name for source in sources for name in re.findall(r"^ *from (bubbot[.\w]*) import", source, re.MULTILINE)
+    }
+    assert {name for name in imported - {"bubbot.ports.channel"} if f"`{name}`" not in text} == set()
+
+
+def test_the_options_in_the_guide_exist() -> None:
+    assert set(re.findall(r"`(?:await )?options\.(\w+)", GUIDE)) <= {one.name for one in fields(ChannelOptions)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -15,15 +14,9 @@ from bubbot.settings.channels import ChannelSettings, GuildSettings, split_chann
 from bubbot.settings.loader import Settings, load
 from tests.docs.settings_pages import EXAMPLE, REFERENCE, all_settings, channel_adapters, write_example, write_reference
 
+pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
 ADAPTERS = channel_adapters()
 SETTINGS = {(setting.section, setting.key): setting for setting in all_settings()}
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("BUBBOT_") or name == "CREDENTIALS_DIRECTORY":
-            monkeypatch.delenv(name)
 
 
 def uncommented() -> str:

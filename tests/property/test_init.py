@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import tempfile
 import tomllib
@@ -23,19 +22,13 @@ from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
 from bubbot.ops.onboarding.write import write
 from bubbot.settings.loader import Settings, load
 
+pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
 ODD = st.text(st.characters(codec="utf-8") | st.sampled_from("\"'\\#[]{}=\n\r\t\x00\x7f\u2028\ufeff小é "), max_size=70)
 TABLES = st.sampled_from([("channels", "telegram"), ("channels", "discord"), ("channels", "work-bot")])
 OWNERS = st.lists(st.integers(1, 10**19), max_size=3, unique=True)
 BEFORE = st.sampled_from(
     [None, "", '[bot]\nname = "x" # y\n\n[channels.telegram]\ntoken = "old" # mine\n', "#[bot]\r\n[log]\r\n"]
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("BUBBOT_") or name == "CREDENTIALS_DIRECTORY":
-            monkeypatch.delenv(name)
 
 
 @contextmanager

@@ -102,7 +102,8 @@ class ChannelOptions:
         read_blob: reads a stored file by its digest, for an `OutboundFile`.
         load_cursor: reads the durable state of this channel.
         list_commands: lists the comma commands, for a menu; call it after `run` has begun.
-        overhears: messages that are not for the bot matter, too: some of its chats are in `always` or `listen`.
+        overhears: messages that are not for the bot matter, too: some of its chats are in `respond_to_all` or
+            `record_only`.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from aiohttp import web
@@ -62,7 +63,7 @@ class TooMany(Fault):
     effect: Effect = "before"
 
     def response(self) -> web.Response:
-        headers = {"Retry-After": str(int(self.retry_after) + 1)}
+        headers = {"Retry-After": str(int(self.retry_after) + 1)} if isfinite(self.retry_after) else {}
         if self.banned:
             return web.Response(status=429, text="error code: 1015", headers=headers)
         headers |= {**VIA, "X-RateLimit-Scope": self.scope}

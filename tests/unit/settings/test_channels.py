@@ -103,6 +103,15 @@ def test_a_wrong_value_is_named_with_its_place_and_the_fix(key: str, value: obje
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["owners", "guilds"])
+@pytest.mark.parametrize("address", ["http://u:SECRET@h", f"http://{'u' * 40}:SECRET@h", "http://u:SECRET/@SECRET@h"])
+def test_an_address_among_the_ids_is_shown_without_its_password(key: str, address: str) -> None:
+    with pytest.raises(ConfigError, match=r"'http://\*\*\*@h' is not a numeric id") as caught:
+        split_channel_settings("chat", {key: [address]})
+    assert "SECRET" not in str(caught.value)
+    assert "uuu" not in str(caught.value)
+
+
 def test_each_problem_has_a_line() -> None:
     with pytest.raises(ConfigError) as caught:
         split_channel_settings("chat", {"owners": ["@ann"], "busy": "no", "token": "secret-of-the-adapter"})

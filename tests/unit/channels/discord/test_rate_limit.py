@@ -6,10 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import aiohttp
 import pytest
 from discord import RateLimited
 
-from channels.discord.api import _SharedRatelimit
+from channels.discord.api import MAX_BUCKETS, _DiscordHttp, _SharedRatelimit
+from channels.discord.settings import DiscordSettings
+from tests.virtual import virtual
 
 LONG_WINDOW = 60.0
 
@@ -32,8 +35,10 @@ async def test_requests_within_the_quota_of_a_long_window_pass() -> None:
     assert caught.value.retry_after == pytest.approx(LONG_WINDOW, abs=5)
 
 
-async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("remaining", [1, 2])
+async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.MonkeyPatch, remaining: int) -> None:
     limit, over, entered = _SharedRatelimit(5.0), asyncio.Event(), asyncio.Event()
+    limit.limit = limit.remaining = remaining
     sleep = asyncio.sleep
 
     async def until_over(seconds: float, result: Any = None) -> None:
@@ -59,6 +64,35 @@ async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.
     assert entered.is_set()
 
 
+async def test_a_429_within_the_quota_leaves_the_window_as_it_is() -> None:
+    limit = await _bucket(3)
+    expires = limit.expires
+    with pytest.raises(RateLimited):
+        async with limit:
+            raise RateLimited(0.0)
+    assert (limit.remaining, limit.outgoing, limit.expires) == (2, 0, expires)
+
+
+@pytest.mark.parametrize(("remaining", "ends"), [(1, False), (3, True)])
+async def test_a_window_that_is_used_up_or_over_is_not_waited_for_after_a_429(
+    monkeypatch: pytest.MonkeyPatch, remaining: int, ends: bool
+) -> None:
+    limit, slept = await _bucket(remaining), list[float]()
+    limit.reset_after = 3.0
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if ends:
+            limit.expires = asyncio.get_running_loop().time() - 1
+
+    monkeypatch.setattr("channels.discord.api.asyncio.sleep", sleep)
+    with pytest.raises(RateLimited):
+        async with limit:
+            raise RateLimited(0.5)
+    assert slept == [0.5]
+    assert (limit.remaining, limit.expires) == (4, None)
+
+
 async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
     limit = _SharedRatelimit(5.0)
     async with asyncio.timeout(1):
@@ -66,3 +100,15 @@ async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
             async with limit:
                 raise RateLimited(5.5)
         await limit.acquire()
+
+
+@virtual
+async def test_of_many_limits_only_those_in_use_are_kept() -> None:
+    settings = DiscordSettings.read("dc", {"token": "MTIzNDU2.AbCdEf.0123456789"})
+    http = _DiscordHttp(settings, aiohttp.TCPConnector(), 5.0)
+    limits = {key: http.get_ratelimit(key) for key in map(str, range(MAX_BUCKETS))}
+    assert all(http.get_ratelimit(key) is limit for key, limit in limits.items())
+    async with limits["7"]:
+        await asyncio.sleep(300)  # virtual
+        http.get_ratelimit("one more")
+        assert [key for key, limit in limits.items() if http.get_ratelimit(key) is limit] == ["7"]

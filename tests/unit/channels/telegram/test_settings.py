@@ -59,6 +59,10 @@ def test_a_server_of_ones_own(given: str) -> None:
         ({"token": TOKEN, "mode": "push"}, "mode is 'push' and has to be one of polling, webhook"),
         ({"token": TOKEN, "file_folder": "files"}, "file_folder is 'files' and has to be a whole path"),
         ({"token": TOKEN, "file_folder": "/"}, "file_folder is '/' and has to be a whole path"),
+        ({"token": TOKEN, "file_folder": "http://u:SECRET@x"}, "file_folder is 'http://***@x' and has to be a whole path"),
+        ({"token": TOKEN, "file_folder": "x" * 99}, f"file_folder is '{'x' * 79}... and has to be a whole path"),
+        ({"token": TOKEN, "mode": "http://u:SECRET/@x@x"}, "mode is 'http://***@x' and has to be one of"),
+        ({"token": TOKEN, "mode": "x" * 99}, f"mode is '{'x' * 79}... and has to be one of"),
         ({"token": TOKEN, "base_url": "localhost:8081"}, "base_url has to be a whole web address"),
         ({"token": TOKEN, "base_url": "http://x/{token}"}, "base_url has to be a whole web address"),
         ({"token": TOKEN, "proxy": "ftp://SECRET@x"}, "proxy has to be a whole web address"),
@@ -67,7 +71,7 @@ def test_a_server_of_ones_own(given: str) -> None:
         ({"token": TOKEN, "poll_timeout": 1.5}, "poll_timeout is 1.5 and has to be a whole number from 1 to 50"),
         ({"token": TOKEN, "poll_timeout": "soon"}, "poll_timeout is 'soon'"),
         ({"token": TOKEN, "edit_interval": "nan"}, "edit_interval is 'nan'"),
-        ({"token": TOKEN, "edit_interval": True}, "edit_interval is True"),
+        ({"token": TOKEN, "edit_interval": True}, "edit_interval is true"),
         ({"token": TOKEN, "link_previews": "maybe"}, "link_previews is 'maybe' and has to be true or false"),
         ({"token": TOKEN, "link_previews": 1}, "link_previews is 1 and has to be true or false"),
         (HOOK | {"webhook_url": ""}, "webhook_url is not set"),
@@ -82,6 +86,13 @@ def test_a_wrong_value_is_named_with_its_fix_and_without_secrets(table: dict[str
         TelegramSettings.read("work-bot", table)
     assert str(caught.value).startswith(f"[channels.work-bot] {said}")
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_wrong_server_is_one_error_and_not_also_one_of_the_webhook() -> None:
+    with pytest.raises(ConfigError) as caught:
+        TelegramSettings.read("tg", HOOK | {"base_url": "nope", "webhook_url": "http://in.house:81/tg"})
+    assert str(caught.value).startswith("[channels.tg] base_url has to be")
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
