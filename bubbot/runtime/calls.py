@@ -15,6 +15,7 @@ from bubbot.ports.text import clean
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.tape import entry as make
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,19 @@ class ToolLimits:
     result_limit: int = 16_000
 
 
+@dataclass(frozen=True, slots=True)
+class CutResult:
+    """A text as a model is shown it.
+
+    Attributes:
+        text: within the limit.
+        blob: digest of the full text; None if nothing was cut.
+    """
+
+    text: str
+    blob: str | None = None
+
+
 @dataclass
 class RepeatedCalls:
     """Equal calls in a row, within one turn."""
@@ -69,8 +83,8 @@ class ToolCallRunner:
         self._show = on_preview
         self._settings = settings
 
-    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> list[dict[str, Any]]:
-        """Run the calls in order and return a result for each.
+    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> TapeEntry:
+        """Run the calls in order and return the entry with a result for each.
 
         If this raises or is cancelled, the results so far are appended to the turn's tape.
 
@@ -78,23 +92,25 @@ class ToolCallRunner:
             ModelRepeatsCall: the model does not stop repeating itself.
         """
         results: list[dict[str, Any]] = []
+        blobs: list[str] = []
         try:
             for call in calls:
-                text, failed = await self._run_call(turn, call, repeats)
-                result: dict[str, Any] = {"tool_call_id": call.id, "content": text}
+                shown, failed = await self._run_call(turn, call, repeats)
+                result: dict[str, Any] = {"tool_call_id": call.id, "content": shown.text}
                 results.append(result | {"is_error": True} if failed else result)
+                blobs += [shown.blob] if shown.blob else []
         except BaseException:
             if results:
-                await turn.tape.append([make.tool_result(results)])
+                await turn.tape.append([make.tool_result(results, blobs=blobs)])
             raise
-        return results
+        return make.tool_result(results, blobs=blobs)
 
-    async def _run_call(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[str, bool]:
+    async def _run_call(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[CutResult, bool]:
         times = repeats.count_call(call)
         if times > REPEAT_LIMIT:
             raise ModelRepeatsCall(call.name)
         if times == REPEAT_LIMIT:
-            return f"this is the same call {times} times in a row; it was not run. Try another way.", True
+            return CutResult(f"this is the same call {times} times in a row; it was not run. Try another way."), True
         self._show(turn.session, ToolStarted(clean(call.name), shorten(clean(call.arguments))))
         output, failed = await self._invoke_call(turn, call)
         size = len(clean(output))
@@ -132,7 +148,7 @@ class ToolCallRunner:
             raise ToolFailed(f"{tool.name} returned a {type(output).__name__} instead of text")
         return output
 
-    async def cut_result(self, tape: TapeHandle, text: str) -> str:
+    async def cut_result(self, tape: TapeHandle, text: str) -> CutResult:
         """Cut the text to what a model is shown.
 
         Of a long text that is head and tail within the limit, and between them a pointer to the full text, which is
@@ -141,7 +157,7 @@ class ToolCallRunner:
         text = clean(text)
         limit = self._settings.result_limit
         if len(text) <= limit:
-            return text
+            return CutResult(text)
         handle = await tape.put_blob(text.encode())
         page = max(limit - PAGE_FRAME_CHARS, limit // 4)
         size = f", limit={page}" if page < MAX_RESULT_PAGE_CHARS else ""
@@ -152,7 +168,7 @@ class ToolCallRunner:
 
         budget = max(limit - len(mark(len(text))) - 1, limit // 4)
         tail = budget // TAIL_SHARE
-        return f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}"
+        return CutResult(f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}", handle)
 
 
 def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:

@@ -125,8 +125,9 @@ class InputRouter:
             "raw": clean(line.strip()),
             "status": outcome.status,
             "elapsed_ms": round((self._elapsed() - started) * 1000),
-            "output": await self._calls.cut_result(turn.tape, outcome.output),
         }
+        shown = await self._calls.cut_result(turn.tape, outcome.output)
+        data |= {"output": shown.text, "blobs": [shown.blob] if shown.blob else []}
         await turn.tape.append([make.event("command", data)])
         return outcome
 

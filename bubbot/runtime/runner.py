@@ -201,8 +201,7 @@ class ModelRunner:
             entry = replace(entry, payload={**entry.payload, "replay": reply.replay})
         await turn.tape.append([entry, make.event(STEP_EVENT, facts)])
         await turn.tape.save()
-        results = await self._calls.run(turn, calls, repeats)
-        await turn.tape.append([make.tool_result(results)])
+        await turn.tape.append([await self._calls.run(turn, calls, repeats)])
         await turn.write_handoffs()
         await turn.tape.save()
 

@@ -51,7 +51,7 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
-from bubbot.texts import Texts
+from bubbot.texts import DEFECT_IN_ENGLISH, Texts
 from bubbot.views.outbox import OutboxMessage, intent_from
 
 log = logging.getLogger(__name__)
@@ -277,8 +277,7 @@ class SessionRuntime:
 
     async def _fail_batch(self, batch: Sequence[AcceptedInbound], error: Exception) -> TurnResult:
         """End messages that no turn can be made of with a failure, so that no later start meets them again."""
-        first, texts = batch[0], self._deps.texts
-        text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
+        first, text = batch[0], _failure_text(self._deps.texts, error)
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
@@ -515,15 +514,24 @@ async def _record_failure(turn: Turn, error: Exception) -> LoopResult:
     if isinstance(error, BubbotError):
         await turn.tape.append([make.error(error.kind, clean(str(error)))])
         log.warning("turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
-        unconfigured = isinstance(error, ModelUnconfigured)
-        return LoopResult(
-            "failed",
-            turn.texts.add_trace(str(error), turn.id) if unconfigured else turn.texts.format_failure(error, turn.id),
-        )
-    log.error("turn failed", exc_info=error, extra={"action": "turn.failed"})
-    await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
-    defect = turn.texts.say("defect", name=type(error).__name__)
-    return LoopResult("failed", turn.texts.add_trace(turn.texts.say("failed", reason=defect), turn.id))
+    else:
+        log.error("turn failed", exc_info=error, extra={"action": "turn.failed"})
+        await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
+    return LoopResult("failed", _failure_text(turn.texts, error, turn.id))
+
+
+def _failure_text(texts: Texts, error: Exception, turn: str = "") -> str:
+    """Build what people get; `turn` is the id of the turn that failed, if there was one."""
+    try:
+        if isinstance(error, ModelUnconfigured):
+            return texts.add_trace(str(error), turn)
+        if isinstance(error, BubbotError):
+            return texts.format_failure(error, turn)
+        text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
+        return texts.add_trace(text, turn) if turn else text
+    except Exception:  # a sentence that cannot be read must not end the bot as well
+        log.exception("sentences not readable, using English", extra={"action": "texts.failed"})
+        return DEFECT_IN_ENGLISH.format(name=type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)

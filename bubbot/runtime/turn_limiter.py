@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from bubbot.errors import BubbotError
+
 log = logging.getLogger(__name__)
 
 QUIET_WAIT_SECONDS = 5.0
@@ -71,4 +73,10 @@ async def _end_notice(notice: asyncio.Future[None]) -> None:
     notice.cancel()
     await asyncio.wait([notice])
     if not notice.cancelled() and (error := notice.exception()) is not None:
-        log.warning("notice not delivered: %s: %s", type(error).__name__, error, extra={"action": "tell.failed"})
+        log.warning(
+            "notice not delivered: %s: %s",
+            type(error).__name__,
+            error,
+            exc_info=None if isinstance(error, BubbotError) else error,
+            extra={"action": "tell.failed"},
+        )

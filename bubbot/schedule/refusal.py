@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from bubbot.errors import ScheduleRefused
 from bubbot.texts import Texts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _EnglishSentence:
     """A sentence that reads its catalogue only if somebody asks for its text: chats show it in their own language."""
 
@@ -17,6 +18,10 @@ class _EnglishSentence:
     values: Mapping[str, object]
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return Texts().say(self.name, **self.values)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Protocol
 
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 
 _PARTS_WITH_BLOB = ("image", "file")
 
@@ -38,7 +38,7 @@ class BlobStore(Protocol):
 
 
 _CUT = re.compile(
-    r'\n… \[cut: \d+ characters in all; read on with result_read\(handle="([0-9a-f]{64})", offset=(\d+)[^\n]*(?=\n|\Z)'
+    r'\n… \[cut: \d+ characters in all; read on with result_read\(handle="([0-9a-f]{64})", offset=(\d+)(?:, limit=\d+)?\)\]\Z'
 )
 _NAME = re.compile(r"[0-9a-f]{64}")
 
@@ -57,17 +57,25 @@ def cited_blobs(entry: TapeEntry) -> set[str]:
             if isinstance(part, Mapping) and part.get("type") in _PARTS_WITH_BLOB
         ]
     elif entry.kind == Kind.TOOL_RESULT:
-        results = payload.get("results")
-        for result in results if isinstance(results, (list, tuple)) else ():
-            digests += _cut_digests(result.get("content") if isinstance(result, Mapping) else None)
+        digests += _items(payload, "blobs") if "blobs" in payload else _older_cuts(_items(payload, "results"))
     elif entry.name == "command" and isinstance(data := payload.get("data"), Mapping):
-        digests += _cut_digests(data.get("output"))
+        digests += _items(data, "blobs")
     elif entry.name == "loop.step" and isinstance(data := payload.get("data"), Mapping):
         digests += [data.get("system"), data.get("tools")]
     return {digest for digest in digests if isinstance(digest, str) and _NAME.fullmatch(digest)}
 
 
-def _cut_digests(text: object) -> list[str]:
-    """Find the blob of a result that was cut; a text that only looks like a cut has another offset."""
-    cuts = _CUT.finditer(text) if isinstance(text, str) else ()
-    return [cut[1] for cut in cuts if cut.start() == int(cut[2])]
+def _items(payload: JsonObject, key: str) -> Sequence[object]:
+    items = payload.get(key)
+    return items if isinstance(items, (list, tuple)) else ()
+
+
+def _older_cuts(results: Sequence[object]) -> list[str]:
+    """Find the blobs of results that were cut before entries named them under `blobs`.
+
+    Anybody can write a text that looks like a cut, and a blob that never existed is damage that nothing repairs. So
+    only the form counts that ends a result: a cut in the middle of a text, or in the output of a command, is let go.
+    """
+    texts = [result.get("content") for result in results if isinstance(result, Mapping)]
+    cuts = [_CUT.search(text) for text in texts if isinstance(text, str)]
+    return [cut[1] for cut in cuts if cut and cut[2] == str(cut.start())]

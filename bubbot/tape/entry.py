@@ -252,9 +252,15 @@ def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> Ta
     return TapeEntry(Kind.TOOL_CALL, payload, meta)
 
 
-def tool_result(results: Sequence[JsonObject], **meta: Any) -> TapeEntry:
-    """Build the entry of tool results: `{"tool_call_id","content","is_error"?}` each."""
-    return TapeEntry(Kind.TOOL_RESULT, {"results": list(results)}, meta)
+def tool_result(results: Sequence[JsonObject], *, blobs: Sequence[str] | None = None, **meta: Any) -> TapeEntry:
+    """Build the entry of tool results: `{"tool_call_id","content","is_error"?}` each.
+
+    `blobs` are the digests of the full texts of results that were cut; None if nobody knows them.
+    """
+    payload: dict[str, Any] = {"results": list(results)}
+    if blobs is not None:
+        payload["blobs"] = list(blobs)
+    return TapeEntry(Kind.TOOL_RESULT, payload, meta)
 
 
 def event(name: str, data: JsonObject | None = None, *, key: str | None = None, **meta: Any) -> TapeEntry:

@@ -24,6 +24,8 @@ SILENT_MARK = "[SILENT]"
 """The answer with which a model stays silent."""
 OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
 """The result that a model sees for a call without one."""
+DEFECT_IN_ENGLISH = "I could not answer this: something went wrong inside me ({name})."
+"""What people are told of a failed turn if the catalogues cannot be read any more."""
 
 TRACE_DIGITS = 8
 """Digits of a turn's id in a message about a failure."""
@@ -50,6 +52,11 @@ class Texts:
     def english(self) -> Texts:
         """The same sentences in English."""
         return self if self._available == SOURCE_LANGUAGE else Texts(package=self.package)
+
+    def read_all(self) -> None:
+        """Read every area now, for a process that outlives its files: an upgrade of the package replaces them."""
+        for area in set(self._areas.values()):
+            self._read(area)
 
     def say(self, name: str, /, **values: object) -> str:
         """Return the sentence of this name with the values of its placeholders; an int `count` chooses its form.
@@ -102,8 +109,11 @@ class Texts:
         return self._tag if self.is_translated else SOURCE_LANGUAGE
 
     def _catalogue(self, name: str) -> Catalogue:
-        """Return the catalogue with this sentence, which is read once. Raise `KeyError` if there is none."""
-        area = self._areas[name]
+        """Return the catalogue with this sentence. Raise `KeyError` if there is none."""
+        return self._read(self._areas[name])
+
+    def _read(self, area: str) -> Catalogue:
+        """Return the catalogue of an area, which is read once."""
         if area not in self._catalogues:
             self._catalogues[area] = read_catalogue(self.package, area, self._available)
         return self._catalogues[area]

@@ -122,6 +122,7 @@ async def open_daemon(
     async with open_bot(
         settings, home, build_channels, wrappers or PortWrappers(), address, room_retry=ROOM_RETRY_SECONDS
     ) as app:
+        app.turn_services.texts.read_all()
         for name in () if app.channel_factory.restore_fact else configured:
             await app.channel_runtimes[name].inbox.record_begin(timestamp(now()))
         manager = ChannelManager(app.channel_runtimes, app.runtime, Backoff(random.random))

@@ -16,6 +16,7 @@ from tests.e2e import openai_server, provider_server
 from tests.e2e.anthropic_server import MODEL, AnthropicServer, Fails, Says, text
 from tests.e2e.anthropic_server import says as says_anthropic
 from tests.e2e.openai_server import OpenaiServer, Step, fails
+from tests.e2e.provider_asking import asked
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
 pytestmark = [
@@ -53,9 +54,9 @@ async def answers(app: Bot, *texts: str) -> list[str]:
 
 def keys(server: AnthropicServer) -> set[str | None]:
     """The keys that the other provider was sent, after a look at every header and body."""
-    for asked in server.requests:
-        assert KEY not in repr(asked)
-    return {asked.headers.get("x-api-key") for asked in server.requests}
+    for request in server.requests:
+        assert KEY not in repr(request)
+    return {request.headers.get("x-api-key") for request in server.requests}
 
 
 async def test_a_chat_that_switches_to_another_provider_sends_it_its_own_key(
@@ -81,6 +82,20 @@ async def test_a_refused_key_is_named_by_the_variable_that_it_came_from(
         first, _, other = await answers(app, "hi", f",model {CLAUDE}", "and now?")
     assert "openai/test refused the credentials ([model] api_key)" in first
     assert f"{CLAUDE} refused the credentials (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN)" in other
+
+
+@pytest.mark.parametrize(
+    ("key", "source"), [(None, "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"), (OTHER_KEY, "[model] api_key")]
+)
+async def test_a_refused_key_of_a_proxy_is_named_by_where_it_came_from(
+    key: str | None, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", OTHER_KEY)
+    refusal = Fails(401, "authentication_error", "invalid x-api-key")
+    async with provider_server.serving(AnthropicServer([refusal])) as proxy:
+        outcome = await asked(CLAUDE, proxy.address, api_key=key)
+    assert keys(proxy) == {OTHER_KEY}
+    assert str(outcome.error) == f"{CLAUDE} refused the credentials ({source}): invalid x-api-key"
 
 
 async def test_a_fallback_of_another_provider_is_sent_its_own_key(

@@ -30,7 +30,7 @@ def describe_key_source(provider: str, *, is_set: bool) -> str:
 
     Args:
         provider: of the model that is called.
-        is_set: the settings hold a key or an address for this provider.
+        is_set: the settings hold a key for this provider, or litellm must not look for one.
     """
     return "[model] api_key" if is_set else " or ".join(PROVIDER_KEY_VARIABLES.get(provider, ()))
 

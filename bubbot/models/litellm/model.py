@@ -321,7 +321,7 @@ class LitellmModel:
             if cut and errors.is_cut(error):
                 raise ModelUnavailable(cut) from None
             # The cause is dropped: its text and its frames hold headers, and with them the key.
-            key_source = describe_key_source(provider_of(target), is_set=bool(self._endpoint(target)))
+            key_source = describe_key_source(provider_of(target), is_set="api_key" in self._endpoint(target))
             raise errors.translate(error, target, self._redact, key_source=key_source) from None
 
     async def _build_reply(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote, sudo_bubbot
 from bubbot.ops.onboarding.edit import format_toml
+from bubbot.ports.settings import Keys
+from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
 from bubbot.wiring.budget import budget_limits
@@ -42,15 +46,25 @@ def _invalid_setting(sentence: str, file: Path) -> Finding:
 
 
 def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
-    variable = _VARIABLE.match(setting.origin)
-    line = f"{setting.new[-1]} = {format_toml(setting.value)}"
-    if variable is None:
+    new = setting.new[-1]
+    if not _VARIABLE.match(setting.origin):
+        line = f"{new} = {format_toml(setting.value)}"
         return Finding("config.renamed", "warning", f"{setting} Write: {line}", edit_command(file))
-    if "guilds" in setting.old:  # the variable holds the tables of all servers
-        return Finding("config.renamed", "warning", f"{setting} Write it so there.", f"unset {variable[1]}")
-    head = variable[1][: len(variable[1]) - len(setting.old[-1])]
-    new = f"{head}{setting.new[-1].upper()}"
-    return Finding("config.renamed", "warning", f"{setting} Call the variable {new}.", f"unset {variable[1]}")
+    variable, is_table = _find_variable(setting.old)
+    cause = str(replace(setting, origin=f"environment variable {variable}"))
+    if is_table:
+        cause += f" Write there: {json.dumps(new)}: {json.dumps(setting.value, ensure_ascii=False)}"
+    else:
+        cause += f" Call the variable {variable[: -len(setting.old[-1])]}{new.upper()}."
+    return Finding("config.renamed", "warning", cause, f"unset {variable}")
+
+
+def _find_variable(path: Keys) -> tuple[str, bool]:
+    """Return the variable with a setting, and whether it holds tables around it, as JSON."""
+    variables = {name.upper(): name for name in read_variables()}
+    names = [f"{ENVIRONMENT_PREFIX}{'__'.join(path[:end])}".upper() for end in range(len(path), 0, -1)]
+    name = next((name for name in names if name in variables), names[0])
+    return variables.get(name, name), name != names[0]
 
 
 def _root_command(home: Home, config: Path | None) -> str:

@@ -28,9 +28,12 @@ def check_libraries() -> Iterator[Finding]:
         cause = (
             f"{requirement.name} {installed} is installed, and bubbot was tested with {wanted}: what uses it may fail."
         )
-        yield Finding("library.untested", "warning", cause, f"{_PIP} {shell_quote(f'{requirement.name}{wanted}')}")
+        extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+        fix = f"{_PIP} {shell_quote(f'{requirement.name}{extras}{wanted}')}"
+        yield Finding("library.untested", "warning", cause, fix)
     if accepted:
-        yield Finding("library.ok", "ok", f"{accepted} libraries have versions that bubbot was tested with.")
+        have = "1 library has a version" if accepted == 1 else f"{accepted} libraries have versions"
+        yield Finding("library.ok", "ok", f"{have} that bubbot was tested with.")
 
 
 def _read_requirements() -> list[Requirement]:

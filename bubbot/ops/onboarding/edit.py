@@ -1,4 +1,6 @@
-"""Edits single values in the text of a `config.toml`; everything else stays byte for byte, comments too.
+"""Edits single values in the text of a `config.toml`; everything else stays byte for byte.
+
+Comments stay too, except inside a value that is replaced, or behind a removed key.
 
 tomlkit changes a value in whatever form it is written. To tomlkit, defaults and sections that are commented out are
 only comments, and it adds a new key behind them; so they are switched on, and keys are added, as lines of text. The

@@ -9,10 +9,10 @@ import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.turn import AcceptedInbound
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.runtime.app import AppRuntime
 from bubbot.stores.inmemory import InMemoryStore
-from tests.turns import HOME, WAIT, KeptChannel, Played, calls, running, says, texts_of
+from tests.turns import CHANNEL, HOME, WAIT, KeptChannel, Played, calls, running, says, texts_of
 
 
 async def test_chats_have_tapes_of_their_own(memory_store: InMemoryStore) -> None:
@@ -65,6 +65,28 @@ async def test_a_message_that_comes_when_everything_ends_is_refused_and_owed_sti
         await bench.gate.accept(bench.inbound("hello"))
     gc.collect()  # a task that was never begun would be told here
     assert [one.inbound.text for one in await bench.inbox.open_inbounds()] == ["hello"]
+
+
+async def test_a_message_that_could_not_be_written_is_not_taken_for_one_on_its_way(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apps: list[AppRuntime] = []
+
+    async def fail(_: object) -> None:
+        raise StoreUnavailable("no")
+
+    async def live() -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            apps.append(bench.app)
+            monkeypatch.setattr(memory_store, "append", fail)
+            bench.app.submit_change(TapeChange(1, bench.inbound("overheard", external_id="m9")))
+            async with asyncio.timeout(WAIT):
+                await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await live()
+    assert caught.group_contains(StoreUnavailable)
+    assert not await apps[0].has_message(CHANNEL, HOME, "m9")
 
 
 async def test_a_store_that_fails_is_not_survived_in_silence(memory_store: InMemoryStore) -> None:

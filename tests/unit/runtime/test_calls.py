@@ -19,9 +19,12 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, ToolLimits, shorten
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
+from tests.raw import tamper
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
 
 
@@ -190,6 +193,31 @@ class TestLongResults:
         assert found is not None
         assert (await store.get_blob(HOME, found[1])).decode() == long
         assert 15_900 < len(result["content"]) <= 16_000
+
+    @pytest.mark.parametrize("then", ["ok", "stopped"])
+    async def test_its_entry_names_the_full_text_that_the_audit_misses(
+        self, sqlite_store: SqliteStore, then: str
+    ) -> None:
+        """Also if the next call of the step ends the turn."""
+        odd = {"name": "odd_tool", "arguments": {}}
+        step = {"calls": [odd, odd, odd, odd] if then == "stopped" else [odd]}
+        async with running(sqlite_store, Played(step, says("ok")), Options(tools=[giving("x" * 50_000)])) as bench:
+            await bench.say("do it")
+            (entry,) = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
+        digest = blob_digest(b"x" * 50_000)
+        assert set(entry.payload["blobs"]) == {digest}
+        assert (await sqlite_store.audit()).damage == ()
+        tamper(sqlite_store.path, "DELETE FROM blobs WHERE digest = ?", [digest])
+        (finding,) = (await sqlite_store.audit()).damage
+        assert (finding.id, finding.problem) == (entry.id, "missing")
+
+    async def test_a_text_that_looks_cut_is_not_missed(self, sqlite_store: SqliteStore) -> None:
+        text = f'\n… [cut: 9 characters in all; read on with result_read(handle="{"0" * 64}", offset=0)]'
+        async with running(sqlite_store, Played(calls("odd_tool"), says("ok")), Options(tools=[giving(text)])) as bench:
+            await bench.say("do it")
+            (entry,) = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
+        assert entry.payload["blobs"] == ()
+        assert (await sqlite_store.audit()).damage == ()
 
     async def test_a_handle_that_does_not_exist_is_sent_back(self, memory_store: InMemoryStore) -> None:
         result = await told(memory_store, calls("result_read", handle="nonsense"))

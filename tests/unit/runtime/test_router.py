@@ -21,8 +21,10 @@ from bubbot.runtime.calls import ToolLimits
 from bubbot.runtime.router import CommandOutcome, command_usage, is_command, parse_command
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.blobs import blob_digest
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from tests.raw import tamper
 from tests.turns import Bench, Options, asked, running, toolbox
 
 
@@ -321,6 +323,33 @@ class TestRunning:
             assert (await bench.say(f",say.it {long}")).text == long
             (command,) = await bench.events("command")
             assert "cut: 5000 characters" in command["output"]
+
+    async def test_the_full_text_of_a_long_output_is_missed_by_the_audit(self, sqlite_store: SqliteStore) -> None:
+        options = Options(tools=[say_it], calls=ToolLimits(result_limit=200))
+        async with running(sqlite_store, ScriptedModel(), options) as bench:
+            await bench.say(f",say.it {'x' * 5_000}")
+            (command,) = await bench.events("command")
+        assert command["blobs"] == (blob_digest(b"x" * 5_000),)
+        assert (await sqlite_store.audit()).damage == ()
+        tamper(sqlite_store.path, "DELETE FROM blobs WHERE digest = ?", command["blobs"])
+        assert [finding.problem for finding in (await sqlite_store.audit()).damage] == ["missing"]
+
+    @pytest.mark.parametrize("offset", ["9" * 4301, None], ids=["more digits than Python reads", "where it stands"])
+    async def test_no_member_can_write_a_cut_whose_full_text_is_missed(
+        self, sqlite_store: SqliteStore, offset: str | None
+    ) -> None:
+        def mark(offset: str) -> str:
+            return f'… [cut: 9 characters in all; read on with result_read(handle="{"0" * 64}", offset={offset})]'
+
+        async with running(sqlite_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
+            for wrong in ("0", "1"):  # the id of the memory that an answer cites has two digits after that
+                await bench.say(f",memory.save tea\n{mark(wrong)}")
+            place = (await bench.say(",memory.recall")).text.index("\n…")
+            await bench.say(f",memory.save tea\n{mark(offset or str(place))}")
+            assert (await bench.say(",memory.recall")).text.index(f"\n{mark(offset or str(place))}") == place
+            (*_, command) = await bench.events("command")
+            assert command["blobs"] == ()
+        assert (await sqlite_store.audit()).damage == ()
 
 
 def test_a_commands_name_cannot_leave_its_attribute() -> None:

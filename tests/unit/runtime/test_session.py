@@ -12,14 +12,15 @@ from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Quote, Sender
+from bubbot.ports.model import Model, ModelReply
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
-from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of
+from bubbot.texts import DEFECT_IN_ENGLISH, Texts
+from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of
 
 
 @dataclass
@@ -268,6 +269,53 @@ async def test_a_message_no_turn_can_be_made_of_ends_with_a_failure_and_ends_not
     async with running(sqlite_store, ScriptedModel(), life="second") as bench:
         assert await bench.resume() == []
         assert (await bench.say("again")).text == "You said: again"
+
+
+class UnreadableTexts(Texts):
+    """Sentences of a package that was replaced under the bot."""
+
+    def say(self, name: str, /, **values: object) -> str:
+        """Raise what the missing file raises."""
+        raise FileNotFoundError(name)
+
+
+class TestWithoutSentences:
+    """A failure is told in English; it ends its turn and nothing else."""
+
+    @pytest.mark.parametrize(
+        ("model", "name"),
+        [
+            (Played({"error": "unavailable"}, says("here")), "ModelUnavailable"),
+            (replying(ModelReply("x", finish="length"), ModelReply("here")), "FileNotFoundError"),
+        ],
+        ids=["a model that fails", "an answer with a remark"],
+    )
+    async def test_a_turn_that_fails(self, sqlite_store: SqliteStore, model: Model, name: str) -> None:
+        async with running(sqlite_store, model, Options(texts=UnreadableTexts())) as bench:
+            failed = await bench.say("hello")
+            assert failed.text == f"I could not answer this: something went wrong inside me ({name})."
+            assert bench.channel.texts == [failed.text]
+            assert (await bench.say("again")).text == "here"
+            assert (await bench.recover()).open_inbounds == ()
+
+    async def test_a_turn_that_is_stopped(self, sqlite_store: SqliteStore, floor: Floor) -> None:
+        async with running(
+            sqlite_store, ScriptedModel(STAND), Options([floor.tool()], texts=UnreadableTexts())
+        ) as bench:
+            waiting = await bench.post("first")
+            await floor.wait_for(1)
+            assert bench.app.stop(HOME)
+            async with asyncio.timeout(WAIT):
+                assert (await waiting).text == DEFECT_IN_ENGLISH.format(name="FileNotFoundError")
+            floor.let_go(1)
+            assert (await bench.say("second")).text == "done: second"
+
+    async def test_a_message_no_turn_can_be_made_of(self, sqlite_store: SqliteStore) -> None:
+        odd: Any = 7
+        async with running(sqlite_store, ScriptedModel(), Options(texts=UnreadableTexts())) as bench:
+            failed = await bench.say("poison", quote=Quote("1", Sender("2", odd), "x"))
+            assert failed.text == DEFECT_IN_ENGLISH.format(name="AttributeError")
+            assert (await bench.say("hello")).text == "You said: hello"
 
 
 class TestStopAndStatus:

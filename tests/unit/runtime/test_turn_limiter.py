@@ -103,18 +103,22 @@ async def test_a_chat_that_is_slow_to_take_the_notice_keeps_nobody_waiting() -> 
     await first.task
 
 
+@pytest.mark.parametrize(("error", "is_defect"), [(BubbotError("no"), False), (ZeroDivisionError("no"), True)])
 @virtual
-async def test_a_notice_that_fails_is_logged_and_the_turn_gets_its_place(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_notice_that_fails_is_logged_and_the_turn_gets_its_place(
+    caplog: pytest.LogCaptureFixture, error: Exception, is_defect: bool
+) -> None:
     places, order = TurnLimiter(1, quiet_wait=1), list[str]()
     first = Asking(places, order, "first", 2)
 
     async def broken(_: int) -> None:
-        raise BubbotError("no")
+        raise error
 
     await asyncio.sleep(0)
     async with asyncio.timeout(3), places.acquire(broken):
         pass
-    assert "notice not delivered: BubbotError: no" in caplog.text
+    assert f"notice not delivered: {type(error).__name__}: no" in caplog.text
+    assert ("Traceback" in caplog.text) is is_defect
     await first.task
     async with asyncio.timeout(1), places.acquire(unheard):
         pass

@@ -133,6 +133,10 @@ class TestLanguages:
                 assert left_out == [set(), set()], name
 
     @pytest.mark.parametrize("tag", OTHERS)
+    def test_a_language_can_be_chosen_by_the_name_of_its_folder(self, tag: str) -> None:
+        assert Texts(tag).is_translated
+
+    @pytest.mark.parametrize("tag", OTHERS)
     def test_a_language_has_every_area_and_no_other(self, tag: str) -> None:
         assert sorted(file.stem for file in (ROOT / "bubbot/texts" / tag).iterdir()) == AREAS
 
@@ -245,6 +249,15 @@ class TestCatalogueOfAPackage:
 
     def test_the_english_sentences_are_of_the_same_package(self, weather: str) -> None:
         assert Texts("pl", weather).english.say("rain", count=2) == "2 days of rain"
+
+    def test_what_was_read_needs_no_file_any_more(self, weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        texts = Texts("pl", weather)
+        texts.read_all()
+        monkeypatch.delattr("bubbot.texts.catalogue._folder")
+        assert texts.say("sunny", place="Łódź") == "The sun shines in 'Łódź'."
+        assert texts.say("rain", count=3) == "3 dni"
+        with pytest.raises(NameError):
+            Texts("pl", weather).say("rain", count=3)
 
     def test_an_unknown_sentence_and_a_missing_value_are_errors(self, weather: str) -> None:
         for name in ("stopped", "sunny", "rain"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from bubbot.cli.run.control import _chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
@@ -19,6 +21,15 @@ WAIT = 10.0
 async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: Path) -> None:
     async with open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
         assert [line.channel for line in daemon.bot.channel_runtimes.values()] == [daemon.remote]
+
+
+async def test_its_sentences_outlive_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may be upgraded under it."""
+    async with open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
+        texts = daemon.bot.turn_services.texts
+        monkeypatch.delattr("bubbot.texts.catalogue._folder")
+        assert texts.say("stopped") == "Stopped."
+        assert texts.say("jobs_none")
 
 
 async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_path: Path) -> None:

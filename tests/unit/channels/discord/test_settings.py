@@ -57,6 +57,8 @@ def test_a_server_of_ones_own(given: str) -> None:
         ({"token": TOKEN, "proxy": "http://x:SECRET"}, "proxy has to be a whole web address"),
         ({"token": TOKEN, "edit_interval": "nan"}, "edit_interval is 'nan'"),
         ({"token": TOKEN, "edit_interval": 61}, "edit_interval is 61 and has to be a number from 0 to 60"),
+        ({"token": TOKEN, "content": "x" * 500}, f"content is '{'x' * 79}... and has to be one of all, mentions"),
+        ({"token": TOKEN, "content": "http://me:SECRET@x"}, "content is 'http://***@x' and has to be one of"),
         ({"token": TOKEN, "slash": "maybe"}, "slash is 'maybe' and has to be true or false"),
         ({"token": TOKEN, "link_previews": 1}, "link_previews is 1 and has to be true or false"),
     ],

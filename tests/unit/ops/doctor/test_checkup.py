@@ -155,6 +155,36 @@ class TestConfig:
         home.config.write_text("[budget]\ndollar = inf\n")
         assert found(read_config(home, None)[1])["config.renamed"].cause.endswith("Write: usd_rate = inf")
 
+    @pytest.mark.parametrize(
+        ("variable", "value", "rest"),
+        [
+            ("DISCORD__GUILDS", '{"5": {"always": [1]}}', 'Write there: "respond_to_all": [1]'),
+            ("DISCORD__GUILDS", '{"5": {"always": null}}', 'Write there: "respond_to_all": null'),
+            ("DISCORD__GUILDS__5", '{"always": ["ü"]}', 'Write there: "respond_to_all": ["ü"]'),
+            ("DISCORD", '{"guilds": {"5": {"always": [1]}}}', 'Write there: "respond_to_all": [1]'),
+            (
+                "DISCORD__GUILDS__5__ALWAYS",
+                "[1]",
+                "Call the variable BUBBOT_CHANNELS__DISCORD__GUILDS__5__RESPOND_TO_ALL.",
+            ),
+            (
+                "discord__guilds__5__always",
+                "[1]",
+                "Call the variable BUBBOT_CHANNELS__discord__guilds__5__RESPOND_TO_ALL.",
+            ),
+        ],
+    )
+    def test_the_variable_of_an_old_name_is_the_one_that_is_set(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, rest: str
+    ) -> None:
+        monkeypatch.setenv(f"BUBBOT_CHANNELS__{variable}", value)
+        finding = found(read_config(home, None)[1])["config.renamed"]
+        assert finding.cause == (
+            f"environment variable BUBBOT_CHANNELS__{variable}: [channels.discord.guilds.5] always is now called "
+            f"respond_to_all; the old name still works. {rest}"
+        )
+        assert finding.fix == f"unset BUBBOT_CHANNELS__{variable}"
+
     @plants("config.persona")
     def test_a_persona_file_that_is_not_there(self, home: Home) -> None:
         home.config.write_text('[bot]\npersona_file = "none.md"\n')

@@ -74,13 +74,37 @@ class TestVersions:
     def test_a_version_that_is_none_is_untested_and_a_later_patch_is_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for number, (version, wanted) in enumerate(
-            (("strange", "library.untested"), ("2.8.0rc1", "library.untested"), ("2.7.99", "library.ok"))
+        for number, (version, is_tested) in enumerate(
+            (("strange", False), ("2.8.0rc1", False), ("2.7.2rc1", True), ("2.7.99", True))
         ):
             with monkeypatch.context() as here:
                 installed(tmp_path / str(number), "discord.py", version)
                 here.syspath_prepend(tmp_path / str(number))
-                assert wanted in found(check_libraries()), version
+                assert ("library.untested" not in found(check_libraries())) is is_tested, version
+
+    @pytest.mark.parametrize("name", ["pytest", "mypy", "xllamacpp"])
+    def test_what_only_an_extra_needs_is_not_compared(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        installed(tmp_path, name, "0.0.1")
+        monkeypatch.syspath_prepend(tmp_path)
+        assert list(found(check_libraries())) == ["library.ok"]
+
+    @pytest.mark.parametrize(
+        ("name", "wanted"),
+        [("litellm", "'litellm[mcp]=="), ("python_telegram_bot", "'python-telegram-bot[socks]>=")],
+    )
+    def test_the_fix_keeps_the_extras_of_a_library(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wanted: str
+    ) -> None:
+        installed(tmp_path, name, "0.0.1")
+        monkeypatch.syspath_prepend(tmp_path)
+        assert wanted in found(check_libraries())["library.untested"].fix
+
+    def test_one_library_has_one_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("bubbot.ops.doctor.versions.requires", lambda _: ["packaging>=1"])
+        cause = found(check_libraries())["library.ok"].cause
+        assert cause == "1 library has a version that bubbot was tested with."
 
 
 class TestLimits:
