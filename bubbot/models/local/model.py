@@ -54,9 +54,9 @@ _TEMPERATURE = 0.0
 _SEED = 1
 # Seconds a child has to exit by itself after its stdin is closed.
 _GRACE_SECONDS = 2.0
-# Bytes buffered from the child; far more than one answer, so that reading is never paused.
+# The line in which Python says why a process ended.
 _EXCEPTION = re.compile(rb"[A-Za-z_.]+(Error|Exception): ")
-"""The line in which Python says why a process ended."""
+# Bytes buffered from the child; far more than one answer, so that reading is never paused.
 _BUFFER_BYTES = 2**20
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
