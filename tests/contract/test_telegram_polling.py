@@ -158,7 +158,7 @@ class TestPolling:
         self, server: ScriptedServer
     ) -> None:
         server.say("getUpdates", HANG)
-        async with opened(server, replace(FAST, poll_margin=0.2)) as channel, running(channel, Heard(server)):
+        async with opened(server, replace(FAST, poll_margin=2.0)) as channel, running(channel, Heard(server)):
             await server.until(lambda: len(server.sent("getUpdates")) > 0)
             assert not channel.health().is_ready
             assert channel.health().last_seen_at

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from collections import deque
@@ -53,6 +54,8 @@ _TEMPERATURE = 0.0
 _SEED = 1
 # Seconds a child has to exit by itself after its stdin is closed.
 _GRACE_SECONDS = 2.0
+# The line in which Python says why a process ended.
+_EXCEPTION = re.compile(rb"[A-Za-z_.]+(Error|Exception): ")
 # Bytes buffered from the child; far more than one answer, so that reading is never paused.
 _BUFFER_BYTES = 2**20
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
@@ -221,7 +224,7 @@ class _WorkerProcess:
 
     Attributes:
         process: its process.
-        tail: the last line of its stderr.
+        tail: the last line of its stderr that says why it ended.
         stderr_task: the task that reads its stderr.
         end_lock: held while it is being ended.
     """
@@ -332,9 +335,12 @@ async def _start_worker(context_tokens: int, threads: int) -> _WorkerProcess:
 
 
 async def _keep_tail(stderr: asyncio.StreamReader, tail: deque[bytes]) -> None:
+    """Keep the last line of a process, or the last one with an exception: llama.cpp's own log may follow that."""
     async for line in stderr:
         # llama.cpp logs `send_error` for a request that is too long: that says nothing about how the process ends.
-        if line.strip() and b"send_error" not in line:
+        is_known = not line.strip() or b"send_error" in line
+        has_reason = bool(tail) and _EXCEPTION.match(tail[-1]) is not None
+        if not is_known and (_EXCEPTION.match(line) or not has_reason):
             tail.append(line[-300:])
 
 

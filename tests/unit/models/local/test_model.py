@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -253,6 +254,15 @@ async def test_a_child_that_cannot_load_says_why(monkeypatch: pytest.MonkeyPatch
     async with opened() as model:
         with pytest.raises(ModelUnavailable, match=r"ended with exit status 1: RuntimeError: .*[^.]\.$"):
             await ask(model, request(user("Say hello.")))
+
+
+@pytest.mark.asyncio
+async def test_what_the_library_logs_after_an_exception_does_not_hide_it() -> None:
+    stderr, tail = asyncio.StreamReader(), deque[bytes](maxlen=1)
+    stderr.feed_data(b"loading\nRuntimeError: no model\n0.00.026 E srv init: exiting due to model loading error\n")
+    stderr.feed_eof()
+    await local._keep_tail(stderr, tail)
+    assert list(tail) == [b"RuntimeError: no model\n"]
 
 
 @pytest.mark.asyncio
