@@ -499,7 +499,7 @@ class SessionRuntime:
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
         reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
         link = _stage_reply(turn, self._link, reply, result.status, self._deps.firings)
-        merged = await fork.merge()
+        merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         if self._deps.firings is not None:
             await self._deps.firings.apply_merge(merged)
