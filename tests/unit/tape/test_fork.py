@@ -350,7 +350,8 @@ async def whole_of(tape: TapeService) -> tuple[TapeEntry, ...]:
 
 
 @pytest.mark.law("T13")
-async def test_a_fork_reads_its_parent_as_it_was(fork: ForkedTape, tape: TapeService) -> None:
+@pytest.mark.parametrize("phase", ["", "phase"])
+async def test_a_fork_reads_its_parent_as_it_was(fork: ForkedTape, tape: TapeService, phase: str) -> None:
     own = await fork.append([note("c", key="new")])
     asked = [
         TapeQuery("tape", Window()),
@@ -362,7 +363,8 @@ async def test_a_fork_reads_its_parent_as_it_was(fork: ForkedTape, tape: TapeSer
     ]
     before = await fork.fetch(asked)
     other = await tape.open_fork()
-    await other.handoff("phase", {})
+    if phase:
+        await other.handoff(phase, {})
     await other.append([note("x", key="theirs"), note("y", key="new")])
     await other.merge()
     assert await fork.fetch(asked) == before
@@ -423,6 +425,18 @@ async def test_two_hundred_forks_of_one_tape_merge_as_they_finish(store: TapeSto
     assert (await fork.fetch([TapeQuery("tape", Window())]))[0] == entries[1:]
 
 
+@pytest.mark.law("T5", "T13")
+async def test_the_window_kept_in_memory_has_an_entry_once_that_two_forks_wrote(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    other = await tape.open_fork([note("same", key="same")])
+    await fork.append([note("x"), note("same", key="same"), note("y")])
+    await other.merge()
+    assert [entry.id for entry in (await fork.merge()).delta] == [5, 4, 6]
+    again = await tape.open_fork()
+    assert await again.from_last_anchor() == (await whole(memory_store))[1:]
+
+
 @pytest.fixture
 async def inner(fork: ForkedTape) -> ForkedTape:
     """A fork of a fork that has the entry 4."""
@@ -440,6 +454,16 @@ async def test_a_fork_of_a_fork_shows_that_fork_and_its_own_entries(fork: Forked
     assert (await inner.append([note("c", key="c")]))[0].id == 4
     await fork.append([note("later")])
     assert [entry.payload.get("content") for entry in await inner.from_last_anchor()] == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_fork_of_a_fork_is_durable_with_what_it_stands_on(
+    inner: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    records = await memory_store.forks()
+    outer = tape.reopen_fork(records[0])
+    again = outer.reopen_fork(records[1])
+    assert [entry.payload["content"] for entry in (*outer.delta, *again.delta)] == ["c", "d"]
+    assert (again.id, again.delta) == (inner.id, inner.delta)
 
 
 @pytest.mark.law("T13")
