@@ -117,7 +117,7 @@ class ForkedTape(TapeHandle):
 
     @property
     def delta(self) -> tuple[TapeEntry, ...]:
-        """The entries that the merge will append, with their future ids."""
+        """The entries that the merge will append, with the ids they get if the parent has not grown."""
         return tuple(self._delta)
 
     def staged_entries(self, tape: str) -> tuple[TapeEntry, ...]:
@@ -233,11 +233,9 @@ class ForkedTape(TapeHandle):
                 or it got other content under a key of the delta; or forks of this fork are open. Nothing is written.
         """
         async with self._lock:
-            if expect_head or self._reset:
-                own = Batch(self.name, tuple(self._delta), expect_head=self._floor)
-            else:
-                rebase = Rebase(self.base, self._references, frozenset(self._if_absent))
-                own = Batch(self.name, tuple(self._delta), rebase=rebase)
+            rebase = Rebase(self._floor, self._references, frozenset(self._if_absent))
+            expected = self._floor if expect_head or self._reset else None
+            own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase)
             if self._parent is not None:
                 return await self._parent.adopt(self.id, own, self._staged)
             reset = (self.name, self._reset) if self._reset else None
@@ -314,7 +312,7 @@ class ForkedTape(TapeHandle):
             return self._reset.archive
 
     async def head(self) -> int:
-        """Return the future id of the newest entry."""
+        """Return the id of the newest entry, as `delta` has them."""
         return self._floor + len(self._delta)
 
     async def put_blob(self, data: bytes) -> str:

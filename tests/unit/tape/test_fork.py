@@ -499,6 +499,19 @@ async def test_a_fork_of_a_fork_may_expect_the_head(fork: ForkedTape, inner: For
 
 
 @pytest.mark.law("T5", "T13")
+@pytest.mark.parametrize("expect_head", [False, True])
+async def test_a_key_that_may_be_skipped_may_be_skipped_by_every_merge(
+    fork: ForkedTape, inner: ForkedTape, tape: TapeService, memory_store: InMemoryStore, expect_head: bool
+) -> None:
+    await inner.append([note("mine", key="first")], if_absent=True)
+    await inner.merge(expect_head=expect_head)
+    await tape.append([note("theirs", key="first")])
+    (record,) = await memory_store.forks()
+    await tape.reopen_fork(record).merge()
+    assert (await texts(memory_store))[3:] == ["theirs", "c", "d"]
+
+
+@pytest.mark.law("T5", "T13")
 async def test_a_fork_of_a_fork_conflicts_over_a_key_and_changes_nothing(fork: ForkedTape, inner: ForkedTape) -> None:
     await inner.append([note("mine", key="k2")])
     await fork.append([note("theirs", key="k2")])
