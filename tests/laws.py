@@ -15,7 +15,7 @@ LAWS = {
     "T10": "Context is made of the window; what lies before it appears only when asked for by name.",
     "T11": 'An anchor that says `"window": false`, and any named memory/…, leaves the window where it is.',
     "T12": "Calls and results pair by id, and no context is built that a provider would refuse.",
-    "T13": "A fork reads as its parent will after the merge; a merge adds the delta only; a discarded fork adds nothing.",
+    "T13": "A fork reads as its parent was, then its delta; forks merge as they finish, references along; a discarded one adds nothing.",
     "T14": "A turn that failed or was interrupted is a fact on the tape, with what it had done by then.",
     "T15": "An entry that cannot be read or was altered is an error naming tape and id; what is unknown passes through.",
     "T16": "A chain of hashes per tape, and one head over all tapes, tell altered, missing and erased entries apart.",

@@ -25,6 +25,7 @@ from bubbot.runtime.context.view import ContextView, ModelContext
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
+from bubbot.tape.references import KERNEL_REFERENCES, ReferenceRegistry, entries_as_of
 
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
@@ -159,15 +160,21 @@ def parse_tools(text: str) -> tuple[ToolSpec, ...]:
 
 
 def rebuild_request(
-    step: JsonObject, entries: Sequence[TapeEntry], *, tape: str, system: str, tools: str
+    step: JsonObject,
+    entries: Sequence[TapeEntry],
+    *,
+    tape: str,
+    system: str,
+    tools: str,
+    references: ReferenceRegistry = KERNEL_REFERENCES,
 ) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from the tape's entries and the two stored texts.
 
-    Its digest equals the recorded one (after `embed_images`, if it shows images): the view is run again over the entries up
-    to the recorded head.
+    Its digest equals the recorded one (after `embed_images`, if it shows images): the view is run again over the
+    entries that were the tape to this step, with the ids that they had then.
     """
     view = ContextView.from_json(step["view"])
-    visible = [entry for entry in entries if entry.id <= step["head"]]
+    visible = entries_as_of(tape, entries, step.get("as_of", ((1, step["head"]),)), references)
     context = view.fold([evaluate(visible, query) for query in view.queries(tape)])
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bubbot.errors import TapeConflict
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape import entry as make
@@ -48,12 +47,15 @@ async def recover(
     """
     names = {inbox.name for inbox in inboxes}
     count = 0
-    for record in await store.forks():
+    records = await store.forks()
+    for record in records:
+        if record.parent:
+            continue  # it is merged with the fork that it is a fork of
         start = _turn_inbounds(record)
         inbounds = [(tape, inbound_id) for tape, inbound_id in start if tape in names]
         if start and not inbounds:
             continue  # another process runs that channel
-        await _merge_fork(store, open_tape(record.tape), record, inbounds)
+        await _merge_fork(open_tape(record.tape).reopen_fork(record), records, inbounds)
         count += 1
     still_open = [accepted for inbox in inboxes for accepted in await inbox.open_inbounds()]
     if count or still_open:
@@ -66,29 +68,36 @@ async def recover(
 
 
 async def merge_orphan(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:
-    """Merge one fork that no process will continue, whatever its channel."""
-    await _merge_fork(store, tape, record, _turn_inbounds(record))
+    """Merge one fork that no process will continue, whatever its channel; a fork of a fork goes with that one."""
+    if not record.parent:
+        await _merge_fork(tape.reopen_fork(record), await store.forks(), _turn_inbounds(record))
 
 
-async def _merge_fork(
-    store: TapeStore, tape: TapeService, record: ForkRecord, inbounds: Sequence[tuple[str, int]]
-) -> None:
-    fork = tape.reopen_fork(record)
-    try:
-        await _close_fork(fork, inbounds)
-    except TapeConflict:
-        # The parent grew since: append the delta at its end, where its ids may differ from those its own entries cite.
-        await _close_fork(tape.reopen_fork(replace(record, base=await store.head(record.tape))), inbounds)
-
-
-async def _close_fork(fork: ForkedTape, inbounds: Sequence[tuple[str, int]]) -> None:
-    turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
-    meta = {"turn": turn} if turn else {}
+async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord], inbounds: Sequence[tuple[str, int]]) -> None:
+    """Merge the forks of a fork into it, innermost first, then the fork as an interrupted turn."""
+    await _merge_forks_of(fork, records)
+    meta = _turn_meta(fork)
+    turn = meta.get("turn", "")
     facts = [*_unknown_results(fork.delta), make.event("turn/interrupted", {"turn": turn})]
     await fork.append([replace(entry, meta=meta) for entry in facts])
     for tape in {name for name, _ in inbounds}:
         fork.stage(tape, [interrupted_entry([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
     await fork.merge()
+
+
+async def _merge_forks_of(fork: ForkedTape, records: Sequence[ForkRecord]) -> None:
+    for record in records:
+        if record.parent == fork.id:
+            inner = fork.reopen_fork(record)
+            await _merge_forks_of(inner, records)
+            await inner.append([replace(entry, meta=_turn_meta(inner)) for entry in _unknown_results(inner.delta)])
+            await inner.merge()
+
+
+def _turn_meta(fork: ForkedTape) -> dict[str, str]:
+    """Build the meta of what the recovery adds: the turn that wrote the fork, if one did."""
+    turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
+    return {"turn": turn} if turn else {}
 
 
 def _turn_inbounds(record: ForkRecord) -> list[tuple[str, int]]:

@@ -227,6 +227,7 @@ class ModelRunner:
             "model": composed.model.name,
             "view": composed.view,
             "head": composed.head,
+            "as_of": [[1, composed.head]] if composed.head else [],
             "shown": [list(span) for span in spans_of(composed.context.ids)],
             "system": digests.system,
             "tools": digests.tools,

@@ -520,7 +520,7 @@ class SessionRuntime:
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
         reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
         link = self._stage_reply(turn, reply, result.status)
-        merged = await fork.merge()
+        merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         for on_merged in self._deps.on_merged:
             await on_merged(merged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
@@ -11,6 +12,7 @@ from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
+from bubbot.tape.references import MovedIds
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
 
 
@@ -45,13 +47,17 @@ class InMemoryStore:
     def _draft(self, batches: Sequence[Batch]) -> tuple[dict[str, list[TapeEntry]], list[tuple[TapeEntry, ...]]]:
         drafts: dict[str, list[TapeEntry]] = {}
         stored: list[tuple[TapeEntry, ...]] = []
+        moved: MovedIds | None = None
         for batch in batches:
             if batch.entries:
                 self._refuse_archive(batch.tape)
             draft = drafts.setdefault(batch.tape, list(self._entries(batch.tape)))
             if batch.expect_head is not None and len(draft) != batch.expect_head:
                 raise TapeConflict(f"{batch.tape} has entries to {len(draft)}, not to {batch.expect_head}")
-            stored.append(tuple(_place(batch, draft, entry) for entry in batch.entries))
+            if batch.rebase is not None:
+                moved = batch.rebase.plan(batch.tape, batch.entries, len(draft), partial(_find_by_key, draft))
+            entries = [moved.move(batch.tape, entry) for entry in batch.entries] if moved else batch.entries
+            stored.append(tuple(_place(batch, draft, entry) for entry in entries))
         return drafts, stored
 
     def _commit(self, drafts: dict[str, list[TapeEntry]]) -> None:
@@ -77,18 +83,19 @@ class InMemoryStore:
             for name, tape in sorted(self._tapes.items())
         ]
 
-    async def open_fork(self, record: ForkRecord) -> None:
+    async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
         """See `TapeStore.open_fork`."""
         self._check_open()
-        self._check_base(record)
+        if record.parent:
+            self._fork(record.parent)
+        else:
+            self._check_base(record, exact=expect_head)
         self._forks[record.id] = record
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
         self._check_open()
-        record = self._forks.get(fork)
-        if record is None:
-            raise EntryNotFound(f"no fork {fork} is open")
+        record = self._fork(fork)
         self._forks[fork] = replace(record, staged=(*record.staged, *staged), reset=reset or record.reset)
 
     async def merge_fork(
@@ -96,19 +103,24 @@ class InMemoryStore:
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
         self._check_open()
-        record = self._forks.get(fork)
-        if record is None:
-            raise EntryNotFound(f"no fork {fork} is open")
-        if reset and reset[0] == record.tape:
-            self._check_base(record)  # a reset must not archive entries that the fork has not seen
-        stored = self._restart(*reset, batches) if reset else await self.append(batches)
+        record = self._fork(fork)
+        if len(self._with_forks(fork)) > 1:
+            raise TapeConflict(f"the fork {fork} still has open forks: merge or discard them first")
+        if record.parent:
+            await self.extend_fork(record.parent, batches)
+            stored = [batch.entries for batch in batches]
+        else:
+            if reset and reset[0] == record.tape:
+                self._check_base(record)  # a reset must not archive entries that the fork has not seen
+            stored = self._restart(*reset, batches) if reset else await self.append(batches)
         del self._forks[fork]
         return stored
 
     async def drop_fork(self, fork: str) -> None:
         """See `TapeStore.drop_fork`."""
         self._check_open()
-        self._forks.pop(fork, None)
+        for dropped in self._with_forks(fork):
+            del self._forks[dropped]
 
     async def forks(self) -> list[ForkRecord]:
         """See `TapeStore.forks`."""
@@ -148,9 +160,19 @@ class InMemoryStore:
         stored_tape = self._tapes.get(tape)
         return stored_tape.entries if stored_tape else []
 
-    def _check_base(self, record: ForkRecord) -> None:
+    def _fork(self, fork: str) -> ForkRecord:
+        record = self._forks.get(fork)
+        if record is None:
+            raise EntryNotFound(f"no fork {fork} is open")
+        return record
+
+    def _with_forks(self, fork: str) -> list[str]:
+        """List the open ones among a fork, its forks, and theirs."""
+        return [name for name in self._forks if name == fork or name.startswith(f"{fork}/")]
+
+    def _check_base(self, record: ForkRecord, *, exact: bool = True) -> None:
         head = len(self._entries(record.tape))
-        if head != record.base:
+        if head < record.base or (exact and head != record.base):
             raise TapeConflict(f"{record.tape} has entries to {head}, not to {record.base}")
 
     def _refuse_archive(self, tape: str) -> None:
@@ -232,12 +254,16 @@ def _is_protected(stored_tape: _Tape, name: str, entry: TapeEntry) -> bool:
     return entry.id in stored_tape.facts
 
 
+def _find_by_key(entries: Sequence[TapeEntry], key: str) -> TapeEntry | None:
+    return next((entry for entry in entries if entry.key == key), None)
+
+
 def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:
     """Append the entry to the draft, or return the stored one that has its key."""
     if entry.key is not None:
-        stored_entry = next((candidate for candidate in draft if candidate.key == entry.key), None)
+        stored_entry = _find_by_key(draft, entry.key)
         if stored_entry is not None:
-            if batch.if_absent or stored_entry.erased or stored_entry.same_content(entry):
+            if batch.skips(entry.key) or stored_entry.erased or stored_entry.same_content(entry):
                 return stored_entry
             raise TapeConflict(
                 f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"

@@ -1,10 +1,14 @@
-"""A fork: a private overlay on a tape, durable while it is open, merged in one transaction."""
+"""A fork: a private overlay on a tape or on another fork, durable while it is open, merged in one transaction."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 
+from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
@@ -26,6 +30,7 @@ from bubbot.tape.query import (
     evaluate,
     without_limit,
 )
+from bubbot.tape.references import KERNEL_REFERENCES, Rebase, ReferenceRegistry
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
 
 
@@ -35,7 +40,7 @@ class MergeResult:
 
     Attributes:
         delta: on the fork's own tape.
-        staged: on other tapes, by tape.
+        staged: on other tapes, by tape; those of a fork of a fork have no ids before the last merge.
     """
 
     delta: tuple[TapeEntry, ...]
@@ -43,10 +48,10 @@ class MergeResult:
 
 
 class ForkedTape(TapeHandle):
-    """Reads as its parent would after the merge.
+    """Reads as its parent was at `base`, followed by its own entries.
 
     Appends stay in memory until `save` makes them durable; `merge` needs no `save` before it. Appends to other tapes
-    are staged and merged in the same transaction.
+    are staged and merged in the same transaction. Forks of one parent merge in the order they finish.
 
     Attributes:
         id: its name on disk.
@@ -59,8 +64,11 @@ class ForkedTape(TapeHandle):
         record: ForkRecord,
         *,
         now: Clock,
+        new_id: Callable[[], str],
         session: str = "",
         stamp: JsonObject = EMPTY_OBJECT,
+        references: ReferenceRegistry = KERNEL_REFERENCES,
+        parent: ForkedTape | None = None,
         fetch_parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
         on_merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
     ) -> None:
@@ -70,22 +78,36 @@ class ForkedTape(TapeHandle):
             store: holds the parent and the record.
             record: the fork on disk, with everything saved so far.
             now: the clock.
+            new_id: makes the ids of forks.
             session: the session id.
             stamp: merged into the meta of every appended entry.
-            fetch_parent: answers queries on the tape as it was at `base`; None: the store does.
+            references: what moves along if the delta gets other ids.
+            parent: the fork that this is a fork of; None for a fork of the tape itself.
+            fetch_parent: answers queries on the tape, with their `as_of`; None: the parent does, or the store.
             on_merged: called with the delta after the merge.
         """
         super().__init__(record.tape, now, session, stamp)
-        self._fetch_parent = fetch_parent
+        self._fetch_parent = fetch_parent or partial(_fetch_one, parent or store)
         self._on_merged = on_merged
         self.id = record.id
         self.base = record.base
         self._store = store
+        self._new_id = new_id
+        self._references = references
+        self._parent = parent
+        self._lock = asyncio.Lock()  # forks of this fork may merge while it is appended to or saved
         self._reset = record.reset
         self._unsaved: list[Batch] = []
         self._is_reset_saved = record.reset is not None
         self._staged = [batch for batch in record.staged if batch.tape != record.tape]
         own = [entry for batch in record.staged if batch.tape == record.tape for entry in batch.entries]
+        self._if_absent = {
+            entry.key
+            for batch in record.staged
+            if batch.tape == record.tape and batch.if_absent
+            for entry in batch.entries
+            if entry.key is not None
+        }
         self._delta = [entry.with_id(self._floor + place) for place, entry in enumerate(own, 1)]
 
     @property
@@ -95,7 +117,7 @@ class ForkedTape(TapeHandle):
 
     @property
     def delta(self) -> tuple[TapeEntry, ...]:
-        """The entries that the merge will append, with their future ids."""
+        """The entries that the merge will append, with the ids they get if the parent has not grown."""
         return tuple(self._delta)
 
     def staged_entries(self, tape: str) -> tuple[TapeEntry, ...]:
@@ -104,28 +126,49 @@ class ForkedTape(TapeHandle):
 
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         """Append to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
+        async with self._lock:
+            return await self._append([self._stamped(entry) for entry in entries], if_absent=if_absent)
+
+    async def _append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
+        keys = frozenset(entry.key for entry in entries if if_absent and entry.key is not None)
+        stored, fresh = await self._place(entries, keys)
+        self._add(fresh, keys)
+        self._unsaved += self._batches(fresh, keys)
+        return stored
+
+    async def _place(
+        self, entries: Sequence[TapeEntry], if_absent: frozenset[str]
+    ) -> tuple[tuple[TapeEntry, ...], list[TapeEntry]]:
+        """Give the entries their ids, without adding them; return what stands for each, and which of them are new."""
         stored: list[TapeEntry] = []
         fresh: list[TapeEntry] = []
-        for entry in map(self._stamped, entries):
-            stored_entry = await self._find_by_key(entry, fresh, keep_first=if_absent)
-            if stored_entry is None:
-                stored_entry = entry.with_id(self._floor + len(self._delta) + len(fresh) + 1)
-                fresh.append(stored_entry)
-            stored.append(stored_entry)
-        self._delta += fresh
-        if fresh:
-            self._unsaved.append(Batch(self.name, tuple(fresh)))
-        return tuple(stored)
+        for entry in entries:
+            existing = None if entry.key is None else await self._find_by_key(entry.key, fresh)
+            if existing is None:
+                existing = entry.with_id(self._floor + len(self._delta) + len(fresh) + 1)
+                fresh.append(existing)
+            elif not (entry.key in if_absent or existing.erased or existing.same_content(entry)):
+                raise TapeConflict(
+                    f"{self.name} already has other content under the key {entry.key} (entry {existing.id})"
+                )
+            stored.append(existing)
+        return tuple(stored), fresh
 
-    async def _find_by_key(self, entry: TapeEntry, fresh: list[TapeEntry], *, keep_first: bool) -> TapeEntry | None:
-        if entry.key is None:
-            return None
-        existing: TapeEntry | None = next((other for other in [*self._delta, *fresh] if other.key == entry.key), None)
+    def _add(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> None:
+        """Add entries that have their ids to the delta."""
+        self._delta += fresh
+        self._if_absent |= if_absent & {entry.key for entry in fresh}
+
+    def _batches(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> list[Batch]:
+        """Build the batches that make entries of the delta durable."""
+        runs = groupby(fresh, key=lambda entry: entry.key in if_absent)
+        return [Batch(self.name, tuple(run), if_absent=is_absent) for is_absent, run in runs]
+
+    async def _find_by_key(self, key: str, fresh: Sequence[TapeEntry] = ()) -> TapeEntry | None:
+        existing: TapeEntry | None = next((other for other in [*self._delta, *fresh] if other.key == key), None)
         if existing is None and not self._reset:
-            stored = (await self._store.fetch([TapeQuery(self.name, keys=(entry.key,))]))[0]
+            stored = await self._parent_entries(TapeQuery(self.name, keys=(key,)))
             existing = stored[0] if stored else None
-        if existing is not None and not (keep_first or existing.erased or existing.same_content(entry)):
-            raise TapeConflict(f"{self.name} already has other content under the key {entry.key} (entry {existing.id})")
         return existing
 
     def stage(self, tape: str, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> None:
@@ -136,49 +179,140 @@ class ForkedTape(TapeHandle):
 
     async def save(self) -> None:
         """Make everything appended and staged so far durable."""
+        async with self._lock:
+            await self._save()
+
+    async def _save(self) -> None:
         if self._unsaved or (self._reset and not self._is_reset_saved):
-            await self._store.extend_fork(self.id, tuple(self._unsaved), self._reset)
-            self._unsaved.clear()
+            unsaved = tuple(self._unsaved)
+            await self._store.extend_fork(self.id, unsaved, self._reset)
+            del self._unsaved[: len(unsaved)]
             self._is_reset_saved = self._reset is not None
 
-    async def merge(self) -> MergeResult:
-        """Append the delta and the staged entries in one transaction and close the fork.
+    async def fork(self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
+        """Open a fork of this fork, durable with everything that this one holds so far.
+
+        What it writes carries its id as `fork` in the meta.
+
+        Args:
+            opening: the first entries of its delta.
+            stamp: merged into the meta of every entry appended to it.
+        """
+        async with self._lock:
+            await self._save()
+            record = ForkRecord(f"{self.id}/{self._new_id()}", self.name, self._floor + len(self._delta), ())
+            fork = self.reopen_fork(record, stamp=stamp)
+            await fork.append(opening)
+            record = replace(record, staged=(Batch(self.name, fork.delta),))
+            await self._store.open_fork(record)
+        return self.reopen_fork(record, stamp=stamp)
+
+    def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
+        """Resume a fork of this fork with everything it saved."""
+        return ForkedTape(
+            self._store,
+            record,
+            now=self._now,
+            new_id=self._new_id,
+            session=self.session,
+            stamp={**self._stamp, **stamp, "fork": record.id},
+            references=self._references,
+            parent=self,
+        )
+
+    async def merge(self, *, expect_head: bool = False) -> MergeResult:
+        """Append the delta and the staged entries to the parent in one transaction and close the fork.
+
+        If the parent has grown, the delta gets the next ids, and declared references to it move along.
+
+        Args:
+            expect_head: refuse that.
 
         Raises:
-            TapeConflict: the parent's head is no longer `base`; nothing is written.
+            TapeConflict: the parent has grown, although `expect_head`, or although a reset would archive what it got;
+                or it got other content under a key of the delta; or forks of this fork are open. Nothing is written.
         """
-        own = Batch(self.name, tuple(self._delta), expect_head=self._floor)
-        reset = (self.name, self._reset) if self._reset else None
-        stored = await self._store.merge_fork(self.id, [own, *self._staged], reset)
-        staged: dict[str, tuple[TapeEntry, ...]] = {}
-        for batch, entries in zip(self._staged, stored[1:], strict=True):
-            staged[batch.tape] = (*staged.get(batch.tape, ()), *entries)
-        self._on_merged(stored[0])
-        return MergeResult(stored[0], staged)
+        async with self._lock:
+            rebase = Rebase(self._floor, self._references, frozenset(self._if_absent))
+            expected = self._floor if expect_head or self._reset else None
+            own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase)
+            if self._parent is not None:
+                return await self._parent.adopt(self.id, own, self._staged)
+            reset = (self.name, self._reset) if self._reset else None
+            stored = await self._store.merge_fork(self.id, [own, *self._staged], reset)
+            self._on_merged(stored[0])
+            return MergeResult(stored[0], _group_by_tape(self._staged, stored[1:]))
+
+    async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
+        """Append the delta of a fork of this fork, stage what it staged, and close it, in one transaction.
+
+        Args:
+            fork: its id.
+            own: its delta.
+            staged: its batches for other tapes.
+
+        Raises:
+            TapeConflict: see `merge`.
+        """
+        return await run_uninterrupted(self._adopt(fork, own, staged))
+
+    async def _adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
+        async with self._lock:
+            head = self._floor + len(self._delta)
+            if own.expect_head is not None and own.expect_head != head:
+                raise TapeConflict(f"the fork {self.id} has entries to {head}, not to {own.expect_head}")
+            moved, if_absent = None, frozenset[str]()
+            if own.rebase is not None:
+                keyed = {
+                    entry.key: await self._find_by_key(entry.key) for entry in own.entries if entry.key is not None
+                }
+                moved, if_absent = own.rebase.plan(self.name, own.entries, head, keyed.get), own.rebase.if_absent
+            if moved is not None:
+                own = replace(own, entries=tuple([moved.move(self.name, entry) for entry in own.entries]))
+                staged = [
+                    replace(batch, entries=tuple([moved.move(batch.tape, entry) for entry in batch.entries]))
+                    for batch in staged
+                ]
+            stored, fresh = await self._place(own.entries, if_absent)
+            unsaved = tuple(self._unsaved)
+            await self._store.merge_fork(fork, [*unsaved, *self._batches(fresh, if_absent), *staged])
+            del self._unsaved[: len(unsaved)]
+            self._add(fresh, if_absent)
+            self._staged += staged
+            return MergeResult(stored, _group_by_tape(staged, [batch.entries for batch in staged]))
 
     async def discard(self) -> None:
-        """Close the fork and leave the parent as it is."""
+        """Close the fork and the forks of it, and leave the parent as it is."""
         await self._store.drop_fork(self.id)
 
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Stage a reset: the merge puts the parent aside, and the delta starts the new tape.
 
         The second reset of one fork changes nothing, except that erasing goes beyond archiving.
+
+        Raises:
+            TapeConflict: this is a fork of a fork, or has open forks.
         """
-        if self._reset is None:
-            batch, first = self._restart(self.base, archive=archive)
-            self._reset = replace(batch, erase_also=erase_also)
-            self._delta = [entry.with_id(place) for place, entry in enumerate(self._delta, 1)]
-            await self.append(first)
-        elif not archive:
-            if not self._reset.erase:
-                await self.append([event("tape/erased", {"archive": self._reset.archive, "entries": self.base})])
-            self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
-            self._is_reset_saved = False
-        return self._reset.archive
+        async with self._lock:
+            if self._parent is not None or any(record.parent == self.id for record in await self._store.forks()):
+                raise TapeConflict(
+                    f"{self.name} is not reset while a fork of a fork is open: merge or discard it first"
+                )
+            if self._reset is None:
+                batch, first = self._restart(self.base, archive=archive)
+                self._reset = replace(batch, erase_also=erase_also)
+                self._delta = [entry.with_id(place) for place, entry in enumerate(self._delta, 1)]
+                await self._append(first)
+            elif not archive:
+                if not self._reset.erase:
+                    fact = event("tape/erased", {"archive": self._reset.archive, "entries": self.base})
+                    await self._append([self._stamped(fact)])
+                self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
+                self._is_reset_saved = False
+            return self._reset.archive
 
     async def head(self) -> int:
-        """Return the future id of the newest entry."""
+        """Return the id of the newest entry, as `delta` has them."""
         return self._floor + len(self._delta)
 
     async def put_blob(self, data: bytes) -> str:
@@ -190,7 +324,10 @@ class ForkedTape(TapeHandle):
         return await self._store.get_blob(self.name, digest)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """Return what the parent would find after the merge. Queries of other tapes go to the store."""
+        """Return what the parent, as it was at `base`, would find after the merge.
+
+        Queries of other tapes go to the store.
+        """
         return [await self._find(query) for query in queries]
 
     async def _find(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
@@ -199,7 +336,7 @@ class ForkedTape(TapeHandle):
         if self._reset:
             return tuple(evaluate(self._delta, query))
         if isinstance(query.part, IndexProposals):  # the overlay is not indexed
-            return tuple(await self._parent_entries(query))
+            return await self._parent_entries(query)
         try:
             parent, own = await self._split(query)
         except AnchorNotFound:
@@ -210,7 +347,7 @@ class ForkedTape(TapeHandle):
 
     async def _split(self, query: TapeQuery) -> tuple[list[TapeEntry], list[TapeEntry]]:
         """Split the answer into what the parent and the overlay contribute, both ascending."""
-        overlay = EntryFinder(self._delta)
+        overlay = EntryFinder(self._visible(query))
         match query.part:
             case Window() if opening := overlay.opening_anchor():
                 spans = (*recalled_ranges(opening), (opening.id + 1, None))
@@ -239,7 +376,8 @@ class ForkedTape(TapeHandle):
                 )
                 if not start:
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
-                return await self._parent_entries(without_limit(query, IdRanges(((start[0].id, None),)))), rest
+                zone = without_limit(query, IdRanges(((start[0].id, None),)))
+                return list(await self._parent_entries(zone)), rest
             case _:
                 own = query.part if isinstance(query.part, IdRanges) else WholeTape()
                 return await self._split_plain(query, query.part, own)
@@ -254,7 +392,7 @@ class ForkedTape(TapeHandle):
             if second is None:
                 raise
             parent = await self._parent_entries(replace(without_limit(query, AfterAnchor(first)), missing="error"))
-            return parent, self._own_entries(query, IdRanges(((1, second.id - 1),)))
+            return list(parent), self._own_entries(query, IdRanges(((1, second.id - 1),)))
 
     async def _split_plain(
         self, query: TapeQuery, part: Slice, own: Slice | None = None
@@ -262,14 +400,32 @@ class ForkedTape(TapeHandle):
         """Return the parent's answer to `part` (cut to the limit if that is safe) and the overlay's to `own`."""
         parent_query = replace(query, part=part, missing="error")
         parent = await self._parent_entries(parent_query)
-        return (parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
+        return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
-    async def _parent_entries(self, query: TapeQuery) -> list[TapeEntry]:
-        entries = await self._fetch_parent(query) if self._fetch_parent else (await self._store.fetch([query]))[0]
-        return [entry for entry in entries if entry.id <= self.base]
+    async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        as_of = self.base if query.as_of is None else min(query.as_of, self.base)
+        return await self._fetch_parent(replace(query, as_of=as_of))
+
+    def _visible(self, query: TapeQuery) -> list[TapeEntry]:
+        """Return the own entries that there were as of the query."""
+        return self._delta if query.as_of is None else self._delta[: max(query.as_of - self._floor, 0)]
 
     def _own_entries(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
         if isinstance(part, WholeTape):
             matching = build_matcher(query)
-            return [entry for entry in self._delta if matching.matches(entry)]
-        return evaluate(self._delta, without_limit(query, part))
+            return [entry for entry in self._visible(query) if matching.matches(entry)]
+        return evaluate(self._visible(query), without_limit(query, part))
+
+
+async def _fetch_one(source: TapeStore | ForkedTape, query: TapeQuery) -> tuple[TapeEntry, ...]:
+    return (await source.fetch([query]))[0]
+
+
+def _group_by_tape(
+    batches: Sequence[Batch], stored: Sequence[tuple[TapeEntry, ...]]
+) -> dict[str, tuple[TapeEntry, ...]]:
+    """Group the stored entries of the batches by tape."""
+    tapes: dict[str, tuple[TapeEntry, ...]] = {}
+    for batch, entries in zip(batches, stored, strict=True):
+        tapes[batch.tape] = (*tapes.get(batch.tape, ()), *entries)
+    return tapes

@@ -110,6 +110,7 @@ class TapeQuery:
         newest: newest first.
         limit: entries at most; None for all.
         missing: if the anchor of `part` is missing, raise `AnchorNotFound` or find nothing.
+        as_of: answer as when this id was the tape's newest (erased content stays erased); None: as the tape is now.
     """
 
     tape: str
@@ -124,6 +125,7 @@ class TapeQuery:
     newest: bool = False
     limit: int | None = None
     missing: Literal["error", "empty"] = "error"
+    as_of: int | None = None
 
 
 class AnchorFinder(Protocol):
@@ -143,11 +145,14 @@ class AnchorFinder(Protocol):
 
 
 def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
-    """Resolve the query's part to ascending, disjoint id ranges. Raise `AnchorNotFound`."""
+    """Resolve the query's part to ascending, disjoint id ranges up to `as_of`. Raise `AnchorNotFound`.
+
+    `find` looks at entries up to `as_of` only.
+    """
     if isinstance(query.part, IndexProposals | NotIndexed):  # without an index
-        return ((1, None),) if isinstance(query.part, NotIndexed) else ()
+        return cut_spans(((1, None),), query.as_of) if isinstance(query.part, NotIndexed) else ()
     try:
-        return _spans(query, find)
+        return cut_spans(_spans(query, find), query.as_of)
     except AnchorNotFound:
         if query.missing == "empty":
             return ()
@@ -199,8 +204,17 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(merged)
 
 
+def cut_spans(spans: Iterable[Span], head: int | None) -> tuple[Span, ...]:
+    """Cut ranges to the ids up to `head`; None: do not cut."""
+    if head is None:
+        return tuple(spans)
+    return tuple((low, head if high is None else min(high, head)) for low, high in spans if low <= head)
+
+
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
+    if query.as_of is not None:
+        entries = [entry for entry in entries if entry.id <= query.as_of]
     spans = resolve(query, EntryFinder(entries))
     matching = build_matcher(query)
     matches = [entry for entry in entries if is_inside(entry.id, spans) and matching.matches(entry)]

@@ -16,6 +16,7 @@ from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
+from bubbot.tape.references import KERNEL_REFERENCES, ReferenceRegistry
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
 from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
 
@@ -35,10 +36,12 @@ class TapeService(TapeHandle):
         new_id: NewId,
         session: str = "",
         stamp: JsonObject = EMPTY_OBJECT,
+        references: ReferenceRegistry = KERNEL_REFERENCES,
     ) -> None:
         super().__init__(name, now, session, stamp)
         self._store = store
         self._new_id = new_id
+        self._references = references
         self._window: LiveWindow | None = None
 
     async def append(
@@ -88,13 +91,13 @@ class TapeService(TapeHandle):
         self._window = None
 
     async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        """Answer a repeated query from memory: while a fork is open, its parent does not change."""
-        live = self._window
-        answer = live.answer(query) if live else None
+        """Answer a repeated query from memory while the tape is as the fork sees it, which is mostly the case."""
+        live, plain = self._window, replace(query, as_of=None)
+        answer = live.answer(plain) if live is not None and live.head == query.as_of else None
         if answer is None:
             answer = (await self._store.fetch([query]))[0]
-            if live is not None and live is self._window:
-                live.cache_answer(query, answer)
+            if live is not None and live is self._window and live.head == query.as_of:
+                live.cache_answer(plain, answer)
         return answer
 
     async def has_window(self) -> bool:
@@ -132,20 +135,21 @@ class TapeService(TapeHandle):
         """
         if self._window is not None:
             try:
-                return await self._create_fork(self._window.head, opening, stamp, staged)
+                return await self._create_fork(self._window.head, opening, stamp, staged, expect_head=True)
             except TapeConflict:  # somebody else wrote to the tape; this costs only time
                 self._window = None
-        return await self._create_fork(await self._refresh_window(), opening, stamp, staged)
+        # What is written meanwhile is not in the fork; only a merge that expects the head minds it.
+        return await self._create_fork(await self._refresh_window(), opening, stamp, staged, expect_head=False)
 
     async def _create_fork(
-        self, head: int, opening: Sequence[TapeEntry], stamp: JsonObject, staged: Sequence[Batch]
+        self, head: int, opening: Sequence[TapeEntry], stamp: JsonObject, staged: Sequence[Batch], *, expect_head: bool
     ) -> ForkedTape:
         record = ForkRecord(self._new_id(), self.name, head, ())
         fork = self.reopen_fork(record, stamp=stamp)
         await fork.append(opening)
         own = Batch(self.name, fork.delta)
         record = replace(record, staged=(own, *staged))
-        await self._store.open_fork(record)
+        await self._store.open_fork(record, expect_head=expect_head)
         return self.reopen_fork(record, stamp=stamp)
 
     async def _refresh_window(self) -> int:
@@ -174,8 +178,10 @@ class TapeService(TapeHandle):
             self._store,
             record,
             now=self._now,
+            new_id=self._new_id,
             session=self.session,
             stamp={**self._stamp, **stamp},
+            references=self._references,
             fetch_parent=self._fetch_for_fork,
             on_merged=self._extend_window,
         )

@@ -9,6 +9,7 @@ from typing import Protocol
 from bubbot.tape.blobs import BlobStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.references import Rebase
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,19 @@ class Batch:
         expect_head: the id that its newest entry must have, else `TapeConflict`; None: any.
         if_absent: a key that is already on the tape skips its entry, whatever the content (inbox, schedule); otherwise
             different content under a stored key is a `TapeConflict`.
+        rebase: the entries are a fork's delta: if the tape has grown, references to them move along, also those in the
+            batches after this one; None: the entries are written as they are.
     """
 
     tape: str
     entries: tuple[TapeEntry, ...]
     expect_head: int | None = None
     if_absent: bool = False
+    rebase: Rebase | None = None
+
+    def skips(self, key: str | None) -> bool:
+        """Return true if an entry with this key is skipped if the key is on the tape, whatever the content."""
+        return self.if_absent or (self.rebase is not None and key in self.rebase.if_absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +58,9 @@ class ForkRecord:
     """An open fork as it is stored on disk.
 
     Attributes:
-        id: its name on disk.
+        id: its name on disk; of a fork of a fork `PARENT/NAME`, with the id of that fork.
         tape: the session tape.
-        base: the tape's head when the fork was opened.
+        base: the head of its parent, the tape or another fork, when the fork was opened.
         staged: batches in the order they were staged; those of the session tape are the fork's delta.
         reset: the reset that the merge performs first; None if there is none.
     """
@@ -62,6 +70,11 @@ class ForkRecord:
     base: int
     staged: tuple[Batch, ...]
     reset: ResetBatch | None = None
+
+    @property
+    def parent(self) -> str:
+        """The id of the fork that this is a fork of; empty for a fork of the tape itself."""
+        return self.id.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +135,17 @@ class TapeStore(BlobStore, Protocol):
         """List every tape, archives included, by name."""
         ...
 
-    async def open_fork(self, record: ForkRecord) -> None:
-        """Store an open fork durably. Raise `TapeConflict` if the tape's head is no longer `base`."""
+    async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
+        """Store an open fork durably; a tape and a fork may have several.
+
+        Args:
+            record: the fork.
+            expect_head: refuse a fork of a tape that has grown beyond `base`.
+
+        Raises:
+            TapeConflict: `base` is not the tape's head, or above it.
+            EntryNotFound: the fork that this is a fork of is not open.
+        """
         ...
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
@@ -133,11 +155,19 @@ class TapeStore(BlobStore, Protocol):
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
-        """Close a fork and append its batches in one transaction, after the reset (tape, batch) if given."""
+        """Close a fork and append its batches in one transaction, after the reset (tape, batch) if given.
+
+        The batches of a fork of a fork are added to its parent as they are, as by `extend_fork`; there is nothing to
+        reset then.
+
+        Raises:
+            TapeConflict: as `append`; or it still has open forks; or the reset would archive entries after `base`.
+            EntryNotFound: the fork is not open.
+        """
         ...
 
     async def drop_fork(self, fork: str) -> None:
-        """Close a fork and forget it. Dropping one that is not open is fine."""
+        """Close a fork and its forks, and forget them. Dropping one that is not open is fine."""
         ...
 
     async def forks(self) -> list[ForkRecord]:

@@ -77,7 +77,9 @@ class LiveWindow:
         """
         if not entries:
             return self
-        if entries[0].id != self.head + 1 or EntryFinder(entries).opening_anchor() is not None:
+        # Of a rebased delta some entries may stand for ones that were on the tape already.
+        is_next = (entries[0].id, entries[-1].id) == (self.head + 1, self.head + len(entries))
+        if not is_next or EntryFinder(entries).opening_anchor() is not None:
             return None
         self._answers = {
             query: updated

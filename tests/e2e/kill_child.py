@@ -54,8 +54,8 @@ class KillingStore:
         place = batches[0].tape.split("/")[1] if batches[0].tape.startswith("bubbot/") else "session"
         return await self._around(f"append-{place}", self._store.append(batches))
 
-    async def open_fork(self, record: Any) -> Any:
-        return await self._around("open-fork", self._store.open_fork(record))
+    async def open_fork(self, record: Any, *, expect_head: bool = True) -> Any:
+        return await self._around("open-fork", self._store.open_fork(record, expect_head=expect_head))
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> Any:
         return await self._around("extend-fork", self._store.extend_fork(fork, staged, reset))

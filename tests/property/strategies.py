@@ -133,6 +133,7 @@ def queries(tape: str) -> st.SearchStrategy[TapeQuery]:
         newest=st.booleans(),
         limit=st.none() | st.integers(-1, 5),
         missing=st.sampled_from(["error", "empty"]),
+        as_of=rarely(None, small_ids),
     )
 
 
@@ -150,7 +151,7 @@ def thorough(asked: Sequence[TapeQuery]) -> list[TapeQuery]:
     """The queries, and their filters and their orders over every part there is."""
     filtered = [replace(query, part=part) for query in asked for part in EVERY_PART]
     ordered = [
-        TapeQuery(query.tape, part, newest=query.newest, limit=query.limit, missing=query.missing)
+        TapeQuery(query.tape, part, newest=query.newest, limit=query.limit, missing=query.missing, as_of=query.as_of)
         for query in asked
         for part in EVERY_PART
     ]

@@ -300,7 +300,7 @@ def test_a_merge_that_comes_too_late_changes_nothing_and_the_fork_stays_open(
         with raw(bench.path) as conn:
             before = rows(conn, after=earlier)
         with pytest.raises(TapeConflict):
-            await pair.fork.merge()
+            await pair.fork.merge(expect_head=True)
         with raw(bench.path) as conn:
             assert rows(conn, after=earlier) == before
         assert pair.fork.id in [record.id for record in await bench.store.forks()]

@@ -22,6 +22,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.references import KERNEL_REFERENCES, Rebase
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.doubles import CountingSalt, SteppingClock
 from tests.property.strategies import KEYS, entries, exactly, names, queries
@@ -130,9 +131,16 @@ class StoreMachine(RuleBasedStateMachine):
             how = self.aside("scratch", erase=True, reach=((tape, ids),))
             self.both(lambda store: store.reset("scratch", how, [event("tape/erased")]))
 
-    @rule(target=forks, tape=tapes, offset=st.sampled_from([0, 0, 0, 1]), held=staged)
-    def open_fork(self, tape: str, offset: int, held: tuple[Batch, ...]) -> tuple[str, str]:
-        record = ForkRecord(f"fork-{next(self.numbers)}", tape, self.head(tape) + offset, held)
+    @rule(target=forks, tape=tapes, offset=st.sampled_from([0, 0, 0, -1, 1]), held=staged, exact=st.booleans())
+    def open_fork(self, tape: str, offset: int, held: tuple[Batch, ...], exact: bool) -> tuple[str, str]:
+        record = ForkRecord(f"fork-{next(self.numbers)}", tape, max(self.head(tape) + offset, 0), held)
+        self.both(lambda store: store.open_fork(record, expect_head=exact))
+        return record.id, tape
+
+    @rule(target=forks, fork=forks, base=st.integers(0, 3), held=staged)
+    def open_fork_of_a_fork(self, fork: tuple[str, str], base: int, held: tuple[Batch, ...]) -> tuple[str, str]:
+        name, tape = fork
+        record = ForkRecord(f"{name}/{next(self.numbers)}", tape, base, held)
         self.both(lambda store: store.open_fork(record))
         return record.id, tape
 
@@ -147,10 +155,21 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         name, tape = fork
         head = 0 if reset is not None else self.head(tape)
-        own = Batch(tape, (event("merged"),), None if offset is None else max(head + offset, 0))
+        own = Batch(tape, (event("merged"),), None if offset is None or "/" in name else max(head + offset, 0))
         how = None if reset is None else (tape, self.aside(tape, erase=reset, reach=reach))
         fact = [Batch(tape, (event("tape/erased"),))] if reset else []
         self.both(lambda store: store.merge_fork(name, [own, *more, *fact], how))
+
+    @rule(fork=forks, base=st.integers(0, 6), given=given_entries, more=staged, skipped=st.sets(st.sampled_from(KEYS)))
+    def merge_fork_wherever_its_tape_ends(
+        self, fork: tuple[str, str], base: int, given: tuple[TapeEntry, ...], more: tuple[Batch, ...], skipped: set[str]
+    ) -> None:
+        name, tape = fork
+        citing = [event("correction", {"corrects": base + place}) for place in range(3)]
+        rebase = None if "/" in name else Rebase(base, KERNEL_REFERENCES, frozenset(skipped))
+        own = Batch(tape, (*given, *citing), rebase=rebase)
+        copies = Batch("two", (TapeEntry("message", {"content": "a"}, {"source": [tape, base + 1]}),))
+        self.both(lambda store: store.merge_fork(name, [own, copies, *more]))
 
     @rule(fork=forks)
     def drop_fork(self, fork: tuple[str, str]) -> None:

@@ -101,15 +101,24 @@ class RowFinder:
     """A finder of anchors on one tape, through the indexes.
 
     Every query names its index, because the planner may choose a scan.
+
+    Attributes:
+        conn: the database.
+        name: the name of the tape.
+        tape: its number.
+        head: the newest id to look at; None: all of them.
     """
 
     conn: sqlite3.Connection
     name: str
     tape: int
+    head: int | None = None
 
     def opening_anchor(self) -> TapeEntry | None:
         """Find the newest anchor that opens a window."""
-        return self._select_one("INDEXED BY entries_window WHERE tape = ? AND opens = 1 ORDER BY id DESC LIMIT 1")
+        return self._select_one(
+            "INDEXED BY entries_window WHERE tape = ? AND opens = 1 AND id < ? ORDER BY id DESC LIMIT 1", self._end
+        )
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Find the newest anchor of this name, below id `before` if set."""
@@ -117,16 +126,23 @@ class RowFinder:
             "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id < ? AND kind = 'anchor' "
             "ORDER BY id DESC LIMIT 1",
             name,
-            2**62 if before is None else before,
+            self._end if before is None else min(before, self._end),
         )
 
     def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Find the oldest anchor of this name above id `after`."""
         return self._select_one(
-            "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id > ? AND kind = 'anchor' ORDER BY id LIMIT 1",
+            "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id > ? AND id < ? AND kind = 'anchor' "
+            "ORDER BY id LIMIT 1",
             name,
             after,
+            self._end,
         )
+
+    @property
+    def _end(self) -> int:
+        """The id after the last one to look at."""
+        return _LARGEST if self.head is None else min(self.head + 1, _LARGEST)
 
     def _select_one(self, condition: str, *values: object) -> TapeEntry | None:
         row = self.conn.execute(f"{SELECT_ENTRIES} {condition}", (self.tape, *values)).fetchone()
@@ -142,7 +158,7 @@ def tape_number(conn: sqlite3.Connection, name: str) -> int | None:
 def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     """Find the entries of a query; equal to `evaluate` over the whole tape."""
     number = tape_number(conn, query.tape)
-    spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number))
+    spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number, query.as_of))
     if number is None or not spans or (query.limit is not None and query.limit <= 0):
         return ()
     chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]

@@ -126,9 +126,9 @@ class SqliteStore:
         """See `TapeStore.tapes`."""
         return await self._ensure_open(self._reader).run(_read_tapes)
 
-    async def open_fork(self, record: ForkRecord) -> None:
+    async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
         """See `TapeStore.open_fork`."""
-        await self._require_writer().submit(partial(write.open_fork, record=record))
+        await self._require_writer().submit(partial(write.open_fork, record=record, expect_head=expect_head))
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""

@@ -171,6 +171,9 @@ def _read_rows(
         if instant is not None:
             conditions.append(comparison)
             values.append(microseconds(instant))
+    if query.as_of is not None:
+        conditions.append("id <= ?")
+        values.append(query.as_of)
     size = _CHUNKS[0]
     while chunk := list(islice(positions, size)):
         marks = ", ".join("?" * len(chunk))

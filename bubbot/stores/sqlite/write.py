@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
@@ -16,10 +17,12 @@ from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import genesis
 from bubbot.tape.entry import TapeEntry, encode
+from bubbot.tape.references import MovedIds
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 
 Salt: TypeAlias = Callable[[int], bytes]
 """Returns this many random bytes."""
+_AFTER_SLASH = chr(ord("/") + 1)  # the ids of a fork's forks begin with its own id and a slash
 Traces: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Single entries of several tapes: (tape, ids) each."""
 
@@ -61,13 +64,18 @@ def _find_end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
 def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
     """Append the batches; the caller's transaction makes them atomic."""
     stored: list[tuple[TapeEntry, ...]] = []
+    moved: MovedIds | None = None
     position = _GlobalPosition(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
         tape_end = _find_end(conn, -1 if number is None else number, batch.tape)
         if batch.expect_head is not None and tape_end.head != batch.expect_head:
             raise TapeConflict(f"{batch.tape} has entries to {tape_end.head}, not to {batch.expect_head}")
-        stored.append(tuple([_append_entry(conn, batch, (tape_end, position), entry, salt) for entry in batch.entries]))
+        if batch.rebase is not None:
+            find = partial(_find_by_key, conn, batch.tape, tape_end.tape)
+            moved = batch.rebase.plan(batch.tape, batch.entries, tape_end.head, find)
+        entries = [moved.move(batch.tape, entry) for entry in batch.entries] if moved else batch.entries
+        stored.append(tuple([_append_entry(conn, batch, (tape_end, position), entry, salt) for entry in entries]))
     return stored
 
 
@@ -77,7 +85,7 @@ def _append_entry(
     tape_end, position = ends
     stored_entry = None if entry.key is None else _find_by_key(conn, batch.tape, tape_end.tape, entry.key)
     if stored_entry is not None:
-        if batch.if_absent or stored_entry.erased or stored_entry.same_content(entry):
+        if batch.skips(entry.key) or stored_entry.erased or stored_entry.same_content(entry):
             return stored_entry
         raise TapeConflict(
             f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"
@@ -259,27 +267,29 @@ def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
     return digest
 
 
-def open_fork(conn: sqlite3.Connection, record: ForkRecord) -> None:
+def open_fork(conn: sqlite3.Connection, record: ForkRecord, *, expect_head: bool) -> None:
     """Store an open fork with its staged batches."""
-    _check_base(conn, record.tape, record.base)
+    if record.parent:
+        _require_fork(conn, record.parent)
+    else:
+        _check_base(conn, record.tape, record.base, exact=expect_head)
     conn.execute(
         "INSERT INTO forks (fork, tape, base, reset) VALUES (?, ?, ?, NULL)", (record.id, record.tape, record.base)
     )
     extend_fork(conn, record.id, record.staged, record.reset)
 
 
-def _check_base(conn: sqlite3.Connection, name: str, base: int) -> None:
+def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool = True) -> None:
     tape = tape_number(conn, name)
     head = 0 if tape is None else _find_end(conn, tape, name).head
-    if head != base:
+    if head < base or (exact and head != base):
         raise TapeConflict(f"{name} has entries to {head}, not to {base}")
 
 
 def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], reset_batch: ResetBatch | None) -> None:
     """Add batches to an open fork."""
     row = conn.execute("SELECT count(*) FROM fork_batches WHERE fork = ?", (fork,)).fetchone()
-    if not conn.execute("SELECT 1 FROM forks WHERE fork = ?", (fork,)).fetchone():
-        raise EntryNotFound(f"no fork {fork} is open")
+    _require_fork(conn, fork)
     conn.executemany(
         "INSERT INTO fork_batches (fork, place, tape, keep_first, entries) VALUES (?, ?, ?, ?, ?)",
         [
@@ -292,10 +302,16 @@ def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], re
         conn.execute("UPDATE forks SET reset = ? WHERE fork = ?", (text, fork))
 
 
-def close_fork(conn: sqlite3.Connection, fork: str) -> bool:
-    """Delete a fork; return true if it was open."""
-    conn.execute("DELETE FROM fork_batches WHERE fork = ?", (fork,))
-    return bool(conn.execute("DELETE FROM forks WHERE fork = ?", (fork,)).rowcount)
+def _require_fork(conn: sqlite3.Connection, fork: str) -> None:
+    if not conn.execute("SELECT 1 FROM forks WHERE fork = ?", (fork,)).fetchone():
+        raise EntryNotFound(f"no fork {fork} is open")
+
+
+def close_fork(conn: sqlite3.Connection, fork: str) -> int:
+    """Delete a fork and its forks; return how many were open."""
+    names = (fork, f"{fork}/", f"{fork}{_AFTER_SLASH}")
+    conn.execute("DELETE FROM fork_batches WHERE fork = ? OR (fork > ? AND fork < ?)", names)
+    return conn.execute("DELETE FROM forks WHERE fork = ? OR (fork > ? AND fork < ?)", names).rowcount
 
 
 def merge_fork(
@@ -315,8 +331,14 @@ def merge_fork(
         salt: for new entries.
     """
     opened = conn.execute("SELECT tape, base FROM forks WHERE fork = ?", (fork,)).fetchone()
-    if not close_fork(conn, fork):
+    closed = close_fork(conn, fork)
+    if opened is None:
         raise EntryNotFound(f"no fork {fork} is open")
+    if closed > 1:  # the writer undoes the batch
+        raise TapeConflict(f"the fork {fork} still has open forks: merge or discard them first")
+    if parent := ForkRecord(fork, opened[0], opened[1], ()).parent:
+        extend_fork(conn, parent, batches, None)
+        return [batch.entries for batch in batches]
     if tape_reset is not None and tape_reset[0] == opened[0]:
         _check_base(conn, *opened)  # a reset must not archive entries that the fork has not seen
     return append(conn, batches, salt) if tape_reset is None else reset(conn, *tape_reset, batches, salt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, parse_tools, rebuild_request
 from bubbot.runtime.models import SessionModels
@@ -22,8 +24,10 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
 from tests.doubles import SteppingClock
-from tests.turns import HOME, Bench, Options, Played, calls, no_other, running, says
+from tests.tapes import notes
+from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_other, running, says
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
@@ -237,3 +241,50 @@ async def test_what_is_built_again_is_checked_against_what_was_sent(memory_store
             for e in entries
         ]
         assert (await _rebuilt(bench, step, tuple(forged))).digest() != step["request"]
+
+
+@pytest.mark.law("T8", "T13")
+async def test_the_requests_of_a_turn_whose_fork_was_rebased_can_be_built_again(store: TapeStore) -> None:
+    """The process dies in a turn that has corrected itself; before the next start the tape grows."""
+    entered = asyncio.Event()
+
+    @tool("correct.last")
+    async def correct_last(turn: Turn, args: NoArgs) -> str:
+        """Corrects the turn's own message."""
+        await turn.tape.correct(turn.message_ids[-1], "meant otherwise")
+        return "corrected"
+
+    @tool("wait.here")
+    async def wait_here(turn: Turn, args: NoArgs) -> str:
+        """Stands still."""
+        entered.set()
+        await asyncio.Event().wait()
+        return ""
+
+    model = Played(
+        says("hello"), calls("correct_last"), calls("tape_handoff", name="phase"), calls("wait_here"), says("never")
+    )
+    async with running(store, model, Options([correct_last, wait_here]), life="first") as bench:
+        await bench.say("hi")
+        await bench.post("do it")
+        await asyncio.wait_for(entered.wait(), WAIT)
+        sent = list(bench.requests)
+        await bench.kill()
+    await store.append([notes("from elsewhere", "and more", tape=HOME)])
+    async with running(store, ScriptedModel(), life="second") as bench:
+        await bench.recover()
+        entries = await bench.entries()
+        steps = [entry for entry in entries if entry.name == "loop.step"]
+        assert "[corrects #" in sent[2].as_bytes().decode()
+        for entry, request in zip(steps, sent, strict=True):
+            step = entry.payload["data"]
+            assert (await _rebuilt(bench, step, entries)).as_bytes() == request.as_bytes()
+            assert request.digest() == step["request"]
+            assert all(high < entry.id for _, high in step["shown"])
+        assert [len(entry.payload["data"]["as_of"]) for entry in steps] == [1, 2, 2, 2]
+        texts = [
+            one.payload.get("content")
+            for low, high in steps[-1].payload["data"]["shown"]
+            for one in entries[low - 1 : high]
+        ]
+        assert "from elsewhere" not in texts

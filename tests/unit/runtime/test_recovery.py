@@ -17,7 +17,7 @@ from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import recover
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
-from bubbot.tape.entry import event
+from bubbot.tape.entry import Kind, event, tool_call
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
@@ -368,3 +368,47 @@ async def test_a_real_file_remembers_an_interrupted_turn(tmp_path: Path, clock: 
         assert (await second.audit()).findings == ()
     finally:
         await second.aclose()
+
+
+@pytest.mark.law("T13")
+async def test_the_forks_of_a_turns_fork_are_merged_before_it_innermost_first(store: TapeStore) -> None:
+    entered = asyncio.Event()
+    async with running(
+        store, Played(calls("go_deeper", call_id="c1")), Options(tools=[deeper(entered)]), life="first"
+    ) as bench:
+        await bench.post("do it")
+        await asyncio.wait_for(entered.wait(), WAIT)
+        await bench.kill()
+    await store.append([notes("from elsewhere", tape=HOME)])
+    async with running(store, ScriptedModel(), life="second") as bench:
+        assert (await bench.recover()).interrupted_turns == 1
+        assert await store.forks() == []
+        entries = await bench.entries()
+        assert [entry.name for entry in entries].count("turn/interrupted") == 1
+        inner, innermost = [entry for entry in entries if entry.payload.get("content") in ("inner", "innermost")]
+        results = [entry for entry in entries if entry.kind == Kind.TOOL_RESULT]
+        assert [result.payload["results"][0]["tool_call_id"] for result in results] == ["c3", "c1"]
+        assert results[0].meta["fork"] == innermost.meta["fork"]
+        assert innermost.meta["fork"].startswith(f"{inner.meta['fork']}/")
+        assert {entry.meta.get("turn") for entry in (inner, innermost, *results)} == {results[1].meta["turn"]}
+        (correction,) = [entry.payload["data"] for entry in entries if entry.name == "correction"]
+        assert correction["corrects"] == innermost.id
+
+
+def deeper(entered: asyncio.Event) -> Tool:
+    """A tool that stands still in a fork of a fork of the turn's fork."""
+
+    @tool("go.deeper")
+    async def go_deeper(turn: Turn, args: NoArgs) -> str:
+        """Stands still."""
+        inner = await turn.tape.fork([note("inner")])
+        innermost = await inner.fork([note("innermost")])
+        await innermost.correct(innermost.base + 1, "corrected")
+        call = {"id": "c3", "type": "function", "function": {"name": "x", "arguments": "{}"}}
+        await innermost.append([tool_call([call])])
+        await innermost.save()
+        entered.set()
+        await asyncio.Event().wait()
+        return ""
+
+    return go_deeper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,9 +15,9 @@ from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.query import BetweenAnchors, IdRanges, OpeningAnchor, Slice, TapeQuery, Window, ZoneSlice
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import ForkRecord
+from bubbot.tape.store import ForkRecord, TapeStore
 from bubbot.tape.view import QueryAnswers
-from tests.doubles import CountingIds
+from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import batch, note, notes, texts, whole
 
 
@@ -65,14 +66,14 @@ async def test_a_merge_writes_what_was_staged_for_other_tapes_too(
 
 
 @pytest.mark.law("T4", "T13")
-async def test_a_merge_onto_a_parent_that_moved_conflicts_and_leaves_the_fork_open(
+async def test_a_merge_that_expects_the_head_conflicts_on_a_parent_that_moved_and_leaves_the_fork_open(
     fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
 ) -> None:
     await fork.append([note("c")])
     fork.stage("inbox", [note("done")])
     await tape.append([note("someone else")])
     with pytest.raises(TapeConflict):
-        await fork.merge()
+        await fork.merge(expect_head=True)
     assert (await tape.head(), await memory_store.head("inbox")) == (4, 0)
     assert [record.id for record in await memory_store.forks()] == [fork.id]
 
@@ -322,3 +323,248 @@ def test_a_fork_numbers_what_its_record_staged(tape: TapeService, staged: Sequen
     record = ForkRecord("f", "tape", 5, tuple(staged))  # type: ignore[arg-type]  # batches
     delta: tuple[TapeEntry, ...] = tape.reopen_fork(record).delta
     assert [entry.id for entry in delta] == list(range(6, 6 + len(delta)))
+
+
+@pytest.mark.law("T13")
+async def test_a_merge_onto_a_parent_that_moved_gives_the_next_ids_and_moves_references_along(
+    fork: ForkedTape, tape: TapeService
+) -> None:
+    await fork.append([note("c")])
+    await fork.correct(4, "d")
+    await fork.correct(2, "e")
+    await fork.handoff("phase", {"source_ids": [2, 4]}, recalls=[(3, 4)])
+    fork.stage("other", [note("copy", source=["tape", 4])])
+    await tape.append([note("someone else")])
+    merged = await fork.merge()
+    assert [entry.id for entry in merged.delta] == [5, 6, 7, 8, 9]
+    assert (await whole_of(tape))[4:] == merged.delta
+    _, correction, of_the_parents, opening, handoff = merged.delta
+    assert (correction.payload["data"]["corrects"], of_the_parents.payload["data"]["corrects"]) == (5, 2)
+    assert opening.payload["state"] == handoff.payload["data"]["state"] == {"source_ids": (2, 5)}
+    assert opening.payload["recalls"] == ((3, 3), (5, 5))
+    assert merged.staged["other"][0].meta["source"] == ("tape", 5)
+
+
+async def whole_of(tape: TapeService) -> tuple[TapeEntry, ...]:
+    return (await tape.fetch([TapeQuery(tape.name)]))[0]
+
+
+@pytest.mark.law("T13")
+@pytest.mark.parametrize("phase", ["", "phase"])
+async def test_a_fork_reads_its_parent_as_it_was(fork: ForkedTape, tape: TapeService, phase: str) -> None:
+    own = await fork.append([note("c", key="new")])
+    asked = [
+        TapeQuery("tape", Window()),
+        TapeQuery("tape", OpeningAnchor()),
+        TapeQuery("tape", newest=True, limit=2),
+        TapeQuery("tape", kinds=("message",), as_of=2),
+        TapeQuery("tape", as_of=4),
+        TapeQuery("tape", keys=("theirs", "new")),
+    ]
+    before = await fork.fetch(asked)
+    other = await tape.open_fork()
+    if phase:
+        await other.handoff(phase, {})
+    await other.append([note("x", key="theirs"), note("y", key="new")])
+    await other.merge()
+    assert await fork.fetch(asked) == before
+    assert (await fork.append([note("z", key="theirs")]))[0].id == 5
+    assert (await fork.append([note("c", key="new")])) == own
+
+
+@pytest.mark.law("T5", "T13")
+@pytest.mark.parametrize("saved", [False, True])
+async def test_keys_that_the_parent_got_meanwhile_stand_once(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore, saved: bool
+) -> None:
+    await fork.append([note("same", key="same")])
+    await fork.append([note("mine", key="first"), note("plain")], if_absent=True)
+    await fork.correct(4, "corrected")
+    await tape.append([note("same", key="same"), note("theirs", key="first")])
+    if saved:
+        await fork.save()
+        (record,) = await memory_store.forks()
+        fork = tape.reopen_fork(record)
+    merged = await fork.merge()
+    assert [entry.id for entry in merged.delta] == [4, 5, 6, 7]
+    assert (await texts(memory_store))[3:6] == ["same", "theirs", "plain"]
+    assert merged.delta[-1].payload["data"]["corrects"] == 4
+    await tape.open_fork()
+    assert await tape.from_last_anchor() == (await whole(memory_store))[1:]
+
+
+@pytest.mark.law("T5", "T13")
+async def test_other_content_under_a_key_that_the_parent_got_meanwhile_is_a_conflict(
+    fork: ForkedTape, tape: TapeService
+) -> None:
+    await fork.append([note("mine", key="x")])
+    await tape.append([note("theirs", key="x")])
+    with pytest.raises(TapeConflict):
+        await fork.merge()
+    assert await tape.head() == 4
+
+
+@pytest.mark.law("T13")
+async def test_two_hundred_forks_of_one_tape_merge_as_they_finish(store: TapeStore) -> None:
+    """Some are opened while others merge."""
+    tape = TapeService(store, "tape", now=SteppingClock(), new_id=CountingIds())
+    await tape.append([anchor("session/start")])
+
+    async def work(number: int) -> None:
+        fork = await tape.open_fork([note(f"{number}")])
+        await fork.correct(fork.base + 1, f"{number}")
+        await fork.merge()
+
+    await asyncio.gather(*map(work, range(200)))
+    assert await store.forks() == []
+    entries = await whole(store)
+    assert len(entries) == 401
+    for first, second in zip(entries[1::2], entries[2::2], strict=True):
+        assert second.payload["data"] == {"corrects": first.id, "content": first.payload["content"]}
+    fork = await tape.open_fork()
+    assert (await fork.fetch([TapeQuery("tape", Window())]))[0] == entries[1:]
+
+
+@pytest.mark.law("T5", "T13")
+async def test_the_window_kept_in_memory_has_an_entry_once_that_two_forks_wrote(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    other = await tape.open_fork([note("same", key="same")])
+    await fork.append([note("x"), note("same", key="same"), note("y")])
+    await other.merge()
+    assert [entry.id for entry in (await fork.merge()).delta] == [5, 4, 6]
+    again = await tape.open_fork()
+    assert await again.from_last_anchor() == (await whole(memory_store))[1:]
+
+
+@pytest.fixture
+async def inner(fork: ForkedTape) -> ForkedTape:
+    """A fork of a fork that has the entry 4."""
+    await fork.append([note("c", key="c")])
+    return await fork.fork([note("d")], stamp={"agent": "x"})
+
+
+@pytest.mark.law("T13")
+async def test_a_fork_of_a_fork_shows_that_fork_and_its_own_entries(fork: ForkedTape, inner: ForkedTape) -> None:
+    await inner.append([note("e")])
+    assert (inner.base, await inner.head()) == (4, 6)
+    assert [entry.payload.get("content") for entry in await inner.from_last_anchor()] == ["a", "b", "c", "d", "e"]
+    assert await fork.head() == 4
+    assert [entry.meta for entry in inner.delta] == [{"fork": inner.id, "agent": "x"}] * 2
+    assert (await inner.append([note("c", key="c")]))[0].id == 4
+    await fork.append([note("later")])
+    assert [entry.payload.get("content") for entry in await inner.from_last_anchor()] == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_fork_of_a_fork_is_durable_with_what_it_stands_on(
+    inner: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    records = await memory_store.forks()
+    outer = tape.reopen_fork(records[0])
+    again = outer.reopen_fork(records[1])
+    assert [entry.payload["content"] for entry in (*outer.delta, *again.delta)] == ["c", "d"]
+    assert (again.id, again.delta) == (inner.id, inner.delta)
+
+
+@pytest.mark.law("T13")
+async def test_a_fork_of_a_fork_merges_into_that_fork_with_the_next_ids(
+    fork: ForkedTape, inner: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    await inner.correct(5, "corrected")
+    await inner.append([note("c", key="late"), note("f")])
+    inner.stage("other", [note("copy", source=["tape", 5])])
+    await fork.append([note("later"), note("c", key="late")])
+    merged = await inner.merge()
+    assert [entry.id for entry in merged.delta] == [7, 8, 6, 9]
+    assert merged.delta[1].payload["data"]["corrects"] == 7
+    assert fork.staged_entries("other")[0].meta["source"] == ("tape", 7)
+    assert [record.id for record in await memory_store.forks()] == [fork.id]
+    assert tape.reopen_fork((await memory_store.forks())[0]).delta == fork.delta
+    await tape.append([note("someone else")])
+    done = await fork.merge()
+    assert [entry.payload.get("content") for entry in done.delta] == ["c", "later", "c", "d", None, "f"]
+    assert (done.delta[3].meta["fork"], done.delta[4].payload["data"]["corrects"]) == (inner.id, 8)
+    assert done.staged["other"][0].meta["source"] == ("tape", 8)
+    assert await memory_store.forks() == []
+
+
+@pytest.mark.law("T4", "T13")
+async def test_a_fork_of_a_fork_may_expect_the_head(fork: ForkedTape, inner: ForkedTape) -> None:
+    await fork.append([note("later")])
+    with pytest.raises(TapeConflict, match="has entries to 5, not to 4"):
+        await inner.merge(expect_head=True)
+    assert len(fork.delta) == 2
+    await inner.merge()
+    assert len(fork.delta) == 3
+
+
+@pytest.mark.law("T5", "T13")
+@pytest.mark.parametrize("expect_head", [False, True])
+async def test_a_key_that_may_be_skipped_may_be_skipped_by_every_merge(
+    fork: ForkedTape, inner: ForkedTape, tape: TapeService, memory_store: InMemoryStore, expect_head: bool
+) -> None:
+    await inner.append([note("mine", key="first")], if_absent=True)
+    await inner.merge(expect_head=expect_head)
+    await tape.append([note("theirs", key="first")])
+    (record,) = await memory_store.forks()
+    await tape.reopen_fork(record).merge()
+    assert (await texts(memory_store))[3:] == ["theirs", "c", "d"]
+
+
+@pytest.mark.law("T5", "T13")
+async def test_a_fork_of_a_fork_conflicts_over_a_key_and_changes_nothing(fork: ForkedTape, inner: ForkedTape) -> None:
+    await inner.append([note("mine", key="k2")])
+    await fork.append([note("theirs", key="k2")])
+    before = fork.delta
+    with pytest.raises(TapeConflict, match="other content under the key k2"):
+        await inner.merge()
+    assert fork.delta == before
+
+
+@pytest.mark.law("T13")
+async def test_a_discarded_fork_of_a_fork_leaves_that_fork_as_it_was(
+    fork: ForkedTape, inner: ForkedTape, memory_store: InMemoryStore
+) -> None:
+    before = fork.delta
+    inner.stage("other", [note("x")])
+    await inner.save()
+    await inner.discard()
+    assert (fork.delta, [record.id for record in await memory_store.forks()]) == (before, [fork.id])
+    await fork.merge()
+    assert await memory_store.head("other") == 0
+
+
+@pytest.mark.law("T13")
+async def test_a_fork_is_neither_merged_nor_reset_while_forks_of_it_are_open(
+    fork: ForkedTape, inner: ForkedTape, memory_store: InMemoryStore
+) -> None:
+    with pytest.raises(TapeConflict, match="still has open forks"):
+        await fork.merge()
+    for one in (fork, inner):
+        with pytest.raises(TapeConflict, match="not reset"):
+            await one.reset()
+    await fork.discard()
+    assert await memory_store.forks() == []
+
+
+async def test_forks_of_a_fork_merge_while_it_is_appended_to_and_saved(store: TapeStore) -> None:
+    tape = TapeService(store, "tape", now=SteppingClock(), new_id=CountingIds())
+    fork = await tape.open_fork([note("start")])
+
+    async def work(number: int) -> None:
+        inner = await fork.fork([note(f"{number}")])
+        await inner.correct(inner.base + 1, f"{number}")
+        await fork.append([note("between")])
+        await inner.merge()
+        await fork.save()
+
+    await asyncio.gather(*map(work, range(20)))
+    (record,) = await store.forks()
+    assert tape.reopen_fork(record).delta == fork.delta
+    assert [entry.id for entry in fork.delta] == list(range(1, 62))
+    for entry in fork.delta:
+        if entry.name == "correction":
+            corrected = fork.delta[entry.payload["data"]["corrects"] - 1]
+            assert corrected.payload["content"] == entry.payload["data"]["content"]
+    await fork.merge()
+    assert await whole(store) == fork.delta

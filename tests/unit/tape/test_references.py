@@ -1,0 +1,136 @@
+"""Declared references: what moves along if entries get new ids, and that nothing else does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import EntryInvalid
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import TapeEntry, event, thaw
+from bubbot.tape.references import KERNEL_REFERENCES, EventReferences, MovedIds, Rebase, entries_as_of
+from tests.tapes import note
+
+FORMAT = Path(__file__).parents[3] / "docs" / "reference" / "tape-format.md"
+WITHOUT_REFERENCES = {
+    "turn/end", "turn/interrupted", "command", "model/switched", "memory.long_term", "memory.daily", "tape/archived",
+    "tape/renamed", "blob/removed", "database/protected", "tape/anchor", "tape/unreadable",
+}  # fmt: skip
+"""Events of a session's tape that name nothing that could move."""
+
+
+def moved(ids: dict[int, int]) -> MovedIds:
+    return MovedIds("tape", ids, KERNEL_REFERENCES)
+
+
+def data_of(entry: TapeEntry, ids: dict[int, int], *, tape: str = "tape") -> object:
+    return thaw(moved(ids).move(tape, entry).payload)["data"]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (event("correction", {"corrects": 4, "content": "#4"}), {"corrects": 14, "content": "#4"}),
+        (event("turn/start", {"messages": [2, 4], "attempt": 4}), {"messages": [2, 14], "attempt": 4}),
+        (event("turn/start", {"inbounds": [["tape", 4], ["inbox", 4]]}), {"inbounds": [["tape", 14], ["inbox", 4]]}),
+        (event("reaction", {"entry": 5, "message": "4"}), {"entry": 15, "message": "4"}),
+        (event("context/cut", {"from": 4}), {"from": 14}),
+        (event("handoff", {"state": {"parents": [4, ["tape", 5], ["x", 5]]}}),
+         {"state": {"parents": [14, ["tape", 15], ["x", 5]]}}),
+        (event("tape/erased", {"covers": {"tape": [[1, 4]], "x": [[1, 4]]}}),
+         {"covers": {"tape": [[1, 3], [14, 14]], "x": [[1, 4]]}}),
+        (event("loop.step", {"as_of": [[1, 5]], "head": 5, "step": 4}),
+         {"as_of": [[1, 3], [14, 15]], "head": 15, "step": 4}),
+    ],
+)  # fmt: skip
+@pytest.mark.law("T13")
+def test_declared_references_move_along(given: TapeEntry, wanted: object) -> None:
+    assert data_of(given, {4: 14, 5: 15}) == wanted
+
+
+def test_an_entry_of_another_tape_moves_only_what_names_the_tape() -> None:
+    assert data_of(event("correction", {"corrects": 4}), {4: 14}, tape="other") == {"corrects": 4}
+    copied = moved({4: 14}).move("other", note("copy", source=["tape", 4]))
+    assert thaw(copied.meta) == {"source": ["tape", 14]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        note("4", turn=4),
+        event("correction", {"corrects": 3}),
+        event("correction", {"corrects": "4"}),
+        event("correction", {"corrects": True}),
+        event("turn/start", {"messages": 4, "inbounds": [["tape"], "tape", ["tape", 4, 4]]}),
+        event("loop.step", {"shown": [[4], "4", [5, 4], [1, None]], "as_of": 4}),
+        event("of a feature", {"corrects": 4}),
+        TapeEntry("event", {"name": 4, "data": [4]}),
+        TapeEntry("hologram", {"corrects": 4, "recalls": [[4, 4]]}),
+        anchor("inbox", {"after": 4}),
+    ],
+)
+def test_anything_else_stays_the_same_object(entry: TapeEntry) -> None:
+    assert moved({1: 1, 4: 14}).move("tape", entry) is entry
+
+
+def test_a_checkpoint_of_the_inbox_has_references_that_other_anchors_do_not_have() -> None:
+    state = {"after": 4, "open": [{"id": 4, "attempts": 4}]}
+    entry = moved({4: 14}).move("tape", anchor("inbox/mark", state, window=False))
+    assert thaw(entry.payload["state"]) == {"after": 14, "open": [{"id": 14, "attempts": 4}]}
+
+
+def test_a_range_keeps_the_order_of_its_ids() -> None:
+    ids = moved({4: 14, 5: 9, 6: 15, 7: 16})
+    assert ids.spans(2, 8) == [[2, 3], [14, 14], [9, 9], [15, 16], [8, 8]]
+    assert ids.spans(1, 3) == [[1, 3]]
+    assert ids.spans(5, 10**15) == [[9, 9], [15, 16], [8, 10**15]]
+
+
+def test_a_rebase_gives_the_next_ids_and_those_of_stored_keys() -> None:
+    delta = [note("a"), note("b", key="k"), note("c", key="new"), note("d", key="new"), note("e")]
+    stored = {"k": note("b", key="k").with_id(7)}
+    plan = Rebase(5, KERNEL_REFERENCES).plan("tape", delta, 8, stored.get)
+    assert plan is not None
+    assert dict(plan.ids) == {6: 9, 7: 7, 8: 10, 9: 10, 10: 11}
+    assert Rebase(8, KERNEL_REFERENCES).plan("tape", delta, 8, stored.get) is None
+
+
+@pytest.mark.law("T13")
+def test_entries_as_of_a_recorded_state_have_the_ids_they_had_then() -> None:
+    before = [note("a"), note("b"), event("correction", {"corrects": 3}), anchor("x", {"parents": [2, 4]})]
+    tape = [
+        note("a").with_id(1),
+        note("theirs").with_id(2),
+        note("b").with_id(3),
+        event("correction", {"corrects": 4}).with_id(4),
+        anchor("x", {"parents": [3, 5]}).with_id(5),
+        note("later").with_id(6),
+    ]
+    found = entries_as_of("tape", tape, [[1, 1], [3, 5]], KERNEL_REFERENCES)
+    assert found[2:] == [event("correction", {"corrects": 3}).with_id(3), anchor("x", {"parents": [2, 4]}).with_id(4)]
+    assert [entry.payload for entry in found[:2]] == [entry.payload for entry in before[:2]]
+    assert entries_as_of("tape", tape, [[1, 4]], KERNEL_REFERENCES) == tape[:4]
+    assert entries_as_of("tape", tape, [], KERNEL_REFERENCES) == []
+
+
+def test_a_feature_adds_the_references_of_its_events_once() -> None:
+    registry = KERNEL_REFERENCES.with_events({"team/cited": EventReferences(tape_spans=("from",))})
+    fact = event("team/cited", {"from": [["tape", [[4, 5]]]]})
+    assert MovedIds("tape", {4: 14}, registry).move("tape", fact).payload["data"]["from"] == (
+        ("tape", ((14, 14), (5, 5))),
+    )
+    with pytest.raises(EntryInvalid, match="correction are declared twice"):
+        KERNEL_REFERENCES.with_events({"correction": EventReferences()})
+
+
+def test_every_event_of_a_session_is_declared_or_known_to_name_nothing() -> None:
+    section = FORMAT.read_text(encoding="utf-8").partition("## Events")[2].partition("Of `bubbot/inbox/<channel>`")[0]
+    documented = {
+        name
+        for cell in re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", cell)
+    }
+    assert "loop.step" in documented
+    assert documented - KERNEL_REFERENCES.events.keys() == WITHOUT_REFERENCES - KERNEL_REFERENCES.events.keys()
