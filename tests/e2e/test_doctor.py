@@ -208,7 +208,7 @@ def test_an_untested_litellm_is_found_and_never_imported(home: Path, tmp_path: P
     done = bot.run(home, "doctor", "--json", env={"PYTHONPATH": str(packages)})
     told = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
     assert done.returncode == 0
-    assert told["library.untested"]["fix"].startswith(f"{sys.executable} -m pip install litellm==")
+    assert told["library.untested"]["fix"].startswith(f"{sys.executable} -m pip install 'litellm[mcp]==")
     assert not (packages / "imported").exists()
 
 
