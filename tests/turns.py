@@ -335,7 +335,14 @@ async def _bench(
     outbox = Outbox(service(outbox_tape(channel.name)))
     rules = options.rules or ChannelPolicy(options.waiting, RetryPolicy(options.waits), one_lane=True)
     line = await make_channel_runtime(
-        channel, inbox, outbox, rules, now=clock, create_task=group.create_task, wait_for_room=options.has_room
+        channel,
+        inbox,
+        outbox,
+        rules,
+        now=clock,
+        create_task=group.create_task,
+        wait_for_room=options.has_room,
+        around_delivery=[around for feature in options.features for around in feature.around_delivery],
     )
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
