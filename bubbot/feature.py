@@ -76,7 +76,7 @@ class Feature:
         around_turn: wraps what answers a turn.
         around_model: wraps each call of a model.
         around_tool: wraps each call of a tool.
-        around_delivery: wraps each part of a message that is sent.
+        around_delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
         around_choice: wraps the choice of a turn's model.
         gate: decides when messages may have their turn.
         intake: takes in attachments before a turn.

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
+from bubbot.feature import Feature
 from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
+from bubbot.features.budget.metering import BudgetMeter
 from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject
@@ -51,6 +53,11 @@ async def opened(
     made = Budget(budget_tape(store, now), agreed, now=now, new_id=CountingIds(life), zone=zone, notify_owner=tell)
     await made.load()
     return made
+
+
+def metering(budget: Budget, meter: BudgetMeter | None = None) -> Feature:
+    """A feature that keeps model calls within this budget."""
+    return Feature(name="budget", around_model=((meter or BudgetMeter(budget)).around_model,))
 
 
 async def spend(

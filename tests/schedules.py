@@ -7,23 +7,25 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
+from bubbot.feature import Kernel
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.features.schedule.feature import ScheduleFeature
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
-from bubbot.features.schedule.tools import schedule_tools
+from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.model import Model
-from bubbot.settings.loader import BotSettings, Settings
-from bubbot.settings.sections import ScheduleSettings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.wiring.channel_factory import Deps
-from bubbot.wiring.schedule import Scheduler, make_scheduler
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running
 
@@ -61,13 +63,14 @@ class Timed:
     """A bench with schedules; `keeping` is the keeper at work."""
 
     bench: Bench
-    time: Scheduler
+    schedule: ScheduleFeature
     clock: WallClock
+    directory: ChannelDirectory
     keeping: asyncio.Task[None] | None = None
 
     @property
     def book(self) -> ScheduleStore:
-        return self.time.store
+        return self.schedule.store
 
     @property
     def texts(self) -> list[str]:
@@ -76,8 +79,11 @@ class Timed:
 
     def start(self) -> None:
         """Begins to keep time."""
-        keeper: JobTimer = self.time.make_timer()
-        self.keeping = asyncio.create_task(keeper.run())
+        self.keeping = asyncio.create_task(self.schedule.run_timer())
+
+    def make_timer(self) -> JobTimer:
+        """A keeper that is not at work."""
+        return JobTimer(self.book, self.directory.accept, notify_missed=self.schedule.notify_missed)
 
     async def stop(self) -> None:
         """Keeps time no more."""
@@ -117,13 +123,12 @@ class Timed:
         return [(one.name or "").partition("/")[2] for one in await self.facts()]
 
 
-def _settings(limits: ScheduleLimits, zone: str) -> Settings:
-    schedule = ScheduleSettings(
+def _settings(limits: ScheduleLimits) -> ScheduleSettings:
+    return ScheduleSettings(
         max_jobs_per_chat=limits.max_jobs_per_chat,
         max_failures=limits.max_failures,
         min_unbounded_interval=limits.min_unbounded_interval,
     )
-    return Settings(schedule=schedule, bot=BotSettings(timezone=zone))
 
 
 @asynccontextmanager
@@ -142,29 +147,32 @@ async def timed(
     """A bot whose keeper is at work, unless not to `keep` time. Two over one store are two processes."""
     clock = clock or WallClock()
     options, ids = options or Options(), CountingIds(f"{life}-x")
-    tape = TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids)
     short = (f"{number:06x}" for number in range(0xA1, 0xFFFFFF))
-    settings = _settings(limits or ScheduleLimits(), zone)
-    made: list[Scheduler] = []
-
-    class Later:
-        """The book, which is made with the lines."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(made[0].store, name)
-
-    tools = schedule_tools(cast("ScheduleStore", Later()))
+    lines: dict[str, ChannelRuntime] = {}
+    directory = ChannelDirectory(lines)
+    kernel = Kernel(
+        home=Path("unused"),
+        now=clock,
+        new_id=lambda: next(short) + life,
+        zone=ZoneInfo(zone),
+        texts=Texts(),
+        open_tape=lambda name: TapeService(store, name, now=clock, new_id=ids),
+        role_of=directory.role_of,
+        accept=directory.accept,
+        send=directory.send,
+        notify=directory.notify,
+    )
+    schedule = ScheduleFeature(kernel, _settings(limits or ScheduleLimits()))
     stepping = cast("SteppingClock", clock)
-    chosen = replace(options, tools=[*options.tools, *tools], clock=stepping)
+    chosen = replace(options, features=[*options.features, schedule.feature()], clock=stepping)
     with scheduler_reads(clock):
         async with running(store, model, chosen, channel=channel, life=life) as bench:
-            lines = {bench.channel.name: bench.line}
-            made.append(make_scheduler(tape, lines, settings, Texts(), Deps(clock, lambda: next(short) + life)))
-            bench.app._deps = replace(bench.app._deps, firings=made[0].firings)
+            lines[bench.channel.name] = bench.line
+            directory.join(bench.line, schedule.store.end_jobs_of_chat)
             bench.app._links = {bench.channel.name: bench.line.link}
-            time = Timed(bench, made[0], clock)
+            time = Timed(bench, schedule, clock, directory)
             recovered = await bench.recover()
-            await made[0].store.load()
+            await schedule.store.load()
             await bench.deliverer.resume(queued=bench.line.policy.deliver_in_background)
             bench.line.resume(recovered)
             if keep:

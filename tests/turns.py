@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
+from bubbot.feature import Feature
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
-from bubbot.features.conversation.commands import context_tool, help_tool, reset_tool, session_tools
-from bubbot.features.conversation.model import model_tool, status_tools
-from bubbot.features.conversation.results import result_tools
-from bubbot.features.memory.tools import memory_tools
-from bubbot.features.search.tools import tape_tools
+from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.search.feature import search_feature
+from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
 from bubbot.gateway.files import outgoing_blob_reader
@@ -43,12 +45,11 @@ from bubbot.ports.channel import (
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.tool import Tool, Toolbox
-from bubbot.ports.turn import Turn, TurnResult
+from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.loop import AgentLoop
-from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult, recover
@@ -57,6 +58,7 @@ from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -201,7 +203,7 @@ class Options:
     rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
     report: HealthReport = report_nothing
-    meter: Meter | None = None
+    features: Sequence[Feature] = ()
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
 
 
@@ -333,7 +335,14 @@ async def _bench(
     outbox = Outbox(service(outbox_tape(channel.name)))
     rules = options.rules or ChannelPolicy(options.waiting, RetryPolicy(options.waits), one_lane=True)
     line = await make_channel_runtime(
-        channel, inbox, outbox, rules, now=clock, create_task=group.create_task, wait_for_room=options.has_room
+        channel,
+        inbox,
+        outbox,
+        rules,
+        now=clock,
+        create_task=group.create_task,
+        wait_for_room=options.has_room,
+        around_delivery=[around for feature in options.features for around in feature.around_delivery],
     )
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
@@ -341,65 +350,98 @@ async def _bench(
     if line.previews is not None and options.show is ignore_preview:
         shown = PreviewSink({channel.name: line.previews})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
-    exported, forgotten = dict[str, str](), list[str]()
+    memory, forgotten = KeptMemory(clock), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
-    loop, toolbox = _loop(model, replace(options, show=show), (inbox.name, outbox.name), exported, forgotten)
+    parts = _parts(model, replace(options, show=show), (inbox.name, outbox.name), memory, forgotten)
+    features = parts.features
     deps = SessionDeps(
-        loop=loop,
+        loop=parts.loop,
         now=clock,
         new_id=new_id,
         zone=options.zone,
-        retention_days=30,
         turn_limiter=TurnLimiter(options.at_once),
         deliver=lambda _, intent: line.deliver(intent),
         on_preview=show,
         texts=options.texts,
+        sources={origin: source for feature in features for origin, source in feature.sources.items()},
         intake=options.intake,
+        gate=next((feature.gate for feature in features if feature.gate), OpenGate()),
+        around_turn=[around for feature in features for around in feature.around_turn],
+        on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
     )
     app = AppRuntime({channel.name: line.link}, deps, lambda session: session_service(service, session), group)
     line.open_gate(app, options.texts, activity=show, report=options.report)
-    tapes, ports = (exported, forgotten), (line.deliverer, line.gate)
-    return Bench(store, model, channel, line, app, inbox, outbox, *ports, toolbox, *tapes, service, new_id)
+    tapes, ports = (memory.exported, forgotten), (line.deliverer, line.gate)
+    return Bench(store, model, channel, line, app, inbox, outbox, *ports, parts.toolbox, *tapes, service, new_id)
 
 
-def _loop(
-    model: Model, options: Options, traces: Sequence[str], exported: dict[str, str], forgotten: list[str]
-) -> tuple[AgentLoop, Toolbox]:
+class KeptMemory(MemoryFeature):
+    """The memory of sessions; what a reset writes to a file is kept in `exported`."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(Path("unused"), clock, MemorySettings())
+        self.exported: dict[str, str] = {}
+
+    async def export(self, turn: Turn) -> str:
+        """See `KeepsMemory`."""
+        self.exported[turn.session] = await self.open_zone(turn).export()
+        return f"exports/{turn.session}.md"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    loop: AgentLoop
+    toolbox: Toolbox
+    features: Sequence[Feature]
+
+
+def _parts(
+    model: Model, options: Options, traces: Sequence[str], memory: MemoryFeature, forgotten: list[str]
+) -> _Parts:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"))
-    composer = RequestComposer(models.model_for_turn, options.compose, lambda role: found.specs(role))  # noqa: PLW0108 - made below
-
-    def export(session: str, text: str) -> str:
-        exported[session] = text
-        return f"exports/{session}.md"
-
-    found = Toolbox(
-        [
-            help_tool(lambda: tuple(found)),
-            *session_tools(),
-            context_tool(composer),
-            model_tool(models),
-            *status_tools(models, options.report),
-            reset_tool(traces, export, forgotten.append),
-            *tape_tools(),
-            *memory_tools(retention_days=30, recent_days=7),
-            *result_tools(),
-            *file_tools(options.max_file),
-            *options.tools,
-        ]
+    conversation = conversation_feature(
+        models=models,
+        compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made below
+        list_tools=lambda: tuple(found),
+        report=options.report,
+        traces=[*traces, *(tape for feature in options.features for tape in feature.traces)],
+        forget=forgotten.append,
+        memory=memory,
     )
-    runner = ToolCallRunner(found, options.calls, options.show)
-    steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show, meter=options.meter)
+    files = Feature(name="attachments", tools=file_tools(options.max_file))
+    features = [conversation, search_feature(), why_feature(), memory.feature(), files, *options.features]
+    found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
+    settings = replace(
+        options.compose,
+        sections=[*options.compose.sections, *(section for feature in features for section in feature.prompt)],
+        rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
+    )
+    composer = RequestComposer(models.model_for_turn, settings, found.specs)
+    runner = ToolCallRunner(
+        found,
+        options.calls,
+        options.show,
+        around_tool=[around for feature in features for around in feature.around_tool],
+    )
+    steps = ModelRunner(
+        composer,
+        runner,
+        options.run,
+        lambda: 0.0,
+        options.show,
+        around_model=[around for feature in features for around in feature.around_model],
+    )
 
     async def has_model(_: Turn) -> bool:
         return not isinstance(model, UnconfiguredModel)
 
     router = InputRouter(found, runner, lambda: 0.0, has_model=has_model)
-    return AgentLoop(router, steps), found
+    return _Parts(AgentLoop(router, steps), found, features)
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:
     """The tools of a bench."""
-    return _loop(model, options or Options(), (), {}, [])[1]
+    return _parts(model, options or Options(), (), KeptMemory(SteppingClock()), []).toolbox
 
 
 def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +30,7 @@ from bubbot.ports.channel import (
     SupportsTyping,
 )
 from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
@@ -191,6 +192,7 @@ async def make_channel_runtime(
     create_task: CreateTask,
     hold: bool = False,
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
+    around_delivery: Sequence[AroundDelivery] = (),
 ) -> ChannelRuntime:
     """Build a channel runtime without its gate, which needs the app runtime. The inbox tells which chats have moved.
 
@@ -203,6 +205,7 @@ async def make_channel_runtime(
         create_task: runs work in the background.
         hold: keep answers in `ChannelRuntime.held_messages` instead of delivering them.
         wait_for_room: see `Deliverer`.
+        around_delivery: see `Deliverer`.
     """
     moves = ChatMigrations(await inbox.read_migrations())
     if policy.admission is not None:
@@ -230,6 +233,7 @@ async def make_channel_runtime(
         wait_until_settled=live.wait_until_settled if live else None,
         one_lane=policy.one_lane,
         wait_for_room=wait_for_room,
+        around_delivery=around_delivery,
     )
     if live is not None:
         live.has_pending = deliverer.has_pending

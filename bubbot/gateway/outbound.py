@@ -15,6 +15,7 @@ from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.log import bind
 from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
+from bubbot.ports.middleware import AroundDelivery, CallNext, PartDelivery, wrap
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
@@ -165,6 +166,7 @@ class Deliverer:
         wait_until_settled: waits until nothing is shown of a session's turn any more; None if nothing ever is.
         one_lane: all chats share one output.
         wait_for_room: waits while the disk is full: a receipt could not be written.
+        around_delivery: wraps each attempt to send a part, and to replace a live answer by it.
 
     Attributes:
         on_chat_unreachable: called for an unreachable chat, with the id its session began with, and the reason.
@@ -183,12 +185,14 @@ class Deliverer:
         wait_until_settled: Callable[[str], Awaitable[None]] | None = None,
         one_lane: bool = False,
         wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
+        around_delivery: Sequence[AroundDelivery] = (),
     ) -> None:
         self.on_chat_unreachable: Callable[[str, str], Awaitable[None]] = ignore_unreachable_chat
         self.on_delivery: Callable[[DeliveryOutcome], None] = lambda _: None
         self._settled = wait_until_settled
         self._one_lane = one_lane
         self._has_room = wait_for_room
+        self._around_delivery = tuple(around_delivery)
         self._channel = channel
         self._outbox = outbox
         self._retry_policy = retry_policy
@@ -266,7 +270,7 @@ class Deliverer:
         async with self._chat_lock(outbound.chat):
             try:
                 for part in split_outbound(self._channel, outbound):
-                    await self._send(self._at_current_chat(part))
+                    await self._send(self._at_current_chat(part), outbound.session)
             except DeliveryFailed as error:
                 log.warning("notice not delivered: %s", error, extra={"action": "tell.failed"})
 
@@ -316,11 +320,11 @@ class Deliverer:
             try:
                 if live is not None:
                     live = await settle_live(self._channel, self._outbox, live, self._retry_policy.call_timeout_seconds)
-                    if live.message and (receipt := await self._edit_live(part, live)):
+                    if live.message and (receipt := await self._edit_live(part, live, message.session)):
                         return receipt, ""  # changing it twice does no harm
                 if again:
                     return await self._find_or_send(part, message)
-                return await self._send(part), ""
+                return await self._send(part, message.session), ""
             except DeliveryFailed as error:
                 again = again or error.maybe
                 wait = self._retry_wait(error, tries, message)
@@ -330,24 +334,30 @@ class Deliverer:
             self.on_delivery("retried")
             await self._retry_policy.sleep(wait)
 
-    async def _edit_live(self, part: MessagePart, live: LiveMessage) -> Receipt | None:
+    async def _edit_live(self, part: MessagePart, live: LiveMessage, session: str) -> Receipt | None:
         """Replace the live message that showed the answer with this part; return None if that is not possible."""
-        if not isinstance(self._channel, SupportsEditing):
+        channel = self._channel
+        if not isinstance(channel, SupportsEditing):
             return None
         chat = live.chat or part.chat
         if self._where(chat) != chat:
             await self._mark_moved(live)
             return None
-        edited = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
+
+        async def edit(delivery: PartDelivery) -> Receipt:
+            await channel.edit(live.message, delivery.part)
+            return Receipt(live.message)
+
         try:
-            await call_adapter(
-                self._channel.edit(live.message, replace(edited, chat=chat)), self._retry_policy.call_timeout_seconds
-            )
+            if part.file:  # which follows as its own message
+                named = replace(part, text=part.file.name, file=None, markup={}, chat=chat)
+                await call_adapter(channel.edit(live.message, named), self._retry_policy.call_timeout_seconds)
+                return None
+            return await self._call_wrapped(edit, replace(part, chat=chat), session)
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
             return None
-        return None if part.file else Receipt(live.message)
 
     async def _mark_moved(self, live: LiveMessage) -> None:
         """Replace the half answer in a chat that the platform has moved: the complete one goes to the new chat.
@@ -365,7 +375,7 @@ class Deliverer:
     async def _find_or_send(self, part: MessagePart, message: OutboxMessage) -> tuple[Receipt, ArrivalKind]:
         """Search for a part that may have been sent, if the platform can be asked; send it if it is not there."""
         if not isinstance(self._channel, FindsMessages):
-            return await self._send(part), "resumed"
+            return await self._send(part, message.session), "resumed"
         try:
             for message_id in await call_adapter(
                 self._channel.find(part, message.date), self._retry_policy.call_timeout_seconds
@@ -376,11 +386,20 @@ class Deliverer:
             if not error.permanent:
                 raise
             log.debug("sent part not searched for: %s", error, extra={"action": "deliver.not_found"})
-            return await self._send(part), "resumed"
-        return await self._send(part), "missing"
+            return await self._send(part, message.session), "resumed"
+        return await self._send(part, message.session), "missing"
 
-    async def _send(self, part: MessagePart) -> Receipt:
-        return receipt_of(await call_adapter(self._channel.send(part), self._retry_policy.call_timeout_seconds))
+    async def _send(self, part: MessagePart, session: str) -> Receipt:
+        async def send(delivery: PartDelivery) -> Receipt:
+            return receipt_of(await self._channel.send(delivery.part))
+
+        return await self._call_wrapped(send, part, session)
+
+    async def _call_wrapped(self, call: CallNext[PartDelivery, Receipt], part: MessagePart, session: str) -> Receipt:
+        """Call the adapter within the middleware, whose errors fail the attempt as the adapter's own do."""
+        wrapped = wrap(self._around_delivery, call)
+        delivery = PartDelivery(self._channel.name, session, part)
+        return receipt_of(await call_adapter(wrapped(delivery), self._retry_policy.call_timeout_seconds))
 
     def _retry_wait(self, error: DeliveryFailed, tries: int, message: OutboxMessage) -> float | None:
         """Return the seconds until the next try; None if there is none."""

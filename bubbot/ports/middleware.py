@@ -62,7 +62,7 @@ class PartDelivery:
     Attributes:
         channel: the channel's name.
         session: the session of the message.
-        part: the part.
+        part: the part, for the chat's current id.
     """
 
     channel: str

@@ -501,9 +501,7 @@ class SessionRuntime:
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
-            stopped = turn.texts.say("stopped")
-            await turn.tape.append([make.error("stopped", stopped)])
-            return TurnOutcome("stopped", stopped)
+            return await _record_stop(turn)
         except StoreError:
             raise  # nothing can be recorded; what the fork saved is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
@@ -557,6 +555,13 @@ class SessionRuntime:
         parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
         turn.tape.stage(channel.outbox, [intent_entry(turn.session, turn.id, parts, inbound=answered)])
         return channel
+
+
+async def _record_stop(turn: Turn) -> TurnOutcome:
+    """Record that the turn was stopped, and build the text that people get."""
+    stopped = turn.texts.say("stopped")
+    await turn.tape.append([make.error("stopped", stopped)])
+    return TurnOutcome("stopped", stopped)
 
 
 async def _record_failure(turn: Turn, error: Exception) -> TurnOutcome:

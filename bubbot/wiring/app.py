@@ -274,20 +274,7 @@ async def open_bot(
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
-        maker = ChannelFactory(
-            store,
-            home,
-            wrappers.channel,
-            group,
-            workspace,
-            lambda: tuple(commands),
-            clock_and_ids,
-            restored,
-            sqlite_store.wait_for_room,
-        )
-        channel_runtimes = {
-            channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
-        }
+        channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
         kernel = Kernel(
             home=home.path,
@@ -295,7 +282,7 @@ async def open_bot(
             new_id=new_id,
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
-            open_tape=maker.open_tape,
+            open_tape=partial(_service, store),
             role_of=directory.role_of,
             accept=directory.accept,
             send=directory.send,
@@ -310,6 +297,21 @@ async def open_bot(
             names=features,
             factories=load_factories(),
         )
+        maker = ChannelFactory(
+            store,
+            home,
+            wrappers.channel,
+            group,
+            workspace,
+            lambda: tuple(commands),
+            clock_and_ids,
+            restored,
+            sqlite_store.wait_for_room,
+            bot_features.around_delivery,
+        )
+        channel_runtimes |= {
+            channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
+        }
         await feature_stack.enter_async_context(bot_features.lifespan())
         for channel_runtime in channel_runtimes.values():
             directory.join(channel_runtime, bot_features.on_chat_unreachable)

@@ -17,6 +17,7 @@ from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
+from bubbot.ports.middleware import AroundDelivery
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
@@ -46,6 +47,7 @@ class ChannelFactory:
         deps: clock and ids.
         restore_fact: the backup the home was restored from, while it is in quarantine; else None.
         wait_for_room: waits while the disk is full.
+        around_delivery: wraps each part of a message that is sent.
     """
 
     store: TapeStore
@@ -57,6 +59,7 @@ class ChannelFactory:
     deps: Deps
     restore_fact: RestoreFact | None = None
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
+    around_delivery: Sequence[AroundDelivery] = ()
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
@@ -121,4 +124,5 @@ class ChannelFactory:
             create_task=self.group.create_task,
             hold=hold,
             wait_for_room=self.wait_for_room,
+            around_delivery=self.around_delivery,
         )

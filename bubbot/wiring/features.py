@@ -24,6 +24,7 @@ from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import session_folder
 from bubbot.ports.health import HealthReport
+from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
@@ -107,6 +108,11 @@ class BotFeatures:
     def lasting(self) -> Iterator[Feature]:
         """The features that stay when the settings change."""
         return (lasting.feature for lasting in self._lasting.values())
+
+    @property
+    def around_delivery(self) -> list[AroundDelivery]:
+        """Middleware around deliveries, of the features that stay: channels keep it when the settings change."""
+        return [around for feature in self.lasting for around in feature.around_delivery]
 
     def build(
         self,
@@ -221,10 +227,13 @@ def load_factories() -> list[FeatureFactory]:
 
 def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature:
     try:
-        return factory.build(kernel, settings.section(factory.name) if factory.settings else None)
+        feature: object = factory.build(kernel, settings.section(factory.name) if factory.settings else None)
     except ConfigError:
         raise
     except Exception as error:  # a package is someone else's code
         raise ConfigError(
             f"The feature {factory.name!r} could not be built: {type(error).__name__}: {error}"
         ) from error
+    if not isinstance(feature, Feature):
+        raise ConfigError(f"The feature {factory.name!r} is {type(feature).__name__}, not a Feature.")
+    return feature

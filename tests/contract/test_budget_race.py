@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 import pytest
-from bubbot.runtime.metering import BudgetMeter, CallObserver
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.turn import Turn, TurnResult
+from bubbot.features.budget.metering import BudgetMeter
+from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.ports.model import NANOS_PER_USD, ModelReply
+from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import RESERVED, SETTLED
-from bubbot.runtime.compose import ComposedRequest
 from bubbot.stores.sqlite.store import SqliteStore
-from tests.budgets import ANSWER, costing, facts, opened, plan, read_books
+from tests.budgets import ANSWER, costing, facts, metering, opened, plan, read_books
 from tests.turns import WAIT, Bench, Options, running
 
 TURNS = 50
@@ -44,7 +44,7 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
         assert spent + sum(held) <= limit * NANOS_PER_USD + max(held)
         await asyncio.sleep(0)
 
-    options = Options(meter=BudgetMeter(budget), at_once=TURNS)
+    options = Options(features=[metering(budget)], at_once=TURNS)
     async with running(sqlite_store, costing(READING, WRITING, before), options) as bench:
         results = await race(bench)
         assert sum(result.status == "answered" for result in results) == answered
@@ -70,7 +70,7 @@ async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_m
         await asyncio.sleep(0.01)
 
     model = costing(LARGE, ANSWER, before)
-    options = Options(meter=Counted(budget), at_once=TURNS)
+    options = Options(features=[metering(budget, Counted(budget))], at_once=TURNS)
     async with running(sqlite_store, model, options) as bench:
         results = await race(bench)
     calls = sum(result.status == "answered" for result in results)
@@ -83,17 +83,15 @@ async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_m
 class Counted(BudgetMeter):
     """Reserves the same for every call."""
 
-    def call(
-        self, turn: Turn, composed: ComposedRequest, token_count: int | None
-    ) -> AbstractAsyncContextManager[CallObserver]:
-        """See `Meter.call`."""
-        return super().call(turn, composed, LARGE)
+    async def around_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """See `BudgetMeter.around_model`."""
+        return await super().around_model(replace(call, count_input=lambda: LARGE), call_next)
 
 
 async def test_tokens_and_people_have_their_own_budgets_in_a_race(sqlite_store: SqliteStore) -> None:
     agreed = BudgetLimits({("user", "each"): SpendingLimit(tokens_day=1)}, reserved_output_tokens=lambda _: 10)
     budget = await opened(sqlite_store, agreed)
-    options = Options(meter=BudgetMeter(budget), at_once=TURNS)
+    options = Options(features=[metering(budget)], at_once=TURNS)
     async with running(sqlite_store, costing(READING, WRITING), options) as bench:
         assert {result.status for result in await race(bench)} == {"answered"}  # one each
         again = await race(bench)

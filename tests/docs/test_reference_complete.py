@@ -16,13 +16,12 @@ from bubbot import errors
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
 from bubbot.errors import BubbotError
 from bubbot.features.attachments.tools import file_tools
-from bubbot.features.conversation.commands import context_tool, help_tool, reset_tool, session_tools
-from bubbot.features.conversation.model import model_tool, status_tools
-from bubbot.features.conversation.results import result_tools
+from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
-from bubbot.features.search.tools import tape_tools
+from bubbot.features.search.feature import search_feature
 from bubbot.features.usage.tools import usage_tool
+from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.tool import Tool
@@ -38,12 +37,12 @@ from tests.docs.settings_pages import all_settings
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
 PASSED_ON = {
-    "bubbot/runtime/metering.py:record_denial",  # the kind of the error that refused the turn
+    "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
-    "bubbot/features/search/tools.py:tape_handoff",  # a name that people and models choose
+    "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/gateway/checkpoint.py:checkpoint_anchor",
 }
@@ -116,15 +115,12 @@ def _tools() -> list[Tool]:
     """Every tool, as the wiring makes them."""
     unused: Any = None
     return [
-        help_tool(tuple),
-        *session_tools(),
-        context_tool(unused),
-        model_tool(unused),
-        *status_tools(unused),
-        reset_tool((), unused, unused),
-        *tape_tools(),
-        *memory_tools(retention_days=30, recent_days=7),
-        *result_tools(),
+        *conversation_feature(
+            models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
+        ).tools,
+        *search_feature().tools,
+        *why_feature().tools,
+        *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
         *schedule_tools(unused),

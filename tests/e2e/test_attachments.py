@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ModelRateLimited, ModelRefused
+from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.home import Home
 from bubbot.ports.channel import Attachment, Channel, Inbound, Sender
 from bubbot.ports.model import Model, ModelOptions
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.settings.sections import AttachmentSettings
 from bubbot.wiring.app import Bot, PortWrappers, new_id, open_app
 from tests.e2e import bot, forked
 from tests.e2e.openai_server import calls, says, serving

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bubbot.runtime.metering import BudgetMeter
 
 from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.limits import budget_limits
 from bubbot.ports.model import NANOS_PER_USD, ModelOptions
 from bubbot.ports.usage import SETTLED
 from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.wiring.budget import budget_limits
-from tests.budgets import facts, opened
+from bubbot.wiring.budget import model_facts
+from tests.budgets import facts, metering, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
 from tests.e2e.provider_server import Held, serving
 from tests.turns import WAIT, Options, running
@@ -40,7 +40,8 @@ BUDGET = f"[budget]\nday = {LIMIT}\nreserved_output_tokens = {ANSWER}\n"
 async def budget_for(store: SqliteStore, home: Path, address: str) -> Budget:
     """A budget as these settings have it, with the model behind an address of one's own."""
     (home / "config.toml").write_text(f'[model]\nname = "{NAME}"\napi_base = "{address}"\n{BUDGET}')
-    return await opened(store, budget_limits(load(home=home)))
+    settings = load(home=home)
+    return await opened(store, budget_limits(settings.budget, model_facts(settings)))
 
 
 def proxied(address: str) -> LitellmModel:
@@ -53,7 +54,7 @@ def proxied(address: str) -> LitellmModel:
 async def test_many_turns_at_once_overspend_by_one_call_at_most(sqlite_store: SqliteStore, tmp_path: Path) -> None:
     async with serving(AnthropicServer([says(text("hello"), counted=ANSWER)])) as server:
         budget, model = await budget_for(sqlite_store, tmp_path, server.address), proxied(server.address)
-        options = Options(meter=BudgetMeter(budget), at_once=TURNS)
+        options = Options(features=[metering(budget)], at_once=TURNS)
         async with running(sqlite_store, model, options) as bench:
             futures = [await bench.post("hello", chat=f"c{number}", sender=str(number + 1)) for number in range(TURNS)]
             async with asyncio.timeout(3 * WAIT):
@@ -71,7 +72,7 @@ async def test_a_call_that_is_stopped_in_the_middle_costs_something(sqlite_store
     step = says(text("a long answer that nobody hears to its end"), held=held, events=6)
     async with serving(AnthropicServer([step])) as server:
         budget, model = await budget_for(sqlite_store, tmp_path, server.address), proxied(server.address)
-        async with running(sqlite_store, model, Options(meter=BudgetMeter(budget))) as bench:
+        async with running(sqlite_store, model, Options(features=[metering(budget)])) as bench:
             future = await bench.post("hello")
             async with asyncio.timeout(WAIT):
                 await held.begun.wait()
@@ -90,7 +91,7 @@ async def test_a_call_that_breaks_off_before_its_first_word_costs_something(
     step = says(thinks("A long thought before the first word. " * 10), text("hello"), events=8, cut=True)
     async with serving(AnthropicServer([step])) as server:
         budget, model = await budget_for(sqlite_store, tmp_path, server.address), proxied(server.address)
-        async with running(sqlite_store, model, Options(meter=BudgetMeter(budget))) as bench:
+        async with running(sqlite_store, model, Options(features=[metering(budget)])) as bench:
             assert (await bench.say("hello")).status == "failed"
         await budget.wait_written()
         (settled,) = await facts(sqlite_store, SETTLED)

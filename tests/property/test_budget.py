@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot import budget as module
 from bubbot.errors import BudgetExceeded, ModelUnavailable
+from bubbot.features.budget import budget as module
 from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.state import BudgetState, BudgetStateView
 from bubbot.features.usage.spending import SpendingView

@@ -16,15 +16,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
+from bubbot.features.budget.report import LimitReporter
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.features.usage.tools import UsageReporter, usage_tool
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import Tool
-from bubbot.runtime.metering import BudgetMeter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
-from tests.budgets import budget_tape, opened, plan
+from tests.budgets import budget_tape, metering, opened, plan
 from tests.doubles import SteppingClock
 from tests.gateways import admitting
 from tests.schedules import Timed, WallClock, timed
@@ -222,11 +222,12 @@ def _value(one: FieldInfo, words: str) -> Any:
 async def through(sequence: Sequence[Act], used: set[str]) -> None:
     store, clock = InMemoryStore(), WallClock()
     budget = await opened(store, plan(), clock=cast("SteppingClock", clock))
-    ledger = UsageReporter(budget_tape(store, cast("SteppingClock", clock)), clock, UTC, plan())
+    tape = budget_tape(store, cast("SteppingClock", clock))
+    ledger = UsageReporter(tape, clock, UTC, LimitReporter(tape, plan(), budget.today).report_limits)
     rules = admitting(store, owners={OWNER}, members={MEMBER}, groups={GROUP}, respond_to_all={GROUP})
-    options = Options(rules=rules, tools=[usage_tool(ledger)], meter=BudgetMeter(budget))
+    options = Options(rules=rules, tools=[usage_tool(ledger)], features=[metering(budget)])
     async with timed(store, repeating(), options, clock=clock, keep=False) as bot:
-        world = World(bot, clock, bot.time.make_timer())
+        world = World(bot, clock, bot.make_timer())
         for chat in CHATS:
             sender = GUEST if chat == GROUP else chat
             who = {"sender": sender, "chat": chat, "direct": chat != GROUP}

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bubbot.runtime.metering import BudgetMeter
 
 from bubbot.errors import FetchFailed, ModelUnavailable
 from bubbot.features.attachments.intake import AttachmentIntake, image_type
+from bubbot.features.budget.metering import BudgetMeter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Quote, Sender
 from bubbot.ports.model import Transcript, Usage
@@ -20,7 +20,7 @@ from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown
-from tests.budgets import facts, opened, plan
+from tests.budgets import facts, metering, opened, plan
 from tests.e2e.test_images import JPEG, PNG
 from tests.turns import HOME, WAIT, KeptChannel, Options, Played, calls, running, says
 
@@ -257,7 +257,12 @@ class TestVoice:
 
     async def test_it_is_paid_for_by_whoever_spoke(self, sqlite_store: SqliteStore) -> None:
         budget = await opened(sqlite_store, plan())
-        told = replace(options(), intake=AttachmentIntake(transcriber=("ears/one", Ears("buy milk")), budget=budget))
+        told = replace(
+            options(),
+            intake=AttachmentIntake(
+                transcriber=("ears/one", Ears("buy milk")), meter=BudgetMeter(budget).transcription
+            ),
+        )
         async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
             await bench.say("", attachments=[VOICE], sender="7")
         [settled] = await facts(sqlite_store, SETTLED)
@@ -266,8 +271,11 @@ class TestVoice:
 
     async def test_where_the_budget_is_used_up_it_is_kept_and_named(self, sqlite_store: SqliteStore) -> None:
         budget = await opened(sqlite_store, plan(day=0.0))
-        told = replace(options(), intake=AttachmentIntake(transcriber=("ears/one", Ears()), budget=budget))
-        told = replace(told, meter=BudgetMeter(budget))
+        told = replace(
+            options(),
+            intake=AttachmentIntake(transcriber=("ears/one", Ears()), meter=BudgetMeter(budget).transcription),
+        )
+        told = replace(told, features=[metering(budget)])
         async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
             result = await bench.say("", attachments=[VOICE])
             assert result.text.startswith("I could not read voice: The budget of the bot for the day is used up")

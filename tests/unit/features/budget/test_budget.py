@@ -9,7 +9,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from bubbot.runtime.metering import BudgetMeter
 
 from bubbot.errors import BudgetExceeded, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
@@ -20,7 +19,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, TapeStore
-from tests.budgets import ANN, Owner, budget_tape, facts, names, opened, plan, read_books, spend, whole
+from tests.budgets import ANN, Owner, budget_tape, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 from tests.turns import Options, Played, running, says
 
@@ -463,6 +462,6 @@ class TestModelsThatFail:
 
     async def test_empty_answers_are_failures(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
-        async with running(memory_store, Played(says(" ")), Options(meter=BudgetMeter(budget))) as bench:
+        async with running(memory_store, Played(says(" ")), Options(features=[metering(budget)])) as bench:
             assert (await bench.say("hello")).status == "failed"
         assert budget.failing_models()["scripted"].kind == "empty_answer"

@@ -9,10 +9,9 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any
 
-from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, budget_subject, denial_text
-
 from bubbot.errors import BudgetExceeded, ConfigError, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
+from bubbot.features.budget.metering import BudgetFallbackModel, RateGate, add_notice, budget_subject
 from bubbot.features.budget.rates import MessageRate, RateLimiter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Outbound
@@ -23,7 +22,7 @@ from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from tests.budgets import costing, facts, opened, plan
+from tests.budgets import costing, facts, metering, opened, plan
 from tests.doubles import SteppingClock
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of
 from tests.virtual import virtual
@@ -36,7 +35,7 @@ async def metered(
     """A bench with a budget."""
     clock = SteppingClock()
     budget = await opened(store, agreed, clock=clock)
-    options = replace(Options(meter=BudgetMeter(budget), clock=clock), **more)  # type: ignore[arg-type]
+    options = replace(Options(features=[metering(budget)], clock=clock), **more)  # type: ignore[arg-type]
     async with running(store, model, options) as bench:
         yield bench, budget
 
@@ -106,7 +105,7 @@ async def test_a_job_pays_for_its_turns(memory_store: InMemoryStore) -> None:
     @tool("test.payer", commands=("payer",))
     async def payer(turn: Turn, args: NoArgs) -> str:
         """Note who pays."""
-        turn.job_id = "job-7"
+        turn.cause = "job-7"
         found.append(budget_subject(turn))
         return "noted"
 
@@ -155,7 +154,7 @@ def paced(bench: Bench, **tables: MessageRate) -> list[str]:
 
     table = {(scope, "each"): rate for scope, rate in tables.items()}
     pace = RateGate(RateLimiter(table, SteppingClock(step=timedelta(0)), UTC), Texts(), tell)
-    bench.app._deps = replace(bench.app._deps, rate_gate=pace)
+    bench.app._deps = replace(bench.app._deps, gate=pace)
     return told
 
 
@@ -223,7 +222,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
         async def tell(_: str, outbound: Outbound) -> None:
             told.append((outbound.chat, outbound.text))
 
-        bench.app._deps = replace(bench.app._deps, rate_gate=RateGate(None, Texts(), tell))
+        bench.app._deps = replace(bench.app._deps, notify=tell)
         chats = [f"c{number}" for number in range(40)]
         turns = [await bench.post(chat, chat=chat) for chat in chats]
         results = [await turn for turn in turns]
@@ -251,7 +250,7 @@ async def test_a_chinese_chat_is_told_in_chinese(memory_store: InMemoryStore) ->
 async def test_what_a_refusal_is_told_as() -> None:
     named: dict[str, Any] = {"name": "n", "renews": "2026-12-01"}
     told = [
-        denial_text(Texts(), BudgetExceeded(scope=scope, period="month", **named))
+        add_notice(BudgetExceeded(scope=scope, period="month", **named), Texts()).notice
         for scope in ("bot", "channel", "chat", "user", "job", "model")
     ]
     whose = ["the whole bot", "the channel n", "this chat", "your account", "the job n", "the model n"]
@@ -261,5 +260,5 @@ async def test_what_a_refusal_is_told_as() -> None:
         for one in whose
     ]
     many = RateLimitExceeded(scope="user", name="n", count=3, span="minute", renews="20:21")
-    assert denial_text(Texts(), many).startswith("That is more than 3 messages within a minute, so")
-    assert denial_text(Texts(), BudgetExceeded(scope="bot", period="day", told=True, **named)) == ""
+    assert add_notice(many, Texts()).notice.startswith("That is more than 3 messages within a minute, so")
+    assert add_notice(BudgetExceeded(scope="bot", period="day", told=True, **named), Texts()).notice == ""

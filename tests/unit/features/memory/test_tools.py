@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ToolRetry
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role, Sender
@@ -17,7 +18,7 @@ from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
 
-TOOLS = Toolbox(memory_tools(retention_days=30, recent_days=7))
+TOOLS = Toolbox(memory_tools(MemorySettings))
 
 
 @pytest.fixture

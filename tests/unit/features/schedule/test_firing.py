@@ -10,12 +10,12 @@ from datetime import timedelta
 import pytest
 
 from bubbot.errors import DeliveryFailed
+from bubbot.features.budget.metering import budget_subject
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.metering import budget_subject
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event

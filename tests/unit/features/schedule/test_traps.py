@@ -125,9 +125,10 @@ async def test_erasing_a_chat_erases_its_jobs(tmp_path: Path) -> None:
             return (await app.ask(said)).text
 
         assert "Nothing keeps the time just now" in await ask(1, ",remind in 5m: a secret")
-        assert len(app.scheduler.store.state.jobs) == 1
+        assert app.schedule_store is not None
+        assert len(app.schedule_store.state.jobs) == 1
         await ask(2, ",reset erase")
-        assert dict(app.scheduler.store.state.jobs) == {}
+        assert dict(app.schedule_store.state.jobs) == {}
         (entry,) = (await app.store.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
         assert entry.erased
 

@@ -7,12 +7,13 @@ from datetime import UTC, timedelta
 import pytest
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
+from bubbot.features.budget.report import LimitReporter
 from bubbot.features.usage.spending import PeriodStartView
 from bubbot.features.usage.tools import UsageReporter, usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelPrice
-from bubbot.ports.usage import BudgetSubject
+from bubbot.ports.usage import BudgetSubject, Currency
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import budget_tape, opened, spend, whole
@@ -43,7 +44,8 @@ async def ledger(memory_store: InMemoryStore) -> UsageReporter:
     await spend(budget, 200, 50, BudgetSubject("test:home", "test:1", turn="t1"), cached_tokens=80)
     await spend(budget, 40, 10, BudgetSubject("test:home:7", "test:2", "job-1", "t2"))
     await spend(budget, 100, 50, BudgetSubject("test:far", "test:9", turn="t3"), "own")
-    return UsageReporter(budget_tape(memory_store), clock, UTC, PLAN)
+    tape = budget_tape(memory_store)
+    return UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today).report_limits)
 
 
 async def told(ledger: UsageReporter, text: str, role: Role = Role.OWNER, **given: object) -> list[str]:
@@ -110,7 +112,7 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
         await spend(budget, 1, 1)
     clock.advance(timedelta(days=1))
     await spend(budget, 5, 5)
-    ledger = UsageReporter(budget_tape(memory_store), clock, UTC, PLAN)
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
     [mark] = [entry for entry in await whole(memory_store) if entry.kind == "anchor"]
     assert (
         await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["state"]["after"] >= 190
@@ -123,10 +125,6 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     ("nano", "shown"),
     [(0, "0.00"), (1, "0.00"), (12_340_000, "0.01234"), (10**9, "1.00"), (1_234_560_000_000, "1,234.56")],
 )
-def test_money_is_shown_with_what_matters_of_it(memory_store: InMemoryStore, nano: int, shown: str) -> None:
-    ledger = UsageReporter(budget_tape(memory_store), SteppingClock(), UTC, BudgetLimits(), "EUR", 1.0)
-    assert ledger.format_cost(Texts(), nano) == f"{shown} EUR"
-    assert (
-        UsageReporter(ledger.tape, ledger.now, UTC, BudgetLimits(), "EUR", 0.5).format_cost(Texts(), 2 * nano)
-        == f"{shown} EUR"
-    )
+def test_money_is_shown_with_what_matters_of_it(nano: int, shown: str) -> None:
+    assert Currency("EUR", 1.0).format_cost(Texts(), nano) == f"{shown} EUR"
+    assert Currency("EUR", 0.5).format_cost(Texts(), 2 * nano) == f"{shown} EUR"

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bubbot.features.conversation.commands import WhyArgs
+from bubbot.features.why.commands import WhyArgs
 from bubbot.features.why.view import MAX_TURNS_SEARCHED, TurnSpansView, WhyView
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel

@@ -13,12 +13,11 @@ import pytest
 from bubbot.control.codec import decode, encode
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import budget_usage, failing_models
-from bubbot.features.schedule.health import next_firings
+from bubbot.features.schedule.health import MAX_FIRINGS, next_firings
 from bubbot.features.schedule.state import ScheduleState
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage
 from bubbot.gateway.health.snapshot import (
-    MAX_FIRINGS,
     BackupStatus,
     ChannelState,
     DatabaseStatus,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.main import main
-from bubbot.settings.sections import SearchSettings
+from bubbot.features.search.settings import SearchSettings
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_store

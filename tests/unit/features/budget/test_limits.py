@@ -8,14 +8,16 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
+from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits
 from bubbot.ports.model import ModelPrice, Usage
 from bubbot.settings.loader import load
-from bubbot.wiring.budget import DEFAULT_ANSWER_TOKENS, FREE, budget_limits
+from bubbot.wiring.budget import model_facts
 
 
 def planned(home: Path, text: str) -> BudgetLimits:
     (home / "config.toml").write_text(text)
-    return budget_limits(load(home=home))
+    settings = load(home=home)
+    return budget_limits(settings.budget, model_facts(settings))
 
 
 def test_nothing_is_limited_where_nothing_is_set(tmp_path: Path) -> None:

@@ -1,0 +1,181 @@
+"""The features of a bot: it answers with any of them and with none, and takes those of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot import plugins
+from bubbot.errors import ConfigError
+from bubbot.feature import Feature, FeatureFactory, Kernel
+from bubbot.features.budget.settings import BudgetSettings
+from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.home import Home
+from bubbot.ports.channel import Inbound, Receipt, Sender
+from bubbot.ports.middleware import CallNext, PartDelivery
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.wiring.app import Bot, open_app
+from bubbot.wiring.features import FEATURES, load_factories
+
+SETTINGS = Settings(model=ModelSettings(name="scripted"))
+GROUP = "bubbot.features"
+SUBSETS = [subset for size in range(3) for subset in combinations(FEATURES, size)]
+
+
+@asynccontextmanager
+async def opened(
+    home: Path, features: Collection[str] = FEATURES, settings: Settings = SETTINGS
+) -> AsyncIterator[tuple[Bot, list[str]]]:
+    """A bot, and the texts that people read."""
+    texts: list[str] = []
+    given = {"write": texts.append}
+    async with open_app(settings, Home(home), channel_settings=given, features=features) as app:
+        yield app, texts
+
+
+def said(text: str, number: int = 1) -> Inbound:
+    return Inbound("stdin", str(number), "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, **offered: Any) -> None:
+    """Have packages offer these features."""
+    load, list_names = plugins.load_object, plugins.list_names
+    monkeypatch.setattr(plugins, "list_names", lambda group: sorted(offered) if group == GROUP else list_names(group))
+    monkeypatch.setattr(
+        plugins, "load_object", lambda group, name: offered[name] if group == GROUP else load(group, name)
+    )
+
+
+@tool("test.ping", commands=("ping",))
+async def ping(turn: Turn, args: NoArgs) -> str:
+    """Say pong."""
+    return "pong"
+
+
+class TestSubsets:
+    @pytest.mark.parametrize("features", SUBSETS, ids=lambda subset: "+".join(subset) or "none")
+    async def test_a_bot_answers_with_these_features_alone(self, tmp_path: Path, features: tuple[str, ...]) -> None:
+        async with opened(tmp_path / "home", features) as (app, _):
+            assert (await app.ask(said("hello"))).text == "You said: hello"
+            assert (await app.ask(said("more", 2))).text == "You said: more"
+            await app.health_collector.snapshot()
+
+    async def test_the_kernel_alone_has_no_tool_and_five_rules(self, tmp_path: Path) -> None:
+        async with opened(tmp_path / "home", ()) as (app, _):
+            assert app.commands == []
+            assert app.schedule_store is None
+            assert (await app.ask(said(",help"))).status == "failed"
+
+    async def test_the_tools_come_in_the_order_of_the_features(self, tmp_path: Path) -> None:
+        async with opened(tmp_path / "home") as (app, _):
+            names = [command.name for command in app.commands]
+        for earlier, later in (("help", "search"), ("search", "why"), ("why", "memory"), ("memory", "usage")):
+            assert names.index(earlier) < names.index(later)
+
+
+class TestReload:
+    async def test_new_settings_are_in_force_once_they_are_applied(self, tmp_path: Path) -> None:
+        new = Settings(
+            model=SETTINGS.model,
+            memory=MemorySettings(recent_days=3),
+            schedule=ScheduleSettings(max_failures=2),
+            budget=BudgetSettings(day=5.0),
+        )
+        async with opened(tmp_path / "home") as (app, _):
+            features = app.features
+
+            def in_force() -> tuple[object, ...]:
+                assert features.memory is not None
+                assert features.schedule is not None
+                assert features.budget is not None
+                limit = features.budget.budget.limits.find_limit("bot", "")
+                limits = features.schedule.store.limits
+                return features.memory.settings.recent_days, limits.max_failures, limit.day if limit else None
+
+            assert in_force() == (7, 5, None)
+            apply = await features.prepare(new)
+            assert in_force() == (7, 5, None)
+            apply()
+            assert in_force() == (3, 2, 5.0)
+
+    async def test_settings_of_which_one_is_bad_change_nothing(self, tmp_path: Path) -> None:
+        new = Settings(
+            model=SETTINGS.model, memory=MemorySettings(recent_days=3), budget=BudgetSettings(currency="EUR")
+        )
+        async with opened(tmp_path / "home") as (app, _):
+            with pytest.raises(ConfigError, match="usd_rate"):
+                await app.features.prepare(new)
+            assert app.features.memory is not None
+            assert app.features.memory.settings.recent_days == 7
+
+
+class TestPackages:
+    async def test_a_package_adds_a_tool(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernels: list[Kernel] = []
+
+        def build(kernel: Kernel, settings: object) -> Feature:
+            kernels.append(kernel)
+            assert settings is None
+            return Feature(name="pinger", tools=[ping])
+
+        offer(monkeypatch, pinger=FeatureFactory("pinger", build))
+        async with opened(tmp_path / "home", ()) as (app, _):
+            assert (await app.ask(said(",ping"))).text == "pong"
+        assert [kernel.home for kernel in kernels] == [tmp_path / "home"]
+
+    async def test_a_package_wraps_deliveries(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def around(delivery: PartDelivery, call_next: CallNext[PartDelivery, Receipt]) -> Receipt:
+            sessions.append(delivery.session)
+            return await call_next(delivery)
+
+        sessions: list[str] = []
+        feature = Feature(name="courier", around_delivery=[around])
+        offer(monkeypatch, courier=FeatureFactory("courier", lambda _kernel, _settings: feature))
+        async with opened(tmp_path / "home") as (app, texts):
+            await app.ask(said("hello"))
+            await app.deliverer.wait_until_idle()
+        assert sessions == ["stdin:default"]
+        assert "You said: hello" in "".join(texts)
+
+    def test_one_of_a_wrong_type_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        offer(monkeypatch, pinger=lambda kernel: Feature(name="pinger"))
+        with pytest.raises(
+            ConfigError, match=r"^The plugin 'pinger' of bubbot\.features is function, not a FeatureFactory\.$"
+        ):
+            load_factories()
+
+    def test_one_with_the_name_of_a_feature_of_bubbot_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        offer(monkeypatch, mine=FeatureFactory("memory", lambda _kernel, _settings: Feature(name="memory")))
+        with pytest.raises(
+            ConfigError,
+            match=r"^The plugin 'mine' of bubbot\.features has the name of a feature of bubbot: memory\.$",
+        ):
+            load_factories()
+
+    async def test_one_that_cannot_be_built_is_refused_with_its_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def build(_kernel: Kernel, _settings: object) -> Feature:
+            raise KeyError("nothing")
+
+        offer(monkeypatch, broken=FeatureFactory("broken", build))
+        with pytest.raises(ConfigError, match=r"^The feature 'broken' could not be built: KeyError: 'nothing'$"):
+            async with opened(tmp_path / "home"):
+                pass
+
+    async def test_one_that_builds_something_else_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        build: Any = lambda _kernel, _settings: "a feature"  # noqa: E731
+        offer(monkeypatch, broken=FeatureFactory("broken", build))
+        with pytest.raises(ConfigError, match=r"^The feature 'broken' is str, not a Feature\.$"):
+            async with opened(tmp_path / "home"):
+                pass
