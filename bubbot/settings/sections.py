@@ -18,7 +18,7 @@ from bubbot.ports.settings import (
     Whole,
     describe_type,
 )
-from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, OptionalPath, Secret, Selector
+from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, OptionalPath, Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ def describe_table(section: str, model: type[SettingsSection]) -> Iterator[Setti
 
 
 class StoreSettings(SettingsSection):
-    """`[store]`: limits for `bubbot tape gc`."""
+    """`[store]`: where the tapes are, and limits for `bubbot tape gc`."""
 
+    kind: Name = Field(
+        default="sqlite", description="`sqlite`, or the name of a store that an installed package offers."
+    )
+    address: Secret = Field(default=None, description="Where the store of a package is; `sqlite` is in the home.")
     archive_days: Whole = Field(
         default=365,
         ge=0,
@@ -135,7 +139,7 @@ class ModelSettings(SettingsSection):
 class ContextSettings(SettingsSection):
     """`[context]`: the part of the tape that the model sees."""
 
-    selector: Selector = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
+    selector: Name = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
 
 
 class ToolSettings(SettingsSection):

@@ -47,8 +47,9 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.wiring.channel_factory import ChannelFactory, Deps
 from bubbot.wiring.channels import STDIN
-from bubbot.wiring.features import FEATURES, BotFeatures, load_factories
+from bubbot.wiring.features import FEATURES, BotFeatures
 from bubbot.wiring.health import HealthCollector, HealthSources
+from bubbot.wiring.installed import load_features, load_strategies
 from bubbot.wiring.models import ModelSet, choose_models, turns_at_once
 from bubbot.wiring.search import open_indexing
 from bubbot.wiring.turns import TurnServices, build_session_deps
@@ -301,6 +302,9 @@ async def open_bot(
             send=directory.send,
             notify=directory.notify,
         )
+        installed = load_features()
+        for reason in installed.broken.values():
+            log.warning("plugin left out: %s", reason, extra={"action": "plugin.broken"})
         bot_features = BotFeatures(
             kernel,
             settings,
@@ -308,7 +312,8 @@ async def open_bot(
             load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
             notify_owner=OwnerChat(channel_runtimes, BUDGET_TAPE),
             names=features,
-            factories=load_factories(),
+            factories=installed.factories,
+            strategies=load_strategies(),
         )
         await feature_stack.enter_async_context(bot_features.lifespan())
         for channel_runtime in channel_runtimes.values():
