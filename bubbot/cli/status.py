@@ -122,7 +122,7 @@ async def _request_snapshot(home: Home) -> HealthSnapshot:
 async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     try:
-        async with open_tapes(setup.home) as (store, _):
+        async with open_tapes(setup.home, setup.settings.store) as (store, _):
             return await offline_snapshot(
                 store, lambda name: tape_service(store, name), setup.home, setup.settings, now=now
             )

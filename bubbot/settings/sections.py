@@ -53,11 +53,15 @@ def describe_table(section: str, model: type[SettingsSection]) -> Iterator[Setti
         yield SettingDescription(section, key, kind, default, field.description or "", example)
 
 
+SQLITE_STORE = "sqlite"
+"""The store of bubbot itself."""
+
+
 class StoreSettings(SettingsSection):
     """`[store]`: where the tapes are, and limits for `bubbot tape gc`."""
 
     kind: Name = Field(
-        default="sqlite", description="`sqlite`, or the name of a store that an installed package offers."
+        default=SQLITE_STORE, description="`sqlite`, or the name of a store that an installed package offers."
     )
     address: Secret = Field(default=None, description="Where the store of a package is; `sqlite` is in the home.")
     archive_days: Whole = Field(
@@ -66,6 +70,10 @@ class StoreSettings(SettingsSection):
         le=36500,
         description="Days after which `bubbot tape gc` erases a tape that was put aside; 0: never.",
     )
+
+
+DEFAULT_STORE = StoreSettings()
+"""The store if nothing is set."""
 
 
 class ModelSettings(SettingsSection):

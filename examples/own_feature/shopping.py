@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from bubbot.errors import ToolRetry
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.ports.model import ModelTraits
@@ -13,7 +15,6 @@ from bubbot.ports.turn import Turn
 from bubbot.tape.entry import event
 from bubbot.tape.query import TapeQuery, WholeTape
 from bubbot.tape.view import QueryAnswers
-from pydantic import Field
 
 ADDED, BOUGHT = "shopping/added", "shopping/bought"
 
