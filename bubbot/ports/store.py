@@ -1,22 +1,20 @@
 """What a store may offer beyond `TapeStore`, each a small protocol, and how a package offers a store.
 
-A store that lacks one works; what needs it says so in one sentence (`require_support`).
+A store that lacks one works; what needs it says so in one sentence (`require_chain` and the like).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from bubbot.errors import ConfigError
 from bubbot.tape.chain import AuditFinding
 from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
 from bubbot.tape.store import Batch, TapeStore
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +239,33 @@ class IndexesTexts(Protocol):
         ...
 
 
-_LACKS: Mapping[type, str] = {
-    KeepsChain: "keeps no hashes that could be checked",
-    MeasuresSize: "does not measure what takes its room",
-    CollectsGarbage: "collects its own garbage, if any",
-    IndexesTexts: "has no search index: every search reads the tape",
-}
-
-
-def require_support(store: object, protocol: type[T]) -> T:
-    """Return the store as what a command needs. Raise `ConfigError`, which says what the store lacks."""
-    if not isinstance(store, protocol):
-        raise ConfigError(f"This store ({type(store).__name__}) {_LACKS[protocol]}.")
+def require_chain(store: object) -> KeepsChain:
+    """Return the store as one with a hash chain. Raise `ConfigError` for others, as the next functions do."""
+    if not isinstance(store, KeepsChain):
+        raise _lacks(store, "keeps no hashes that could be checked")
     return store
+
+
+def require_sizes(store: object) -> MeasuresSize:
+    """Return the store as one that measures its size."""
+    if not isinstance(store, MeasuresSize):
+        raise _lacks(store, "does not measure what takes its room")
+    return store
+
+
+def require_garbage_collection(store: object) -> CollectsGarbage:
+    """Return the store as one from which unneeded data can be removed."""
+    if not isinstance(store, CollectsGarbage):
+        raise _lacks(store, "has nothing that bubbot could remove")
+    return store
+
+
+def require_index(store: object) -> IndexesTexts:
+    """Return the store as one with a search index."""
+    if not isinstance(store, IndexesTexts):
+        raise _lacks(store, "has no search index: every search reads the tape")
+    return store
+
+
+def _lacks(store: object, predicate: str) -> ConfigError:
+    return ConfigError(f"This store ({type(store).__name__}) {predicate}.")

@@ -43,7 +43,7 @@ from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.ports.health import BudgetUsage, ModelOutage
-from bubbot.ports.store import CountsEntries, KeepsChain, WaitsForRoom, require_support
+from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.settings.loader import Settings
@@ -173,7 +173,7 @@ class HealthCollector:
     async def deployment_head(self) -> DeploymentHead:
         """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
         database = await _database(self._home, self.store)
-        head = await require_support(self.store, KeepsChain).deployment_head()
+        head = await require_chain(self.store).deployment_head()
         return DeploymentHead(head, database.entries, database.size)
 
     async def report(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:

@@ -14,7 +14,7 @@ from bubbot.cli.tape.change import ArchiveTape
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.ports.store import KeepsChain, require_support
+from bubbot.ports.store import KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
@@ -126,7 +126,7 @@ async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
 async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         only = await find_tape(store, workspace, args.tape) if args.tape else None
-        chain = require_support(store, KeepsChain)
+        chain = require_chain(store)
         report = await chain.audit(only)
         for finding in report.findings:
             if finding.problem != "erased":

@@ -10,7 +10,7 @@ from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.gc_change import CollectTapes, describe_gc, plan_gc
 from bubbot.cli.write_command import run_write_command
-from bubbot.ports.store import MeasuresSize, require_support
+from bubbot.ports.store import require_sizes
 from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
@@ -57,7 +57,7 @@ async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
 async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Print the size of every tape."""
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        room = await require_support(store, MeasuresSize).measure_size()
+        room = await require_sizes(store).measure_size()
         sessions = {tape.name: await read_session(store, tape.name) for tape in room.tapes}
     tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
     if args.json:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.gateway.inbox_views import SessionTraceView
-from bubbot.ports.store import CollectsGarbage, UnreferencedBlobs, require_support
+from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.ports.text import format_bytes
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
@@ -75,7 +75,7 @@ class GcPlan:
 
 async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
     """Find the data to remove; write nothing."""
-    garbage = require_support(store, CollectsGarbage)
+    garbage = require_garbage_collection(store)
     days = older if older is not None else settings.store.archive_days or None
     archives: list[ExpiredTape] = []
     for tape in await store.tapes() if days is not None else ():
@@ -109,7 +109,7 @@ def _last_activity(record: ForkRecord) -> datetime:
 
 async def collect(context: CommandContext, arguments: CollectTapes) -> CommandResult:
     """Remove the data of the plan, and return the free space to the disk."""
-    at, garbage = now(), require_support(context.store, CollectsGarbage)
+    at, garbage = now(), require_garbage_collection(context.store)
     before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
     for record in gc_plan.forks:
@@ -163,7 +163,7 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
     ]
     data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
     fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
-    await require_support(context.store, CollectsGarbage).erase_archive(
+    await require_garbage_collection(context.store).erase_archive(
         archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces)
     )
 
@@ -180,4 +180,4 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
     if context.schedules is not None and not session:  # its first turn may be running
         return 0
     async with context.lock_tape(tape, session):
-        return await require_support(context.store, CollectsGarbage).drop_blobs(tape, loose, timestamp(at))
+        return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))

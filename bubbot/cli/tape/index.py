@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.write_command import CommandContext, CommandResult, run_write_command
-from bubbot.ports.store import IndexesTexts, require_support
+from bubbot.ports.store import require_index
 from bubbot.ports.text import format_bytes
 from bubbot.tape.index import IndexState
 from bubbot.wiring.app import open_tapes
@@ -38,7 +38,7 @@ async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
     if args.rebuild:
         return await run_write_command(setup, "tape index", RebuildIndex())
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        state = await require_support(store, IndexesTexts).index_state()
+        state = await require_index(store).index_state()
     show(describe_state(state))
     return EXIT_OK if state is not None and state.fresh else EXIT_INDEX_BEHIND
 
@@ -47,7 +47,7 @@ async def rebuild(context: CommandContext, _arguments: RebuildIndex) -> CommandR
     """Delete the index and fill a new one: here, or gradually in the running bot."""
     if not context.settings.search.index:
         return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
-    store = require_support(context.store, IndexesTexts)
+    store = require_index(context.store)
     await store.forget_index()
     if store.is_indexing:
         return CommandResult("The search index is being rebuilt; searches read the tapes meanwhile.\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -57,9 +57,9 @@ def _find_failure(group: str, name: str) -> str:
         # Our models import heavy libraries such as litellm, so only check that their modules exist.
         missing = [point.module for point in entry_points(group=group, name=name) if not _has_module(point.module)]
         return f"The plugin {name!r} of {group} is lost: there is no module {missing[0]}." if missing else ""
-    load = {FEATURE_GROUP: load_feature, STRATEGY_GROUP: load_strategy}.get(group, partial(plugins.load, group))
+    loaders: Mapping[str, Callable[[str], object]] = {FEATURE_GROUP: load_feature, STRATEGY_GROUP: load_strategy}
     try:
-        load(name)
+        loaders.get(group, partial(plugins.load, group))(name)
     except ConfigError as error:
         return str(error)
     return ""
