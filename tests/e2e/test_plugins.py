@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from bubbot.stores import inmemory
 from tests.e2e.bot import entries, run, said, sentence
+from tests.e2e.daemon import running
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_feature"
 PROJECT = """
@@ -106,6 +108,12 @@ class TestFeature:
         assert sentence(wrong).endswith("[shopping] max_items is 'none', but must be a whole number from 1.")
         (home / "config.toml").write_text("[shoping]\nmax_items = 1\n")
         assert "[shoping] is not a section; did you mean 'shopping'" in sentence(run(home, "chat", env=shopping))
+
+    async def test_a_daemon_has_it_too(self, home: Path, shopping: Mapping[str, str]) -> None:
+        (home / "config.toml").write_text("[shopping]\nmax_items = 1\n")
+        async with running(home, env=shopping):
+            answers = await asyncio.to_thread(said, home, ",buy milk", ",buy jam", ",shopping")
+        assert answers == ["milk is on the list.", "the list is full: 1 items are on it", "milk"]
 
     def test_its_own_test_passes_where_it_is_installed(self, tmp_path: Path, shopping: Mapping[str, str]) -> None:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:simcord", "--rootdir", str(tmp_path)]

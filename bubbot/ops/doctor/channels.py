@@ -136,7 +136,7 @@ async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bo
         return False
     try:
         store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
-    except StoreError:
+    except (ConfigError, StoreError):
         return True
     try:
         tape = TapeService(store, ACCESS_TAPE, now=unused_clock, new_id=str, session="")
