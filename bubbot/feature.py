@@ -111,12 +111,12 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class FeatureFactory:
-    """What an installed package offers in the group `bubbot.features`.
+    """What an installed package offers in the group `bubbot.features`, under the name of the feature.
 
     Attributes:
         name: of the feature, and its section in config.toml.
         build: builds it; gets the kernel and the validated settings (None without `settings`).
-        settings: the model of its section; None if it has none.
+        settings: the model of its section, with a default for each key; None if it has none.
     """
 
     name: str

@@ -81,7 +81,7 @@ async def list_people(setup: CommandSetup) -> str:
 async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
     people = configured_people(setup.settings)
     try:
-        async with open_tapes(setup.home) as (store, _):
+        async with open_tapes(setup.home, setup.settings.store) as (store, _):
             access = AccessService(tape_service(store, ACCESS_TAPE), now=now, random=os.urandom, configured=people)
             await access.load()
             return await _READ_ACTIONS[args.action](access, args)

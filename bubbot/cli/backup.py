@@ -23,6 +23,7 @@ from bubbot.stores.sqlite.backups import (
     write_backup,
 )
 from bubbot.wiring.app import now
+from bubbot.wiring.stores import database_file
 
 EXIT_OK = 0
 
@@ -57,9 +58,10 @@ def run(args: argparse.Namespace) -> int:
     if args.target is not None and args.keep is not None:
         raise ConfigError("--keep removes backups in HOME/backups only: leave out the folder, or --keep")
     setup = load_setup(args)
+    database = database_file(setup.settings.store, setup.home, "bubbot backup")
     target = _target(setup.home, args.target)
     config = getattr(args, "config", None) or setup.home.config
-    manifest = write_backup(setup.home.database, target, _extra_files(setup, config), now())
+    manifest = write_backup(database, target, _extra_files(setup, config), now())
     removed = prune_backups(setup.home.path, args.keep) if args.keep is not None else []
     secrets = find_written_secrets(target / CONFIG_FILE) if CONFIG_FILE in manifest.files else []
     if args.json:

@@ -29,6 +29,7 @@ from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.sources import read_secret
 from bubbot.tape.entry import timestamp
 from bubbot.wiring.app import new_id, now
+from bubbot.wiring.extensions import EXTENSIONS
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
@@ -180,13 +181,13 @@ class _InitCommand:
             self._console.tell(f"Written: {path} (for you alone, mode 600)")
         for path in backups:
             self._console.tell(f"What was there before: {path}")
-        return load_with_missing_secrets(home=self._home.path, config=existing.path)
+        return load_with_missing_secrets(home=self._home.path, config=existing.path, extensions=EXTENSIONS)
 
     def _check(self, candidate: Path) -> None:
         """Raise `ConfigError` if a configuration does not load, or an adapter refuses its keys."""
         missing = {secret.setting for secret in self._existing.settings.missing_secrets}
         try:
-            settings = load_with_missing_secrets(home=self._home.path, config=candidate)
+            settings = load_with_missing_secrets(home=self._home.path, config=candidate, extensions=EXTENSIONS)
             if any(secret.setting not in missing for secret in settings.missing_secrets):
                 settings.require_secrets()
             for name, table in settings.channels.items():

@@ -26,6 +26,6 @@ async def read_quarantine_notice(setup: CommandSetup) -> str:
 async def read_quarantine(setup: CommandSetup) -> RestoreFact | None:
     """Read the backup that a home in quarantine was restored from; None for any other home."""
     with suppress(StoreError):  # there is no database yet, or the command itself reports its fault
-        async with open_tapes(setup.home) as (store, _):
+        async with open_tapes(setup.home, setup.settings.store) as (store, _):
             return await Quarantine(tape_service(store, HOME_TAPE)).current_restore()
     return None

@@ -28,6 +28,7 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from bubbot.wiring.app import new_id, now
+from bubbot.wiring.stores import database_file
 
 EXIT_OK = 0
 
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
+    database_file(setup.settings.store, setup.home, "bubbot restore")
     refuse_existing_database(setup.home.path)
     manifest = await asyncio.to_thread(verify_backup, backup)
     setup.home.ensure()

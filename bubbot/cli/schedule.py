@@ -21,7 +21,7 @@ from bubbot.features.schedule.when import find_zone, next_instants, parse_durati
 from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.log import printable
-from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.wiring.app import now, open_tapes
 
@@ -131,13 +131,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _read(
-    setup: CommandSetup, render: Callable[[JobChanges, JobFormatter, SqliteStore, ScheduleStore], Awaitable[str]]
+    setup: CommandSetup, render: Callable[[JobChanges, JobFormatter, TapeStore, ScheduleStore], Awaitable[str]]
 ) -> str:
     """Read the jobs and render them with `render`; a home without tapes has no jobs."""
     from bubbot.cli.schedule_change import make_changes, make_store
 
     try:
-        async with open_tapes(setup.home) as (store, _):
+        async with open_tapes(setup.home, setup.settings.store) as (store, _):
             book = make_store(tape_service(store, SCHEDULE_TAPE), setup.settings)
             await book.load()
             formatter = JobFormatter(Texts(), now(), setup.settings.bot.timezone)
@@ -149,21 +149,21 @@ async def _read(
 
 
 async def _list(setup: CommandSetup, args: argparse.Namespace) -> str:
-    async def render(changes: JobChanges, formatter: JobFormatter, _store: SqliteStore, _jobs: ScheduleStore) -> str:
+    async def render(changes: JobChanges, formatter: JobFormatter, _store: TapeStore, _jobs: ScheduleStore) -> str:
         return formatter.format_list(changes.list_jobs(in_all_chats=True, include_ended=args.over), "")
 
     return await _read(setup, render)
 
 
 async def _show(setup: CommandSetup, args: argparse.Namespace) -> str:
-    async def render(changes: JobChanges, formatter: JobFormatter, _store: SqliteStore, _jobs: ScheduleStore) -> str:
+    async def render(changes: JobChanges, formatter: JobFormatter, _store: TapeStore, _jobs: ScheduleStore) -> str:
         return formatter.format_details(changes.find(args.job))
 
     return await _read(setup, render)
 
 
 async def _history(setup: CommandSetup, args: argparse.Namespace) -> str:
-    async def render(changes: JobChanges, formatter: JobFormatter, store: SqliteStore, jobs: ScheduleStore) -> str:
+    async def render(changes: JobChanges, formatter: JobFormatter, store: TapeStore, jobs: ScheduleStore) -> str:
         job = changes.find(args.job).job
         facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]

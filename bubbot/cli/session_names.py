@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bubbot.errors import ConfigError, EntryNotFound
-from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService, session_tape
+from bubbot.tape.store import TapeStore
 from bubbot.wiring.app import new_id, now
 
 IMPORTS_TAPE = "bubbot/imports"
@@ -13,7 +13,7 @@ IMPORTS_TAPE = "bubbot/imports"
 IMPORT_EVENT = "tape/imported"
 
 
-async def find_tape(store: SqliteStore, workspace: str, reference: str) -> str:
+async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
     """Find the tape that a name or session id refers to. Raises `EntryNotFound`."""
     names = {tape.name for tape in await store.tapes()}
     for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
@@ -22,7 +22,7 @@ async def find_tape(store: SqliteStore, workspace: str, reference: str) -> str:
     raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows all tapes")
 
 
-async def read_session(store: SqliteStore, tape: str) -> str:
+async def read_session(store: TapeStore, tape: str) -> str:
     """Read the session id of a tape: from its import, or from its bootstrap anchor; empty if it has none."""
     queries = (
         TapeQuery(IMPORTS_TAPE, kinds=("event",), names=(IMPORT_EVENT,), newest=True),
@@ -48,7 +48,7 @@ def require_user_tape(tape: str, usage: str) -> None:
         raise ConfigError(f"{tape} belongs to the system and is never {usage}; bubbot tape show prints it")
 
 
-async def require_no_open_turn(store: SqliteStore, tape: str, session: str) -> None:
+async def require_no_open_turn(store: TapeStore, tape: str, session: str) -> None:
     """Raise `ConfigError` if a process died during a turn of this tape.
 
     The merge of that turn expects the tape as it was.
@@ -57,6 +57,6 @@ async def require_no_open_turn(store: SqliteStore, tape: str, session: str) -> N
         raise ConfigError(f"{session} has an unfinished turn: let bubbot chat --session {session} finish it first")
 
 
-def tape_service(store: SqliteStore, name: str, session: str = "") -> TapeService:
+def tape_service(store: TapeStore, name: str, session: str = "") -> TapeService:
     """Make the tape service for a command."""
     return TapeService(store, name, now=now, new_id=new_id, session=session)

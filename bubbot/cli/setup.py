@@ -12,6 +12,7 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings.environment import default_home, environment_secrets
 from bubbot.settings.loader import Settings, load, load_with_missing_secrets
+from bubbot.wiring.extensions import EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,19 @@ class CommandSetup:
 
     def read_settings(self) -> Settings:
         """Read the settings again from their sources. Raises `ConfigError`."""
-        return load(home=self.home.path, config=self.config)
+        return load(home=self.home.path, config=self.config, extensions=EXTENSIONS)
 
     def read_settings_without_secrets(self) -> Settings:
         """Read the settings again, without the secrets whose files cannot be used."""
-        return load_with_missing_secrets(home=self.home.path, config=self.config)
+        return load_with_missing_secrets(home=self.home.path, config=self.config, extensions=EXTENSIONS)
 
 
 def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     """Load the settings and set up the log; if `quiet`, the level `info` shows warnings only."""
     home = Home(getattr(args, "home", None) or default_home())
     config: Path | None = getattr(args, "config", None)
-    setup = CommandSetup(load_with_missing_secrets(home=home.path, config=config), home, config)
+    settings = load_with_missing_secrets(home=home.path, config=config, extensions=EXTENSIONS)
+    setup = CommandSetup(settings, home, config)
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())
     log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)

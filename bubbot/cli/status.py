@@ -17,6 +17,7 @@ from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.ops.doctor.home import is_held
+from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
 from bubbot.wiring.app import now, open_tapes
 from bubbot.wiring.health import empty_snapshot, offline_snapshot
@@ -122,12 +123,12 @@ async def _request_snapshot(home: Home) -> HealthSnapshot:
 async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     try:
-        async with open_tapes(setup.home) as (store, _):
+        async with open_tapes(setup.home, setup.settings.store) as (store, _):
             return await offline_snapshot(
                 store, lambda name: tape_service(store, name), setup.home, setup.settings, now=now
             )
     except StoreUnavailable:
-        if setup.home.database.exists():
+        if setup.settings.store.kind != SQLITE_STORE or setup.home.database.exists():
             raise
         return empty_snapshot(setup.settings, setup.home, now)
 

@@ -57,7 +57,7 @@ async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
         ZoneInfo(settings.bot.timezone),
     )
     try:
-        async with open_tapes(setup.home) as (store, _):
+        async with open_tapes(setup.home, setup.settings.store) as (store, _):
             tape = tape_service(store, BUDGET_TAPE)
             limit_reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
             return await _render(UsageReporter(tape, now, zone, limit_reporter.report_limits, currency), args)

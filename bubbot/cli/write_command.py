@@ -18,7 +18,7 @@ from bubbot.errors import ConfigError, ControlError
 from bubbot.features.access.service import AccessService
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.store import TapeStore
 from bubbot.wiring.app import open_tapes
 
 WRITE_TIMEOUT_SECONDS = 300.0
@@ -38,7 +38,7 @@ class CommandContext:
         schedules: the running bot's own schedule store; None if no bot runs.
     """
 
-    store: SqliteStore
+    store: TapeStore
     workspace: str
     settings: Settings
     exclusive: Callable[[str], AbstractAsyncContextManager[None]]
@@ -125,7 +125,7 @@ async def run_write_command(
     """
 
     async def in_this_process() -> CommandResult:
-        async with open_tapes(setup.home, write=True) as (store, workspace):
+        async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
             return await (local_work or _load_command(name)[1])(
                 CommandContext(store, workspace, setup.settings, _no_exclusion), arguments
             )

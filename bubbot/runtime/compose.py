@@ -21,7 +21,7 @@ from bubbot.runtime.context.attachments import (
 )
 from bubbot.runtime.context.compact import estimate_tokens
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.view import ContextView, ModelContext
+from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextView, ModelContext
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
@@ -46,6 +46,7 @@ class ContextPolicy:
         parameters: the request's parameters, passed to the model.
         images: images at most that a model with image input is shown.
         image_bytes: bytes at most of these images.
+        strategies: those among which the selector names one.
     """
 
     selector: str = "auto"
@@ -55,6 +56,7 @@ class ContextPolicy:
     parameters: JsonObject = field(default_factory=dict)
     images: int = MAX_IMAGES
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
+    strategies: ContextStrategies = OWN_STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class ComposedRequest:
         context: the messages it shows; images are references here.
         view: the view that made it, as JSON.
         head: the newest id of the tape when it was read.
+        is_compacting: a smaller budget may make it shorter.
     """
 
     request: ModelRequest
@@ -74,6 +77,7 @@ class ComposedRequest:
     context: ModelContext
     view: JsonObject
     head: int
+    is_compacting: bool = False
 
 
 class RequestComposer:
@@ -119,11 +123,13 @@ class RequestComposer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids))
+        strategies = self._settings.strategies
+        view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids), strategies=strategies)
         context = await turn.tape.read(view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
-        return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head())
+        is_compacting = view.strategy.is_compacting
+        return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head(), is_compacting)
 
     async def _system(self, turn: Turn, traits: ModelTraits) -> str:
         settings = self._settings
@@ -167,13 +173,17 @@ def rebuild_request(
     system: str,
     tools: str,
     references: ReferenceRegistry = KERNEL_REFERENCES,
+    strategies: ContextStrategies = OWN_STRATEGIES,
 ) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from the tape's entries and the two stored texts.
 
     Its digest equals the recorded one (after `embed_images`, if it shows images): the view is run again over the
     entries that were the tape to this step, with the ids that they had then.
+
+    Raises:
+        ConfigError: none of the strategies is the one that made it.
     """
-    view = ContextView.from_json(step["view"])
+    view = ContextView.from_json(step["view"], strategies)
     visible = entries_as_of(tape, entries, step.get("as_of", ((1, step["head"]),)), references)
     context = view.fold([evaluate(visible, query) for query in view.queries(tape)])
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)

@@ -12,7 +12,6 @@ from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.compact import estimate_message_tokens
-from bubbot.runtime.context.view import COMPACTING_SELECTORS
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +111,7 @@ class RequestFitter:
         whose size is unknown here: it is halved until the request gets shorter.
         """
         budget = min(budget, composed.view["budget"] - 1)
-        while budget > 0 and composed.view["selector"] in COMPACTING_SELECTORS:
+        while budget > 0 and composed.is_compacting:
             shorter = await self._composer.compose(turn, budget)
             if shorter.context.texts != composed.context.texts:
                 return shorter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +11,17 @@ from pydantic import SecretStr
 from bubbot.settings.loader import Settings
 
 RESTART_REQUIRED = frozenset(
-    {"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"}
+    {
+        "bot.timezone",
+        "bot.language",
+        "bot.turns_at_once",
+        "store.kind",
+        "store.address",
+        "http",
+        "health",
+        "search",
+        "log.format",
+    }
 )
 """Keys, and entire sections, that are read once, at the start. A reload applies all others."""
 MAX_SHOWN_VALUE = 200
@@ -32,24 +42,38 @@ class SettingsDiff:
         return bool(self.reloadable or self.restart_required)
 
 
-def compare(old: Settings, new: Settings) -> SettingsDiff:
-    """Compare two settings; the keys are in alphabetical order."""
+def compare(old: Settings, new: Settings, fixed: Collection[str] = ()) -> SettingsDiff:
+    """Compare two settings; the keys are in alphabetical order.
+
+    Args:
+        old: the settings before.
+        new: the settings after.
+        fixed: sections of installed features that take effect at the next start only.
+    """
     before, after = dict(_leaves(old)), dict(_leaves(new))
+    before, after = dict(_defaults_missing_in(old, new)) | before, dict(_defaults_missing_in(new, old)) | after
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return SettingsDiff(
-        tuple(key for key in keys if not is_restart_required(key)),
-        tuple(key for key in keys if is_restart_required(key)),
+        tuple(key for key in keys if not is_restart_required(key, fixed)),
+        tuple(key for key in keys if is_restart_required(key, fixed)),
     )
 
 
-def is_restart_required(key: str) -> bool:
+def _defaults_missing_in(settings: Settings, other: Settings) -> Iterator[tuple[str, Any]]:
+    """Yield the defaults of sections that only the other settings have: those of an installed feature."""
+    for section in type(other).model_fields.keys() - type(settings).model_fields.keys():
+        yield from _nested_leaves(dict(type(other.section(section))()), section)
+
+
+def is_restart_required(key: str, fixed: Collection[str] = ()) -> bool:
     """Return true if a key takes effect at the next start only."""
-    return key in RESTART_REQUIRED or key.partition(".")[0] in RESTART_REQUIRED
+    section = key.partition(".")[0]
+    return key in RESTART_REQUIRED or section in RESTART_REQUIRED or section in fixed
 
 
-def apply_reloadable(old: Settings, new: Settings) -> Settings:
+def apply_reloadable(old: Settings, new: Settings, fixed: Collection[str] = ()) -> Settings:
     """Return the new settings, except those that take effect at the next start."""
-    retained: dict[str, Any] = {}
+    retained: dict[str, Any] = {section: getattr(old, section) for section in fixed if hasattr(old, section)}
     for name in RESTART_REQUIRED:
         section, _, key = name.partition(".")
         if not key:
@@ -62,7 +86,7 @@ def apply_reloadable(old: Settings, new: Settings) -> Settings:
 
 def redacted_values(settings: Settings) -> Flat:
     """Return every value that is not the default, as facts store it: no secrets, lists and long texts cut."""
-    defaults, secrets = dict(_leaves(Settings())), settings.secrets()
+    defaults, secrets = dict(_leaves(type(settings)())), settings.secrets()
     return {key: _redact(value, secrets) for key, value in sorted(_leaves(settings)) if defaults.get(key) != value}
 
 

@@ -5,12 +5,13 @@ Later sources win: the file, then credentials, then the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, create_model, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
@@ -43,7 +44,7 @@ from bubbot.settings.sources import (
     read_text,
     read_toml,
 )
-from bubbot.settings.values import Language, OptionalPath, Zone
+from bubbot.settings.values import Language, OptionalPath, Zone, check_selector
 
 MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
@@ -169,10 +170,91 @@ class Settings(BaseSettings):
 
     def secrets(self) -> tuple[str, ...]:
         """Return every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
-        secrets = [self.model.api_key.get_secret_value()] if self.model.api_key else []
+        secrets = [
+            value.get_secret_value()
+            for section in type(self).model_fields
+            for _, value in (getattr(self, section) if isinstance(getattr(self, section), SettingsSection) else ())
+            if isinstance(value, SecretStr)
+        ]
         if self.model.api_base and (password := urlsplit(self.model.api_base).password):
             secrets.append(password)
         return (*secrets, *_secrets_in(self.channels))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsExtensions:
+    """What installed packages add to the settings. Each is called only if the settings name what bubbot itself lacks.
+
+    Attributes:
+        find_sections: returns the sections of installed features by name; None for one whose package is broken: what is
+            written there is not read.
+        list_selectors: returns the names of installed context strategies.
+    """
+
+    find_sections: Callable[[], Mapping[str, type[SettingsSection] | None]] = dict
+    list_selectors: Callable[[], Collection[str]] = tuple
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSchema:
+    """The sections of the settings and the types of their keys.
+
+    Attributes:
+        model: validates them.
+        ignored: sections that are not read.
+    """
+
+    model: type[Settings]
+    ignored: frozenset[str] = frozenset()
+
+    def extend(self, sections: Mapping[str, type[SettingsSection] | None]) -> Self:
+        """Return a schema with further sections, each with defaults for all its keys; None: ignored."""
+        known = {name: model for name, model in sections.items() if model is not None}
+        fields: dict[str, Any] = {name: (model, model()) for name, model in known.items()}
+        model = create_model("Settings", __base__=self.model, **fields) if fields else self.model
+        return type(self)(model, self.ignored | (sections.keys() - known.keys()))
+
+    @property
+    def sections(self) -> Mapping[str, type[SettingsSection]]:
+        """The sections with a fixed set of keys."""
+        return {
+            name: field.annotation
+            for name, field in self.model.model_fields.items()
+            if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
+        }
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of all sections."""
+        return (*self.sections, "channels")
+
+    def type_of(self, path: Keys) -> object:
+        """Return the type of a setting; None if there is no such setting."""
+        section = self.sections.get(path[0]) if len(path) == 2 else None
+        if section is None or path[1] not in section.model_fields:
+            return None
+        annotation = section.model_fields[path[1]].annotation
+        return next((kind for kind in get_args(annotation) if isinstance(kind, type)), annotation)
+
+    def is_secret(self, path: Keys) -> bool:
+        """Return true if a setting is a secret."""
+        if len(path) == 3 and path[0] == "channels":
+            return SECRET_KEY.search(path[2]) is not None
+        return self.type_of(path) is SecretStr
+
+    def suggest_variable(self, name: str) -> str | None:
+        """Return the variable for a name with one underscore instead of two, a common mistake; None for other names."""
+        if name in self.tables:
+            return f"{ENVIRONMENT_PREFIX}{name}__<KEY>".upper()
+        for section, model in self.sections.items():
+            key = name.removeprefix(f"{section}_")
+            if key != name and key in model.model_fields:
+                return f"{ENVIRONMENT_PREFIX}{section}__{key}".upper()
+        return None
+
+
+CORE_SCHEMA = SettingsSchema(Settings)
+"""The settings of bubbot itself."""
 
 
 def describe_settings() -> Iterator[SettingDescription]:
@@ -180,30 +262,41 @@ def describe_settings() -> Iterator[SettingDescription]:
     nested = {"budget": BUDGET_TABLES}
     tables = {
         name: kind
-        for section in _SECTIONS
-        for name, kind in {section: _SECTIONS[section], **nested.get(section, {})}.items()
+        for section, model in CORE_SCHEMA.sections.items()
+        for name, kind in {section: model, **nested.get(section, {})}.items()
     }
     tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
         yield from describe_table(section, model)
 
 
-def load(*, home: Path, config: Path | None = None) -> Settings:
+def load(
+    *,
+    home: Path,
+    config: Path | None = None,
+    extensions: SettingsExtensions = SettingsExtensions(),
+) -> Settings:
     """Load the settings of the home folder `home`, or of the file `config`, which must then exist.
 
     Raise `ConfigError` with one line for each problem. Read files; write nothing.
     """
-    settings, problems, missing = _load(home, config, None)
+    settings, problems, missing = _load(home, config, None, extensions)
     return _require_valid(settings, [*problems, *(secret.reason for secret in missing)])
 
 
-def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:
+def load_with_missing_secrets(
+    *,
+    home: Path,
+    config: Path | None = None,
+    credentials: Path | None = None,
+    extensions: SettingsExtensions = SettingsExtensions(),
+) -> Settings:
     """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
 
     `Settings.missing_secrets` names them. `credentials`: systemd's folder, if the environment names none. Raise
     `ConfigError` for every other problem.
     """
-    settings, problems, missing = _load(home, config, credentials)
+    settings, problems, missing = _load(home, config, credentials, extensions)
     return _require_valid(settings, problems).without_secrets(missing)
 
 
@@ -214,56 +307,63 @@ def _require_valid(settings: Settings | None, problems: Sequence[str]) -> Settin
 
 
 def _load(
-    home: Path, config: Path | None, credentials: Path | None
+    home: Path, config: Path | None, credentials: Path | None, extensions: SettingsExtensions
 ) -> tuple[Settings | None, list[str], list[MissingSecret]]:
     """Read every source. The settings are None if a value is invalid, which is then one of the problems."""
     path = config or home / "config.toml"
+    tables = read_toml(path, is_required=config is not None)
+    schema = CORE_SCHEMA
+    if not {*tables, *_variable_sections()} <= {*schema.tables}:
+        schema = schema.extend(extensions.find_sections())
     problems: list[str] = []
     missing: list[MissingSecret] = []
     renamed: list[RenamedSetting] = []
 
     def read(tables: Mapping[str, Any], origin: Callable[[Keys], str]) -> dict[Keys, SourcedValue]:
-        leaves, found = rename_keys(flatten(tables, origin, sections=_TABLES, problems=problems), problems)
+        known = {name: table for name, table in tables.items() if name not in schema.ignored}
+        leaves, found = rename_keys(flatten(known, origin, sections=schema.tables, problems=problems), problems)
         renamed.extend(found)
         return leaves
 
-    written = read(read_toml(path, is_required=config is not None), lambda _: str(path))
-    environment = _restore_channel_names(read(_read_environment(problems), _variable), written)
+    def merge(
+        leaves: dict[Keys, SourcedValue], folder: Path, stronger: dict[Keys, SourcedValue]
+    ) -> dict[Keys, SourcedValue]:
+        return _merge(leaves, folder, stronger, schema=schema, problems=problems, missing=missing)
+
+    written = read(tables, lambda _: str(path))
+    environment = _restore_channel_names(read(_read_environment(schema, problems), _variable), written)
     # The strongest first: a secret file that a stronger source overrides is not even opened.
-    leaves = _merge(environment, Path(), {}, problems, missing)
-    secrets = _read_credentials(problems, read_variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
-    leaves = _merge(read(secrets, _credential), Path(), leaves, problems, missing)
-    leaves = _merge(written, path.parent, leaves, problems, missing)
+    leaves = merge(environment, Path(), {})
+    folder = read_variables().get("CREDENTIALS_DIRECTORY") or str(credentials or "")
+    leaves = merge(read(_read_credentials(schema, problems, folder), _credential), Path(), leaves)
+    leaves = merge(written, path.parent, leaves)
     for secret in missing:  # a weaker source does not replace a file that is named and cannot be used
         leaves.pop(secret.setting, None)
-    data: dict[str, Any] = {section: {} for section in _TABLES}
+    data: dict[str, Any] = {section: {} for section in schema.tables}
     for parts, leaf in sorted(leaves.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
         node = data
         for part in parts[:-1]:
             node = node.setdefault(part, {})
         node[parts[-1]] = leaf.value
     try:
-        settings = Settings(**data)
+        settings = schema.model(**data)
     except ValidationError as error:
         # The cause is dropped: it holds the values, and among them the secrets.
-        problems += format_errors(error, Settings, data, origin=lambda path: f"{leaves[path].origin}: ")
+        problems += format_errors(error, schema.model, data, origin=lambda path: f"{leaves[path].origin}: ")
         return None, problems, missing
+    try:
+        check_selector(settings.context.selector, extensions.list_selectors)
+    except ConfigError as error:
+        problems.append(f"{leaves['context', 'selector'].origin}: [context] selector is {error}.")
     settings._renamed_settings = tuple(renamed)  # noqa: SLF001 - its own
     return settings, problems, missing
 
 
-_SECTIONS: Mapping[str, type[SettingsSection]] = {
-    name: field.annotation
-    for name, field in Settings.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
-}
-_TABLES = (*_SECTIONS, "channels")
-# Names with one underscore instead of two, a common mistake: they would be ignored silently.
-_SINGLE_UNDERSCORE = {section: f"{ENVIRONMENT_PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {
-    f"{section}_{key}": f"{ENVIRONMENT_PREFIX}{section}__{key}".upper()
-    for section, model in _SECTIONS.items()
-    for key in model.model_fields
-}
+def _variable_sections() -> Iterator[str]:
+    """Yield the sections that environment variables name."""
+    for name in read_variables():
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and "__" in name:
+            yield name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")[0].lower()
 
 
 def _variable(path: Keys) -> str:
@@ -274,7 +374,7 @@ def _credential(path: Keys) -> str:
     return "credential " + ".".join(path)
 
 
-def _read_environment(problems: list[str]) -> dict[str, Any]:
+def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, Any]:
     """Read the variables, nested by `__`; report names that only look like settings as problems."""
     for name in sorted(read_variables()):
         if not name.upper().startswith(ENVIRONMENT_PREFIX):
@@ -283,24 +383,25 @@ def _read_environment(problems: list[str]) -> dict[str, Any]:
         variable = f"environment variable {name}"
         if any("\ud800" <= char <= "\udfff" for char in read_variables()[name]):
             problems.append(f"{variable} is not UTF-8 text.")
-        if keys and section not in _TABLES:
-            problems.append(
-                f"{variable}: [{section}] is not a section{did_you_mean(section, _TABLES, before='; ', after='')}."
-            )
-        elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
+        if section in schema.ignored:
+            continue
+        if keys and section not in schema.tables:
+            hint = did_you_mean(section, schema.tables, before="; ", after="")
+            problems.append(f"{variable}: [{section}] is not a section{hint}.")
+        elif (section == "channels" and not all(keys)) or (section in schema.sections and len(keys) > 1):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
-        elif not keys and section in _SINGLE_UNDERSCORE:
+        elif not keys and (meant := schema.suggest_variable(section)):
             # Other names without `__` may be anything: Kubernetes sets BUBBOT_PORT for a service called bubbot.
-            problems.append(f"{variable} names no setting: write {_SINGLE_UNDERSCORE[section]}.")
-    return {name: table for name, table in EnvSettingsSource(Settings)().items() if isinstance(table, dict)}
+            problems.append(f"{variable} names no setting: write {meant}.")
+    return {name: table for name, table in EnvSettingsSource(schema.model)().items() if isinstance(table, dict)}
 
 
-def _read_credentials(problems: list[str], folder: str) -> dict[str, Any]:
+def _read_credentials(schema: SettingsSchema, problems: list[str], folder: str) -> dict[str, Any]:
     """Read the secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
     tables: dict[str, Any] = {}
     try:
         for file in sorted(Path(folder).iterdir()) if folder else ():
-            if _is_secret(path := tuple(file.name.split("."))):
+            if schema.is_secret(path := tuple(file.name.split("."))):
                 table = tables
                 for part in path[:-1]:
                     table = table.setdefault(part, {})
@@ -327,6 +428,8 @@ def _merge(
     leaves: dict[Keys, SourcedValue],
     folder: Path,
     stronger: dict[Keys, SourcedValue],
+    *,
+    schema: SettingsSchema,
     problems: list[str],
     missing: list[MissingSecret],
 ) -> dict[Keys, SourcedValue]:
@@ -336,13 +439,14 @@ def _merge(
         leaves: the values of this source.
         folder: the folder to which its relative paths refer.
         stronger: the merged values of all stronger sources.
+        schema: the types of the settings.
         problems: receives a sentence for each problem.
         missing: receives each secret whose `<secret>_file` cannot be read.
     """
     merged: dict[Keys, SourcedValue] = {}
     for path, leaf in leaves.items():
         secret = (*path[:-1], path[-1].removesuffix("_file"))
-        is_file = secret != path and _is_secret(secret)
+        is_file = secret != path and schema.is_secret(secret)
         setting = f"{leaf.origin}: {format_setting(path)}"
         if is_file and not isinstance(leaf.value, str):
             problems.append(f"{setting} is {quote_value(leaf.value)}, but must be a path.")
@@ -354,7 +458,7 @@ def _merge(
                 merged[secret] = SourcedValue(read_secret(file, setting), leaf.origin)
             except ConfigError as error:
                 missing.append(MissingSecret(secret, _display_path(leaf.value, folder), str(error)))
-        elif not is_file and _type_of(path) is Path and leaf.value and isinstance(leaf.value, str):
+        elif not is_file and schema.type_of(path) is Path and leaf.value and isinstance(leaf.value, str):
             try:
                 merged[path] = SourcedValue(str(_resolve_path(leaf, folder, setting)), leaf.origin)
             except ConfigError as error:
@@ -392,17 +496,3 @@ def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:
             yield from _secrets_in(value)
         elif isinstance(value, str) and SECRET_KEY.search(key):
             yield value
-
-
-def _type_of(path: Keys) -> object:
-    """Return the type of a setting; None if there is no such setting."""
-    if len(path) != 2 or path[0] not in _SECTIONS or path[1] not in _SECTIONS[path[0]].model_fields:
-        return None
-    annotation = _SECTIONS[path[0]].model_fields[path[1]].annotation
-    return next((kind for kind in get_args(annotation) if isinstance(kind, type)), annotation)
-
-
-def _is_secret(path: Keys) -> bool:
-    if len(path) == 3 and path[0] == "channels":
-        return SECRET_KEY.search(path[2]) is not None
-    return _type_of(path) is SecretStr

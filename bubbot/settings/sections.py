@@ -18,7 +18,7 @@ from bubbot.ports.settings import (
     Whole,
     describe_type,
 )
-from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, OptionalPath, Secret, Selector
+from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, OptionalPath, Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,27 @@ def describe_table(section: str, model: type[SettingsSection]) -> Iterator[Setti
         yield SettingDescription(section, key, kind, default, field.description or "", example)
 
 
-class StoreSettings(SettingsSection):
-    """`[store]`: limits for `bubbot tape gc`."""
+SQLITE_STORE = "sqlite"
+"""The store of bubbot itself."""
 
+
+class StoreSettings(SettingsSection):
+    """`[store]`: where the tapes are, and limits for `bubbot tape gc`."""
+
+    kind: Name = Field(
+        default=SQLITE_STORE, description="`sqlite`, or the name of a store that an installed package offers."
+    )
+    address: Secret = Field(default=None, description="Where the store of a package is; `sqlite` is in the home.")
     archive_days: Whole = Field(
         default=365,
         ge=0,
         le=36500,
         description="Days after which `bubbot tape gc` erases a tape that was put aside; 0: never.",
     )
+
+
+DEFAULT_STORE = StoreSettings()
+"""The store if nothing is set."""
 
 
 class ModelSettings(SettingsSection):
@@ -135,7 +147,7 @@ class ModelSettings(SettingsSection):
 class ContextSettings(SettingsSection):
     """`[context]`: the part of the tape that the model sees."""
 
-    selector: Selector = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
+    selector: Name = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
 
 
 class ToolSettings(SettingsSection):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,9 +10,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
-from bubbot.ports.settings import Name, blank_to_none, matches
+from bubbot.errors import ConfigError
+from bubbot.ports.settings import blank_to_none, matches, quote_value
 from bubbot.ports.text import did_you_mean
-from bubbot.runtime.context.view import SELECTORS, is_selector
+from bubbot.runtime.context.view import OWN_STRATEGIES
 
 AUTO_SELECTOR = "auto"
 """The selector that depends on the features of the model."""
@@ -36,11 +38,20 @@ def _check_zone(name: str) -> str:
     return name
 
 
-def _check_selector(name: str) -> str:
-    if name != AUTO_SELECTOR and not is_selector(name):
-        names = (AUTO_SELECTOR, *SELECTORS)
-        raise ValueError(f"one of {', '.join(names)}{did_you_mean(name, names, before='; ')}")
-    return name
+def check_selector(name: str, list_installed: Callable[[], Collection[str]] = tuple) -> None:
+    """Check the name of a context strategy. Raise `ConfigError`, whose text follows "selector is".
+
+    Args:
+        name: of the strategy.
+        list_installed: returns the names that installed packages offer; called only for a name that is not ours.
+    """
+    if name == AUTO_SELECTOR or any(strategy.matches(name) for strategy in OWN_STRATEGIES.own):
+        return
+    installed = list_installed()
+    if name.partition(":")[0] not in installed:
+        names = (AUTO_SELECTOR, *OWN_STRATEGIES.selectors, *installed)
+        hint = did_you_mean(name, names, before="; ")
+        raise ConfigError(f"{quote_value(name)}, but must be one of {', '.join(names)}{hint}")
 
 
 OptionalPath = Annotated[Path | None, BeforeValidator(blank_to_none)]
@@ -50,7 +61,6 @@ Address = Annotated[
     matches(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
     BeforeValidator(blank_to_none),
 ]
-Selector = Annotated[Name, AfterValidator(_check_selector)]
 Zone = Annotated[str, AfterValidator(_check_zone)]
 Language = Annotated[str, matches(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_to_lower)]

@@ -26,12 +26,18 @@ class _Tape:
 
 
 class InMemoryStore:
-    """A store in dictionaries; nothing survives the process."""
+    """A store in dictionaries; nothing survives the process.
+
+    Attributes:
+        commit_count: see `CountsEntries.commit_count`.
+    """
 
     def __init__(self) -> None:
         self._tapes: dict[str, _Tape] = {}
         self._forks: dict[str, ForkRecord] = {}
         self._open = True
+        self._workspace = ""
+        self.commit_count = 0
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
@@ -60,7 +66,19 @@ class InMemoryStore:
             stored.append(tuple(_place(batch, draft, entry) for entry in entries))
         return drafts, stored
 
+    async def workspace(self, default: str) -> str:
+        """See `LabelsWorkspace.workspace`."""
+        self._check_open()
+        self._workspace = self._workspace or default
+        return self._workspace
+
+    async def count_entries(self) -> int:
+        """See `CountsEntries.count_entries`."""
+        self._check_open()
+        return sum(len(tape.entries) for tape in self._tapes.values())
+
     def _commit(self, drafts: dict[str, list[TapeEntry]]) -> None:
+        self.commit_count += 1
         for name, draft in drafts.items():
             if draft:
                 self._tapes.setdefault(name, _Tape([], {})).entries = draft

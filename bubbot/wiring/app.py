@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -40,17 +39,19 @@ from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import RecoveryResult, recover
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
+from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.wiring.channel_factory import ChannelFactory, Deps
 from bubbot.wiring.channels import STDIN
-from bubbot.wiring.features import FEATURES, BotFeatures, load_factories
+from bubbot.wiring.features import FEATURES, BotFeatures
 from bubbot.wiring.health import HealthCollector, HealthSources
+from bubbot.wiring.installed import load_features, load_strategies
 from bubbot.wiring.models import ModelSet, choose_models, turns_at_once
 from bubbot.wiring.search import open_indexing
+from bubbot.wiring.stores import find_workspace, open_home_store
 from bubbot.wiring.turns import TurnServices, build_session_deps
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Bot:
 
     Attributes:
         store: the store, wrapped.
-        sqlite_store: the store itself, without wrappers.
+        base_store: the store itself, without wrappers.
         model_sets: its models; the last set is in use.
         runtime: runs the turns.
         channel_runtimes: its channels, by name.
@@ -98,7 +99,7 @@ class Bot:
     """
 
     store: TapeStore
-    sqlite_store: SqliteStore
+    base_store: TapeStore
     model_sets: list[ModelSet]
     runtime: AppRuntime
     channel_runtimes: dict[str, ChannelRuntime]
@@ -262,15 +263,15 @@ async def open_bot(
     async with AsyncExitStack() as stack:
         home.ensure()
         stack.enter_context(WriterLock(home, address))
-        sqlite_store = await _open_store(home, room_retry)
-        stack.push_async_callback(sqlite_store.aclose)
-        workspace = await sqlite_store.workspace(str(home.path.resolve()))
-        store = wrappers.store(sqlite_store)
+        base_store = await _open_store(settings.store, home, room_retry)
+        stack.push_async_callback(base_store.aclose)
+        workspace = await find_workspace(base_store, home)
+        store = wrappers.store(base_store)
         models = [choose_models(settings, home, wrappers.model)]
         stack.push_async_callback(_close, models)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
-        await stack.enter_async_context(open_indexing(sqlite_store, settings.search, group))
+        await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
@@ -288,6 +289,9 @@ async def open_bot(
             send=directory.send,
             notify=directory.notify,
         )
+        installed = load_features()
+        for reason in installed.broken.values():
+            log.warning("plugin left out: %s", reason, extra={"action": "plugin.broken"})
         bot_features = BotFeatures(
             kernel,
             settings,
@@ -295,7 +299,8 @@ async def open_bot(
             load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
             notify_owner=OwnerChat(channel_runtimes, BUDGET_TAPE),
             names=features,
-            factories=load_factories(),
+            factories=installed.factories,
+            strategies=load_strategies(),
         )
         maker = ChannelFactory(
             store,
@@ -306,7 +311,7 @@ async def open_bot(
             lambda: tuple(commands),
             clock_and_ids,
             restored,
-            sqlite_store.wait_for_room,
+            room_waiter(base_store),
             bot_features.around_delivery,
         )
         channel_runtimes |= {
@@ -330,10 +335,10 @@ async def open_bot(
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
         commands += list_commands(toolbox, texts)
         sources = HealthSources(channel_runtimes, runtime, activity, bot_features)
-        watch = HealthCollector(sqlite_store, home, sources, settings, texts, now=now, restored=restored)
+        watch = HealthCollector(base_store, home, sources, settings, texts, now=now, restored=restored)
         yield Bot(
             store,
-            sqlite_store,
+            base_store,
             models,
             runtime,
             channel_runtimes,
@@ -349,11 +354,11 @@ async def open_bot(
         )
 
 
-async def _open_store(home: Home, room_retry: float | None) -> SqliteStore:
+async def _open_store(settings: StoreSettings, home: Home, room_retry: float | None) -> TapeStore:
     """Open the store. If the disk is full and `room_retry` is set, wait for room."""
     while True:
         try:
-            return await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
+            return await open_home_store(settings, home, now=now, room_retry=room_retry)
         except StoreFull as error:
             if room_retry is None:
                 raise
@@ -378,14 +383,17 @@ def _texts(settings: Settings) -> Texts:
 
 
 @asynccontextmanager
-async def open_tapes(home: Home, *, write: bool = False) -> AsyncIterator[tuple[SqliteStore, str]]:
+async def open_tapes(
+    home: Home,
+    settings: StoreSettings = DEFAULT_STORE,
+    *,
+    write: bool = False,
+) -> AsyncIterator[tuple[TapeStore, str]]:
     """Open the store and return it with the workspace label. Reading works while a bot is running."""
     async with AsyncExitStack() as stack:
         if write:
             home.ensure()
             stack.enter_context(WriterLock(home))
-            store = await open_store(home.database, salt=os.urandom, now=now)
-        else:
-            store = await open_readonly(home.database)
+        store = await open_home_store(settings, home, now=now, readonly=not write)
         stack.push_async_callback(store.aclose)
-        yield store, await store.workspace(str(home.path.resolve()))
+        yield store, await find_workspace(store, home)

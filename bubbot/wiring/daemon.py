@@ -21,6 +21,7 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
 from bubbot.ports.channel import SupportsWebhook
+from bubbot.ports.store import KeepsChain
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
 from bubbot.tape.entry import timestamp
@@ -71,10 +72,12 @@ class Daemon:
             for name, work in feature.background.items()
         ]
 
-    def start_daily_digest(self, zone: str) -> asyncio.Task[None]:
-        """Start logging the deployment head, now and each midnight; cancel the task at the end."""
+    def start_daily_digest(self, zone: str) -> list[asyncio.Task[None]]:
+        """Start logging the deployment head, now and each midnight, if the store has one; cancel it at the end."""
+        if not isinstance(self.bot.base_store, KeepsChain):
+            return []
         digest = DailyDigest(self.bot.health_collector.deployment_head, ZoneInfo(zone), now)
-        return self.bot.group.create_task(supervise("daily tape digest", digest.run, Backoff(random.random)))
+        return [self.bot.group.create_task(supervise("daily tape digest", digest.run, Backoff(random.random)))]
 
 
 @asynccontextmanager

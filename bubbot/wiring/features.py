@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from bubbot import plugins
-from bubbot.errors import ConfigError
+from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
@@ -26,13 +27,18 @@ from bubbot.ports.channel import session_folder
 from bubbot.ports.health import HealthReport
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
+from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE, Currency
 from bubbot.runtime.compose import ComposedRequest
+from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings
+from bubbot.settings.values import AUTO_SELECTOR
 from bubbot.wiring.budget import model_facts
 from bubbot.wiring.models import ModelSet
+
+log = logging.getLogger(__name__)
 
 FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
@@ -53,6 +59,7 @@ class BotFeatures:
         schedule: the schedules; None without them.
         budget: the budgets; None without them.
         memory: the memory; None without it.
+        strategies: the context strategies.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class BotFeatures:
         notify_owner: NotifyOwner,
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
+        strategies: ContextStrategies = OWN_STRATEGIES,
     ) -> None:
         """Build the features that last.
 
@@ -76,6 +84,7 @@ class BotFeatures:
             notify_owner: notifies the owner.
             names: those of `FEATURES` that the bot has.
             factories: the features of installed packages.
+            strategies: the context strategies.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -83,6 +92,8 @@ class BotFeatures:
         self._kernel = kernel
         self._home = home
         self._names = names
+        self.strategies = strategies
+        self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory) if "memory" in names else None
         self.budget = (
@@ -95,7 +106,8 @@ class BotFeatures:
         self._lasting: dict[str, LastingFeature] = {}
         for factory in factories:
             feature = _build_plugin(factory, kernel, settings)
-            self._lasting[feature.name] = LastingFeature(feature, lambda s, name=factory.name: s.section(name))  # type: ignore[misc]
+            if feature is not None:
+                self._lasting[factory.name] = LastingFeature(feature, partial(_section, factory))
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if self.schedule:
@@ -146,7 +158,7 @@ class BotFeatures:
                 memory=self.memory,
             ),
             "search": search_feature,
-            "why": why_feature,
+            "why": lambda: why_feature(self.strategies),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(
                 settings.attachments,
@@ -160,7 +172,12 @@ class BotFeatures:
             for name in FEATURES
             if name in self._names
         ]
-        return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+        return [*(lasting.feature for name, lasting in self._lasting.items() if name not in FEATURES), *own]
+
+    @property
+    def fixed_sections(self) -> list[str]:
+        """The sections of features that take no new settings while the bot runs."""
+        return [name for name, lasting in self._lasting.items() if lasting.feature.prepare is None]
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -185,17 +202,19 @@ class BotFeatures:
 
     async def prepare(self, settings: Settings) -> Apply:
         """Check new settings in every feature; return what puts them into force. Raise `ConfigError`."""
-        applies = [
-            await lasting.feature.prepare(lasting.pick(settings))
-            for lasting in self._lasting.values()
-            if lasting.feature.prepare is not None
-        ]
+        self._check_selector(settings)
+        applies = [await _prepare(name, lasting, settings) for name, lasting in self._lasting.items()]
 
         def apply() -> None:
             for each in applies:
                 each()
 
         return apply
+
+    def _check_selector(self, settings: Settings) -> None:
+        """Raise `ConfigError` if no context strategy has the configured name, or if it cannot be loaded."""
+        if settings.context.selector != AUTO_SELECTOR:
+            self.strategies.find(settings.context.selector)
 
     def _usage_reporter(self) -> UsageReporter:
         kernel, budget = self._kernel, self.budget
@@ -208,32 +227,43 @@ class BotFeatures:
             shutil.rmtree(session_folder(self._home.path, session))
 
 
-def load_factories() -> list[FeatureFactory]:
-    """Load the features that installed packages offer. Raise `ConfigError` for one that cannot be used."""
-    factories = []
-    for name in plugins.list_names("bubbot.features"):
-        factory = plugins.load_object("bubbot.features", name)
-        if not isinstance(factory, FeatureFactory):
-            raise ConfigError(
-                f"The plugin {name!r} of bubbot.features is {type(factory).__name__}, not a FeatureFactory."
-            )
-        if factory.name in FEATURES:
-            raise ConfigError(
-                f"The plugin {name!r} of bubbot.features has the name of a feature of bubbot: {factory.name}."
-            )
-        factories.append(factory)
-    return factories
-
-
-def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature:
+def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature | None:
+    """Build the feature of a package; None, with a warning, if its code fails. Raise `ConfigError` for its settings."""
     try:
-        feature: object = factory.build(kernel, settings.section(factory.name) if factory.settings else None)
+        feature: object = factory.build(kernel, _section(factory, settings))
+        if not isinstance(feature, Feature):
+            raise TypeError(f"it is {type(feature).__name__}, not a Feature")
+        if feature.name != factory.name:
+            raise TypeError(f"it is called {feature.name!r}")
+        return feature
     except ConfigError:
         raise
     except Exception as error:  # a package is someone else's code
-        raise ConfigError(
-            f"The feature {factory.name!r} could not be built: {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(feature, Feature):
-        raise ConfigError(f"The feature {factory.name!r} is {type(feature).__name__}, not a Feature.")
-    return feature
+        log.warning(
+            "feature %s left out: %s: %s",
+            factory.name,
+            type(error).__name__,
+            error,
+            exc_info=True,
+            extra={"action": "plugin.broken"},
+        )
+        return None
+
+
+async def _prepare(name: str, lasting: LastingFeature, settings: Settings) -> Apply:
+    """Let a feature check new settings. Raise `ConfigError`, also for a feature of a package whose code fails."""
+    if lasting.feature.prepare is None:
+        return lambda: None
+    try:
+        return await lasting.feature.prepare(lasting.pick(settings))
+    except BubbotError:
+        raise
+    except Exception as error:  # a package is someone else's code
+        raise ConfigError(f"The feature {name!r} cannot take its settings: {type(error).__name__}: {error}") from error
+
+
+def _section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
+    """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
+    if factory.settings is None:
+        return None
+    return settings.section(factory.name) if factory.name in type(settings).model_fields else factory.settings()

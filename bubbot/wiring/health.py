@@ -43,15 +43,16 @@ from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.ports.health import BudgetUsage, ModelOutage
+from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import list_backups
-from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.wiring.budget import model_facts
 from bubbot.wiring.features import BotFeatures
@@ -76,7 +77,7 @@ class HealthCollector:
     """Collects the health of a running bot, each time it is asked.
 
     Attributes:
-        store: the database.
+        store: the tapes.
         quarantine: the backup the home was restored from, if it has no channels for that reason. A release counts from
             the next start on.
         sources: the parts of the bot.
@@ -86,7 +87,7 @@ class HealthCollector:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: TapeStore,
         home: Home,
         sources: HealthSources,
         settings: Settings,
@@ -132,7 +133,11 @@ class HealthCollector:
 
     def is_disk_full(self) -> bool:
         """Return true if writing waits for room on the disk."""
-        return self.store.is_full
+        return isinstance(self.store, WaitsForRoom) and self.store.is_full
+
+    def commit_count(self) -> int:
+        """Return how many transactions were committed; 0 if the store does not count."""
+        return self.store.commit_count if isinstance(self.store, CountsEntries) else 0
 
     async def snapshot(self) -> HealthSnapshot:
         """Return the current health. Raise a `StoreError` if the database cannot be read."""
@@ -167,7 +172,8 @@ class HealthCollector:
 
     async def deployment_head(self) -> DeploymentHead:
         """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
-        database, head = await _database(self._home, self.store), await self.store.deployment_head()
+        database = await _database(self._home, self.store)
+        head = await require_chain(self.store).deployment_head()
         return DeploymentHead(head, database.entries, database.size)
 
     async def report(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
@@ -200,7 +206,7 @@ def empty_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot
 
 
 async def offline_snapshot(
-    store: SqliteStore, open_tape: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
+    store: TapeStore, open_tape: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
 ) -> HealthSnapshot:
     """Return the snapshot of a home whose bot does not run, from the database alone."""
     names = [tape.name for tape in await store.tapes()]
@@ -238,8 +244,11 @@ def newest_backup(home: Home) -> BackupStatus | None:
     return BackupStatus(complete[-1].path.name, timestamp(complete[-1].created)) if complete else None
 
 
-async def _database(home: Home, store: SqliteStore) -> DatabaseStatus:
-    entries = await store.count_entries()
+async def _database(home: Home, store: TapeStore) -> DatabaseStatus:
+    if isinstance(store, CountsEntries):
+        entries = await store.count_entries()
+    else:
+        entries = sum(tape.head for tape in await store.tapes())
     size, wal, free = await asyncio.to_thread(_sizes, home)
     return DatabaseStatus(entries, size, wal, free)
 

@@ -137,11 +137,12 @@ class Reloader:
     async def _reload(self, how: str) -> ReloadResult:
         new_settings = self._load()
         logs.reconfigure(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
-        diff = compare(self.current, new_settings)
+        fixed = self._daemon.bot.features.fixed_sections
+        diff = compare(self.current, new_settings, fixed)
         if not diff:
             log.info("settings unchanged", extra={"action": "config.unchanged"})
             return ReloadResult()
-        plan = await self._plan(apply_reloadable(self.current, new_settings))
+        plan = await self._plan(apply_reloadable(self.current, new_settings, fixed))
         old, new = redacted_values(self.current), redacted_values(plan.settings)
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
         changed |= {key: "[secret]" for key in diff.reloadable if key not in changed}

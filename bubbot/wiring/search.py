@@ -9,19 +9,24 @@ from contextlib import asynccontextmanager, suppress
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.search.settings import SearchSettings
-from bubbot.stores.sqlite.indexer import Indexer
-from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.ports.store import IndexesTexts
+from bubbot.tape.store import TapeStore
 
 
 @asynccontextmanager
-async def open_indexing(store: SqliteStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
-    """Fill the index until the block ends. Errors are logged and the work is tried again; they affect nothing else."""
+async def open_indexing(store: TapeStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+    """Fill the index until the block ends, if the store has one.
+
+    Errors are logged and the work is tried again; they affect nothing else.
+    """
+    if not isinstance(store, IndexesTexts):
+        yield
+        return
     if not settings.index:
         await store.forget_index()
         yield
         return
-    indexer = Indexer(store)
-    store.indexer = indexer
+    indexer = store.build_indexer()
     task = group.create_task(supervise("search index", indexer.run, Backoff(random.random, max_seconds=600.0)))
     try:
         yield

@@ -22,6 +22,7 @@ from bubbot.runtime.attachments import UnfetchedAttachments
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.context.attachments import MAX_IMAGES
+from bubbot.runtime.context.view import ContextStrategies
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.router import InputRouter
@@ -81,7 +82,9 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     for feature in reversed(features):
         for around in reversed(feature.around_choice):
             find_model = around(find_model)
-    composer = RequestComposer(find_model, _context_policy(settings, features), toolbox.specs)
+    composer = RequestComposer(
+        find_model, _context_policy(settings, features, services.features.strategies), toolbox.specs
+    )
     loop = _build_loop(settings, services, features, toolbox=toolbox, composer=composer, models=models)
 
     async def deliver(channel: str, message: OutboxMessage) -> None:
@@ -108,13 +111,14 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     return deps, toolbox
 
 
-def _context_policy(settings: Settings, features: Sequence[Feature]) -> ContextPolicy:
+def _context_policy(settings: Settings, features: Sequence[Feature], strategies: ContextStrategies) -> ContextPolicy:
     return ContextPolicy(
         settings.context.selector,
         PromptSettings(settings.bot.name, settings.bot.read_persona()),
         sections=[section for feature in features for section in feature.prompt],
         rules=[rule for feature in features for rule in feature.rules],
         images=MAX_IMAGES if settings.attachments.images else 0,
+        strategies=strategies,
     )
 
 

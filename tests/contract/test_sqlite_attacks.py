@@ -17,7 +17,7 @@ import pytest
 from bubbot.errors import TapeCorrupt
 from bubbot.home import Home
 from bubbot.ops.doctor.database import read_database
-from bubbot.stores.sqlite.audit import DeploymentAudit
+from bubbot.ports.store import DeploymentAudit
 from bubbot.stores.sqlite.check import restore_protection
 from bubbot.stores.sqlite.schema import expected_triggers
 from bubbot.stores.sqlite.store import open_readonly, open_store

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 @asynccontextmanager
 async def _open_memory(setup: CommandSetup, reference: str) -> AsyncIterator[tuple[TapeService, MemoryZone]]:
     """Open the memory of a session for reading."""
-    async with open_tapes(setup.home) as (store, workspace):
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         name = await find_tape(store, workspace, reference)
         require_user_tape(name, "remembered from")
         tape = tape_service(store, name, await read_session(store, name))

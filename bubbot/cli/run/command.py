@@ -29,8 +29,9 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.models.lazy import LazyModel
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
+from bubbot.ports.store import WaitsForRoom
 from bubbot.settings.environment import read_service_manager, runtime_folder
-from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.store import TapeStore
 from bubbot.wiring.daemon import Daemon, open_daemon
 from bubbot.wiring.reload import Reloader
 
@@ -67,7 +68,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
         async with _start_reporting() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
-            signals.store = daemon.bot.sqlite_store
+            signals.store = daemon.bot.base_store
             await _serve(daemon, setup, path, signals, report)
     except StoreFull as error:
         if not signals.ending.is_set():
@@ -92,7 +93,7 @@ class PendingSignals:
     """
 
     is_running: bool = False
-    store: SqliteStore | None = None
+    store: TapeStore | None = None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     is_forced: bool = False
     reload: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,7 +116,7 @@ async def _serve(
         report.watch(partial(_watched_channels, daemon))
         background = [
             *daemon.start_features(),
-            daemon.start_daily_digest(setup.settings.bot.timezone),
+            *daemon.start_daily_digest(setup.settings.bot.timezone),
             app.group.create_task(_reload_when(signals.reload, reloader, report)),
         ]
         names = ", ".join(name for name in app.channel_runtimes if name != daemon.remote.name)
@@ -127,7 +128,8 @@ async def _serve(
             app.model.warm()
         await _wait_for_first(ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name))
         log.info("shutting down", extra={"action": "run.ending"})
-        app.sqlite_store.stop_waiting_for_room()
+        if isinstance(app.base_store, WaitsForRoom):
+            app.base_store.stop_waiting_for_room()
         server.quiesce()
         for task in background:
             task.cancel()
@@ -196,7 +198,8 @@ def _install_signal_handlers(signals: PendingSignals) -> None:
         if signals.is_running:
             return
         if signals.store is not None:  # the store then raises `StoreFull`, or lets the start finish
-            signals.store.stop_waiting_for_room()
+            if isinstance(signals.store, WaitsForRoom):
+                signals.store.stop_waiting_for_room()
         elif task is not None:
             task.cancel()
 

@@ -29,7 +29,7 @@ async def serve_control(daemon: Daemon, reloader: Reloader, path: Path) -> Async
     async def command(_peer: ControlPeer, body: JsonObject) -> JsonObject:
         current = reloader.current
         context = CommandContext(
-            app.sqlite_store, app.workspace, current, app.runtime.exclusive, daemon.access, app.schedule_store
+            app.base_store, app.workspace, current, app.runtime.exclusive, daemon.access, app.schedule_store
         )
         return await answer_command(context, body)
 

@@ -33,7 +33,7 @@ async def serve_health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[Non
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
-        lambda: watch.store.commit_count,
+        watch.commit_count,
         watch.failing_models,
         watch.is_disk_full,
     )

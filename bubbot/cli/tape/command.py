@@ -14,8 +14,8 @@ from bubbot.cli.tape.change import ArchiveTape
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.anchors import AnchorsView
+from bubbot.ports.store import KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
-from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
 from bubbot.wiring.app import open_tapes
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
-    async with open_tapes(setup.home) as (store, _):
+    async with open_tapes(setup.home, setup.settings.store) as (store, _):
         lines = []
         for tape in await store.tapes():
             session = await read_session(store, tape.name)
@@ -86,7 +86,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         since, until = date_bounds(args.since, args.until)
     except ValueError as error:
         raise ConfigError(f"{error}") from error
-    async with open_tapes(setup.home) as (store, workspace):
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         tape = await find_tape(store, workspace, args.tape)
         newest = args.last is not None
         limit = None if args.turn else args.last
@@ -116,7 +116,7 @@ def _format_entry(entry: TapeEntry) -> str:
 
 
 async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
-    async with open_tapes(setup.home) as (store, workspace):
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         tape = tape_service(store, await find_tape(store, workspace, args.tape))
         for anchor in await tape.read(AnchorsView(zones=args.zones)):
             show_line(f"#{anchor.id} {anchor.date[:19]} {anchor.name} {anchor.state}")
@@ -124,9 +124,10 @@ async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
 
 
 async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
-    async with open_tapes(setup.home) as (store, workspace):
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         only = await find_tape(store, workspace, args.tape) if args.tape else None
-        report = await store.audit(only)
+        chain = require_chain(store)
+        report = await chain.audit(only)
         for finding in report.findings:
             if finding.problem != "erased":
                 show_line(f"{finding.location} {finding.problem}: {finding.detail}")
@@ -136,13 +137,13 @@ async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
         counts = {kind: sum(finding.problem == kind for finding in report.findings) for kind in kinds}
         damaged = bool(report.damage or report.triggers)
         if args.head:
-            damaged = not await _matches_head(store, args.head) or damaged
+            damaged = not await _matches_head(chain, args.head) or damaged
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     show(f"{report.entries} entries on {report.tapes} tapes: {summary}; head {report.head}")
     return EXIT_DAMAGED if damaged else EXIT_OK
 
 
-async def _matches_head(store: SqliteStore, head: str) -> bool:
+async def _matches_head(store: KeepsChain, head: str) -> bool:
     position, colon, _ = head.partition(":")
     if not colon or not position.isdecimal():
         raise ConfigError(f"--head {head!r} is not a deployment head, which looks like 1234:0f3a…, as verify prints it")

@@ -15,9 +15,9 @@ from bubbot.cli.tape.change import ImportTape, append_import
 from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
 from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, read_lines, to_bub
-from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.store import TapeStore
 from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
@@ -64,7 +64,7 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Write the lines; the file is complete or absent."""
-    async with open_tapes(setup.home) as (store, workspace):
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         name = await find_tape(store, workspace, args.tape)
         require_user_tape(name, "exported")
         head = await store.head(name)
@@ -77,7 +77,7 @@ async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-async def _entries(store: SqliteStore, name: str, head: int) -> AsyncIterator[TapeEntry]:
+async def _entries(store: TapeStore, name: str, head: int) -> AsyncIterator[TapeEntry]:
     """Read the entries up to the head by pages; entries never change, so the pages form one snapshot."""
     for low in range(1, head + 1, EXPORT_PAGE_ENTRIES):
         high = min(low + EXPORT_PAGE_ENTRIES - 1, head)

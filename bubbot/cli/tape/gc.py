@@ -10,6 +10,7 @@ from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.gc_change import CollectTapes, describe_gc, plan_gc
 from bubbot.cli.write_command import run_write_command
+from bubbot.ports.store import require_sizes
 from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
@@ -43,7 +44,7 @@ async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Free disk space, or print what would be removed."""
     if not args.dry_run:
         return await run_write_command(setup, "tape gc", CollectTapes(args.older))
-    async with open_tapes(setup.home) as (store, _):
+    async with open_tapes(setup.home, setup.settings.store) as (store, _):
         gc_plan = await plan_gc(store, setup.settings, args.older, now())
     blobs = sum(len(items) for items in gc_plan.blobs.tapes.values())
     for line in describe_gc(gc_plan, blobs, "that would be erased", "that would be merged", "that would be removed"):
@@ -55,8 +56,8 @@ async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
 
 async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Print the size of every tape."""
-    async with open_tapes(setup.home) as (store, _):
-        room = await store.measure_size()
+    async with open_tapes(setup.home, setup.settings.store) as (store, _):
+        room = await require_sizes(store).measure_size()
         sessions = {tape.name: await read_session(store, tape.name) for tape in room.tapes}
     tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
     if args.json:

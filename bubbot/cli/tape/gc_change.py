@@ -13,15 +13,14 @@ from datetime import datetime, timedelta
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.gateway.inbox_views import SessionTraceView
+from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.ports.text import format_bytes
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.sizes import UnreferencedBlobs
-from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import TapeQuery, parse_moment
-from bubbot.tape.store import Batch, ForkRecord, TapeSummary
+from bubbot.tape.store import Batch, ForkRecord, TapeStore, TapeSummary
 from bubbot.wiring.app import now
 
 ABANDONED_FORK_AGE = timedelta(days=30)
@@ -74,21 +73,22 @@ class GcPlan:
     blobs: UnreferencedBlobs
 
 
-async def plan_gc(store: SqliteStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
+async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
     """Find the data to remove; write nothing."""
+    garbage = require_garbage_collection(store)
     days = older if older is not None else settings.store.archive_days or None
     archives: list[ExpiredTape] = []
     for tape in await store.tapes() if days is not None else ():
         since = await _archived_at(store, tape)
         if since is None or days is None or since > at - timedelta(days=days):
             continue
-        if entries := await store.count_erasable(tape.name):
+        if entries := await garbage.count_erasable(tape.name):
             archives.append(ExpiredTape(tape.name, await read_session(store, tape.name), since, entries))
     forks = tuple(fork for fork in await store.forks() if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
-    return GcPlan(days, tuple(archives), forks, await store.find_unreferenced_blobs())
+    return GcPlan(days, tuple(archives), forks, await garbage.find_unreferenced_blobs())
 
 
-async def _archived_at(store: SqliteStore, tape: TapeSummary) -> datetime | None:
+async def _archived_at(store: TapeStore, tape: TapeSummary) -> datetime | None:
     """Return the time a tape was archived, by its name; by its newest entry if another program named it."""
     if tape.archived_from is None:
         return None
@@ -109,16 +109,16 @@ def _last_activity(record: ForkRecord) -> datetime:
 
 async def collect(context: CommandContext, arguments: CollectTapes) -> CommandResult:
     """Remove the data of the plan, and return the free space to the disk."""
-    at = now()
-    before = await context.store.measure_size()
+    at, garbage = now(), require_garbage_collection(context.store)
+    before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
     for record in gc_plan.forks:
         await merge_orphan(context.store, tape_service(context.store, record.tape), record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
-    await context.store.release_pages(allow_rewrite=context.schedules is None)
-    after = await context.store.measure_size()
+    await garbage.release_pages(allow_rewrite=context.schedules is None)
+    after = await garbage.measure_size()
     report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
     freed = max(0, before.file + before.wal - after.file - after.wal)
     lines = [
@@ -163,10 +163,12 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
     ]
     data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
     fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
-    await context.store.erase_archive(archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces))
+    await require_garbage_collection(context.store).erase_archive(
+        archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces)
+    )
 
 
-async def _traces(store: SqliteStore, tape: str, archive: ExpiredTape) -> tuple[int, ...]:
+async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[int, ...]:
     view = SessionTraceView(archive.session)
     queries: Sequence[TapeQuery] = [replace(query, until=archive.at) for query in view.queries(tape)]
     return view.fold(await store.fetch(queries))
@@ -178,4 +180,4 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
     if context.schedules is not None and not session:  # its first turn may be running
         return 0
     async with context.lock_tape(tape, session):
-        return await context.store.drop_blobs(tape, loose, timestamp(at))
+        return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))

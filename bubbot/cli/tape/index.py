@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.write_command import CommandContext, CommandResult, run_write_command
+from bubbot.ports.store import require_index
 from bubbot.ports.text import format_bytes
-from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.index import IndexState
 from bubbot.wiring.app import open_tapes
 
@@ -37,8 +37,8 @@ async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Show the state of the index, or rebuild it."""
     if args.rebuild:
         return await run_write_command(setup, "tape index", RebuildIndex())
-    async with open_tapes(setup.home) as (store, _):
-        state = await store.index_state()
+    async with open_tapes(setup.home, setup.settings.store) as (store, _):
+        state = await require_index(store).index_state()
     show(describe_state(state))
     return EXIT_OK if state is not None and state.fresh else EXIT_INDEX_BEHIND
 
@@ -47,15 +47,16 @@ async def rebuild(context: CommandContext, _arguments: RebuildIndex) -> CommandR
     """Delete the index and fill a new one: here, or gradually in the running bot."""
     if not context.settings.search.index:
         return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
-    await context.store.forget_index()
-    if context.store.indexer is not None:
+    store = require_index(context.store)
+    await store.forget_index()
+    if store.is_indexing:
         return CommandResult("The search index is being rebuilt; searches read the tapes meanwhile.\n")
-    indexer = Indexer(context.store)
+    indexer = store.build_indexer()
     try:
         await indexer.fill()
     finally:
         await indexer.aclose()
-    return CommandResult(f"{describe_state(await context.store.index_state())}\n")
+    return CommandResult(f"{describe_state(await store.index_state())}\n")
 
 
 def describe_state(state: IndexState | None) -> str:

@@ -12,6 +12,7 @@ from bubbot.home import WriterLock
 from bubbot.stores.sqlite.check import restore_protection
 from bubbot.tape.entry import timestamp
 from bubbot.wiring.app import now
+from bubbot.wiring.stores import database_file
 
 EXIT_OK = 0
 
@@ -29,9 +30,10 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 async def repair(setup: CommandSetup, _args: argparse.Namespace) -> int:
     """Restore the triggers and print their names."""
+    database = database_file(setup.settings.store, setup.home, "bubbot tape repair")
     setup.home.ensure()
     with WriterLock(setup.home):
-        triggers = await asyncio.to_thread(restore_protection, setup.home.database, timestamp(now()), os.urandom)
+        triggers = await asyncio.to_thread(restore_protection, database, timestamp(now()), os.urandom)
     if triggers:
         show(f"Restored: {', '.join(triggers)}. bubbot tape verify checks whether anything was changed meanwhile.")
     else:

@@ -53,7 +53,7 @@ async def search(setup: CommandSetup, args: argparse.Namespace) -> int:
         since, until = date_bounds(args.since, args.until)
     except ValueError as error:
         raise ConfigError(f"{error}") from error
-    async with open_tapes(setup.home) as (store, workspace):
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         name = await find_tape(store, workspace, args.tape)
         require_user_tape(name, "searched")
         view = SearchView(query, kinds=kinds, since=since, until=until, limit=args.limit)

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from bubbot.errors import ToolRetry
+from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.why.view import Explanation, TurnSpansView, WhyView
 from bubbot.ports.model import ModelRequest
-from bubbot.ports.tool import ToolArgs, tool
+from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
-from bubbot.runtime.context.view import CONTEXT_VERSION
+from bubbot.runtime.context.view import CONTEXT_VERSION, ContextStrategies
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.query import TapeQuery, WholeTape
 
@@ -37,18 +37,24 @@ class WhyArgs(ToolArgs):
         return {"turn": word} if is_trace else arguments
 
 
-@tool("session.why", commands=("why",), for_model=False)
-async def session_why(turn: Turn, args: WhyArgs) -> str:
-    """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
-    trace = args.turn.strip()
-    for span in await turn.tape.read(TurnSpansView(trace)):
-        explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
-        if explanation is not None:
-            print_request = args.request and explanation.steps
-            return await _format_request(turn, explanation) if print_request else _format_explanation(explanation)
-    if trace:
-        raise ToolRetry(f"no turn on this tape has the trace {trace}; the log says in which session it was")
-    return "No model has answered here yet."
+def why_tool(strategies: ContextStrategies) -> Tool:
+    """Make the command; the strategies rebuild requests."""
+
+    @tool("session.why", commands=("why",), for_model=False)
+    async def session_why(turn: Turn, args: WhyArgs) -> str:
+        """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
+        trace = args.turn.strip()
+        for span in await turn.tape.read(TurnSpansView(trace)):
+            explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
+            if explanation is not None:
+                if args.request and explanation.steps:
+                    return await _format_request(turn, explanation, strategies)
+                return _format_explanation(explanation)
+        if trace:
+            raise ToolRetry(f"no turn on this tape has the trace {trace}; the log says in which session it was")
+        return "No model has answered here yet."
+
+    return session_why
 
 
 def _format_explanation(turn: Explanation) -> str:
@@ -93,7 +99,7 @@ def _format_cost(step: JsonObject) -> str:
     return f"cost {cost:.9f}".rstrip("0").rstrip(".") + " USD"
 
 
-async def _format_request(turn: Turn, explanation: Explanation) -> str:
+async def _format_request(turn: Turn, explanation: Explanation, strategies: ContextStrategies) -> str:
     """Rebuild the last step's request from the tape and check it against its recorded digest."""
     _, step = explanation.steps[-1]
     batches = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
@@ -101,9 +107,13 @@ async def _format_request(turn: Turn, explanation: Explanation) -> str:
     tools = (await turn.tape.get_blob(step["tools"])).decode()
 
     def rebuild() -> ModelRequest:
-        return rebuild_request(step, batches.pop(), tape=turn.tape.name, system=system, tools=tools)
+        entries = batches.pop()
+        return rebuild_request(step, entries, tape=turn.tape.name, system=system, tools=tools, strategies=strategies)
 
-    request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop
+    try:
+        request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop
+    except ConfigError as error:
+        return str(error)
     is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the recorded one, byte for byte" if is_equal else "NOT equal to the recorded one"
     if not is_equal and step["view"].get("version", 1) != CONTEXT_VERSION:

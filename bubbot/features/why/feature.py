@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bubbot.feature import Feature
-from bubbot.features.why.commands import session_why
+from bubbot.features.why.commands import why_tool
+from bubbot.runtime.context.view import ContextStrategies
 
 
-def why_feature() -> Feature:
-    """Build the record."""
-    return Feature(name="why", tools=(session_why,))
+def why_feature(strategies: ContextStrategies) -> Feature:
+    """Build the record; the strategies rebuild requests."""
+    return Feature(name="why", tools=(why_tool(strategies),))

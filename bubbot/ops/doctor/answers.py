@@ -14,15 +14,16 @@ from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.store import open_readonly
+from bubbot.settings.sections import StoreSettings
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.wiring.health import configured_models
+from bubbot.wiring.stores import open_home_store
 
 
 def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[Finding]:
     """Report each model whose newest calls failed; send no request to it."""
-    state = asyncio.run(_read_budget_state(home))
+    state = asyncio.run(_read_budget_state(home, settings.store))
     for model in failing_models(state.failing, configured_models(settings), now.isoformat()):
         since, newest = (datetime.fromisoformat(date) for date in (model.since, model.newest))
         cause = (
@@ -32,8 +33,8 @@ def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[
         yield Finding("model.failing", "problem", cause, "bubbot ask hello")
 
 
-async def _read_budget_state(home: Home) -> BudgetState:
-    store = await open_readonly(home.database)
+async def _read_budget_state(home: Home, store_settings: StoreSettings) -> BudgetState:
+    store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         tape = TapeService(store, BUDGET_TAPE, now=unused_clock, new_id=str, session="")
         return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]

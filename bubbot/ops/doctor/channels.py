@@ -23,8 +23,9 @@ from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.channel import Channel, ChannelAdapter, ChannelOptions, SupportsClose, VerifiesCredentials
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.store import open_readonly
+from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.tape.service import TapeService
+from bubbot.wiring.stores import open_home_store
 
 PROBE_TIMEOUT_SECONDS = 5.0
 """The time for the answers of all platforms, which are asked concurrently."""
@@ -76,7 +77,7 @@ async def probe_channels(settings: Settings, probe: ChannelProbe) -> list[Findin
             continue
         if common.kind in LINE_BUFFERED_KINDS or name in LINE_BUFFERED_KINDS:
             continue
-        findings += await _check_audience(name, common, probe)
+        findings += await _check_audience(name, common, settings.store, probe)
         token = options.get("token")
         if not token:
             # A missing secret has a finding about its file already.
@@ -111,14 +112,16 @@ def _invalid_setting(name: str, sentence: str, probe: ChannelProbe) -> Finding:
     return Finding("channel.invalid", "problem", sentence, fix)
 
 
-async def _check_audience(name: str, common: ChannelSettings, probe: ChannelProbe) -> Iterator[Finding]:
+async def _check_audience(
+    name: str, common: ChannelSettings, store: StoreSettings, probe: ChannelProbe
+) -> Iterator[Finding]:
     """Check that somebody can ever speak there: by the settings, by a code, or by a grant."""
     allowed = common.pairing or common.owners or common.admins or common.members or common.groups or common.bots
     servers = any(
         guild.open or guild.admins or guild.members or guild.roles or guild.admin_roles
         for guild in common.guilds.values()
     )
-    if allowed or servers or await _has_grant(name, probe.home):
+    if allowed or servers or await _has_grant(name, probe.home, store):
         return iter(())
     cause = (
         f"[channels.{name}] lets nobody talk to the bot, and pairing = false gives strangers no code: name the owners by "
@@ -127,13 +130,13 @@ async def _check_audience(name: str, common: ChannelSettings, probe: ChannelProb
     return iter((Finding("channel.nobody", "warning", cause, edit_command(probe.file)),))
 
 
-async def _has_grant(name: str, home: Home) -> bool:
+async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bool:
     """Return true if somebody has a role on this channel, or if a fault, reported elsewhere, hides that."""
-    if not home.database.exists():
+    if store_settings.kind == SQLITE_STORE and not home.database.exists():
         return False
     try:
-        store = await open_readonly(home.database)
-    except StoreError:
+        store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
+    except (ConfigError, StoreError):
         return True
     try:
         tape = TapeService(store, ACCESS_TAPE, now=unused_clock, new_id=str, session="")

@@ -15,7 +15,7 @@ from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
-from bubbot.ops.doctor.database import read_database
+from bubbot.ops.doctor.database import read_database, read_store
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.finding import Finding, run_check
 from bubbot.ops.doctor.home import check_home, check_lock
@@ -31,6 +31,7 @@ from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.settings.loader import Settings
+from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.check import DatabaseState
 
 
@@ -79,6 +80,7 @@ class _CheckContext:
         self.settings: Settings | None = None
         self._handed_over = ServiceCredentials()
         self._state: DatabaseState | None = None
+        self._has_entries = False
         self._home = home
         self._config = config
         self._now = now
@@ -122,14 +124,19 @@ class _CheckContext:
         about_lock = list(run_check("the lock", partial(check_lock, home)))
         yield from about_lock
         yield from run_check("the database", self._check_database)
-        if self._state is not None and self._state.entries:
+        if self._has_entries:
             running = any(finding.id == "lock.held" for finding in about_lock)
             stuck = partial(
-                check_stuck, home, now=self._now, running=running, pid=home.holder_pid() if running else None
+                check_stuck,
+                home,
+                now=self._now,
+                running=running,
+                pid=home.holder_pid() if running else None,
+                store=self._store,
             )
             yield from run_check("what is open", stuck)
-            yield from run_check("the schedule", partial(check_jobs, home, now=self._now))
-            yield from run_check("the quarantine", partial(check_quarantine, home))
+            yield from run_check("the schedule", partial(check_jobs, home, now=self._now, store=self._store))
+            yield from run_check("the quarantine", partial(check_quarantine, home, store=self._store))
             if self.settings is not None:
                 yield from run_check("the answers", partial(check_answers, home, self.settings, now=self._now))
             if running:
@@ -137,8 +144,17 @@ class _CheckContext:
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _check_database(self) -> Iterator[Finding]:
+        if self._store.kind != SQLITE_STORE:
+            self._has_entries, finding = read_store(self._store, self._home)
+            yield finding
+            return
         self._state, findings = read_database(self._home, now=self._now, deep=self._deep)
+        self._has_entries = self._state is not None and self._state.entries > 0
         yield from findings
+
+    @property
+    def _store(self) -> StoreSettings:
+        return self.settings.store if self.settings else DEFAULT_STORE
 
     def _check_configured_parts(self, settings: Settings) -> Iterator[Finding]:
         home = self._home

@@ -19,6 +19,7 @@ from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
 from bubbot.wiring.budget import model_facts
+from bubbot.wiring.extensions import EXTENSIONS
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 
@@ -32,7 +33,9 @@ def read_config(
     """
     file = config or home.config
     try:
-        settings = load_with_missing_secrets(home=home.path, config=config, credentials=credentials)
+        settings = load_with_missing_secrets(
+            home=home.path, config=config, credentials=credentials, extensions=EXTENSIONS
+        )
     except ConfigError as error:
         return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
     missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from bubbot.errors import StoreError, StoreTooNew, TapeCorrupt
+from bubbot.errors import ConfigError, StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.text import format_bytes
+from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
+from bubbot.tape.store import TapeSummary
+from bubbot.wiring.stores import open_home_store
 
 NEGLIGIBLE_BYTES = 64_000_000
 """Bytes below which a journal or free space is not worth a finding."""
@@ -55,6 +60,26 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
         return None, [Finding("database.unusable", "problem", f"{path}: {error}.", fix)]
     findings = list(_check_state(home, state, now))
     return (None if state.complaints else state), findings
+
+
+def read_store(settings: StoreSettings, home: Home) -> tuple[bool, Finding]:
+    """Return true if the store of a package holds entries, and a finding about it: only its own tools look deeper."""
+    try:
+        tapes = asyncio.run(_list_tapes(settings, home))
+    except (ConfigError, StoreError) as error:
+        cause = f"The store {settings.kind!r} cannot be read: {error}"
+        return False, Finding("store.unusable", "problem", cause, edit_command(home.config))
+    entries = sum(tape.head for tape in tapes)
+    cause = f"The store {settings.kind!r} holds {entries} entries on {len(tapes)} tapes; its own tools check them."
+    return entries > 0, Finding("store.ok", "ok", cause)
+
+
+async def _list_tapes(settings: StoreSettings, home: Home) -> list[TapeSummary]:
+    store = await open_home_store(settings, home, now=unused_clock, readonly=True)
+    try:
+        return await store.tapes()
+    finally:
+        await store.aclose()
 
 
 def _check_state(home: Home, state: DatabaseState, now: datetime) -> Iterator[Finding]:

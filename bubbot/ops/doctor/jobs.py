@@ -13,14 +13,15 @@ from bubbot.features.schedule.state import JobState, ScheduleCheckpointView, Sch
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
-from bubbot.stores.sqlite.store import open_readonly
+from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.service import TapeService
+from bubbot.wiring.stores import open_home_store
 
 
-def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
+def check_jobs(home: Home, *, now: datetime, store: StoreSettings = DEFAULT_STORE) -> Iterator[Finding]:
     """Report the jobs that are silent because the clock was ahead when they last fired."""
     try:
-        waiting = [job for job in asyncio.run(_read_jobs(home)) if waits_for_clock(job, now)]
+        waiting = [job for job in asyncio.run(_read_jobs(home, store)) if waits_for_clock(job, now)]
     except (StoreError, TapeCorrupt):
         return  # the check of the database reports it
     if waiting:
@@ -32,8 +33,8 @@ def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
         yield Finding("clock.jobs", "warning", cause, "bubbot schedule resume")
 
 
-async def _read_jobs(home: Home) -> list[JobState]:
-    store = await open_readonly(home.database)
+async def _read_jobs(home: Home, store_settings: StoreSettings) -> list[JobState]:
+    store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         tape = TapeService(store, SCHEDULE_TAPE, now=unused_clock, new_id=str, session="")
         after, counts = await tape.read(ScheduleCheckpointView())

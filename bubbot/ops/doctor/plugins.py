@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
@@ -16,15 +17,9 @@ from bubbot.models.local import model
 from bubbot.ops.doctor.finding import Finding, Level, edit_command, shell_quote
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings
+from bubbot.wiring.installed import FEATURE_GROUP, STRATEGY_GROUP, load_feature, load_strategy
 
-ENTRY_POINT_GROUPS = (
-    "bubbot.channels",
-    "bubbot.models",
-    "bubbot.stores",
-    "bubbot.tools",
-    "bubbot.selectors",
-    "bubbot.judges",
-)
+ENTRY_POINT_GROUPS = (FEATURE_GROUP, STRATEGY_GROUP, "bubbot.channels", "bubbot.models", "bubbot.stores")
 _PIP = f"{shell_quote(sys.executable)} -m pip"
 
 
@@ -48,7 +43,12 @@ def check_plugins(settings: Settings | None) -> Iterator[Finding]:
 
 def _used(settings: Settings) -> set[tuple[str, str]]:
     kinds = {("bubbot.channels", str(table.get("kind", name))) for name, table in settings.channels.items()}
-    return kinds | {("bubbot.channels", "stdin"), ("bubbot.models", settings.model.name.partition("/")[0])}
+    return kinds | {
+        ("bubbot.channels", "stdin"),
+        ("bubbot.models", settings.model.name.partition("/")[0]),
+        (STRATEGY_GROUP, settings.context.selector.partition(":")[0]),
+        ("bubbot.stores", settings.store.kind),
+    }
 
 
 def _find_failure(group: str, name: str) -> str:
@@ -57,8 +57,9 @@ def _find_failure(group: str, name: str) -> str:
         # Our models import heavy libraries such as litellm, so only check that their modules exist.
         missing = [point.module for point in entry_points(group=group, name=name) if not _has_module(point.module)]
         return f"The plugin {name!r} of {group} is lost: there is no module {missing[0]}." if missing else ""
+    loaders: Mapping[str, Callable[[str], object]] = {FEATURE_GROUP: load_feature, STRATEGY_GROUP: load_strategy}
     try:
-        plugins.load(group, name)
+        loaders.get(group, partial(plugins.load, group))(name)
     except ConfigError as error:
         return str(error)
     return ""

@@ -11,15 +11,16 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, shell_quote
 from bubbot.ops.doctor.stuck import unused_clock
-from bubbot.stores.sqlite.store import open_readonly
+from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
+from bubbot.wiring.stores import open_home_store
 
 
-def check_quarantine(home: Home) -> Iterator[Finding]:
+def check_quarantine(home: Home, *, store: StoreSettings = DEFAULT_STORE) -> Iterator[Finding]:
     """Report a restored home that waits for its release: until then its bot receives nothing."""
     try:
-        fact = asyncio.run(_read_quarantine(home))
+        fact = asyncio.run(_read_quarantine(home, store))
     except StoreError:
         return  # the check of the database reports it
     if fact is not None:
@@ -31,8 +32,8 @@ def check_quarantine(home: Home) -> Iterator[Finding]:
         yield Finding("home.quarantine", "warning", cause, fix)
 
 
-async def _read_quarantine(home: Home) -> RestoreFact | None:
-    store = await open_readonly(home.database)
+async def _read_quarantine(home: Home, store_settings: StoreSettings) -> RestoreFact | None:
+    store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         return await Quarantine(
             TapeService(store, HOME_TAPE, now=unused_clock, new_id=str, session="")

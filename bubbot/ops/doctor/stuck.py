@@ -13,9 +13,11 @@ from bubbot.gateway.outbox import outbox_tape
 from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT, OutboxView
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
-from bubbot.stores.sqlite.store import SqliteStore, open_readonly
+from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.wiring.stores import open_home_store
 
 LATE_DELIVERY_AGE = timedelta(hours=1)
 """A running bot retries a failed delivery every 12 seconds or so."""
@@ -39,10 +41,12 @@ class _Backlog:
     since: datetime
 
 
-def check_stuck(home: Home, *, now: datetime, running: bool, pid: int | None) -> Iterator[Finding]:
+def check_stuck(
+    home: Home, *, now: datetime, running: bool, pid: int | None, store: StoreSettings = DEFAULT_STORE
+) -> Iterator[Finding]:
     """Report overdue turns and messages: a fault of a running bot, else work for the next start."""
     try:
-        turns, messages = asyncio.run(_read_open(home))
+        turns, messages = asyncio.run(_read_open(home, store))
     except TapeCorrupt as error:
         cause = f"A tape cannot be read: {error}. Each fault is named by the command."
         yield Finding("tape.damaged", "problem", cause, "bubbot tape verify")
@@ -83,8 +87,8 @@ def _check_messages(messages: list[_Backlog], now: datetime, *, running: bool) -
             yield Finding("delivery.stuck", "warning", cause, "bubbot run")
 
 
-async def _read_open(home: Home) -> tuple[list[_Backlog], list[_Backlog]]:
-    store = await open_readonly(home.database)
+async def _read_open(home: Home, store_settings: StoreSettings) -> tuple[list[_Backlog], list[_Backlog]]:
+    store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         turns = [turn for turn in await _read_turns(store) if turn is not None]
         tapes = [
@@ -98,7 +102,7 @@ async def _read_open(home: Home) -> tuple[list[_Backlog], list[_Backlog]]:
     return turns, messages
 
 
-async def _read_turns(store: SqliteStore) -> list[_Backlog | None]:
+async def _read_turns(store: TapeStore) -> list[_Backlog | None]:
     """Read the open turns: each is a fork, and began when its first entry was staged."""
     backlogs: list[_Backlog | None] = []
     for fork in await store.forks():
@@ -110,7 +114,7 @@ async def _read_turns(store: SqliteStore) -> list[_Backlog | None]:
     return backlogs
 
 
-async def _read_messages(store: SqliteStore, tape: str) -> _Backlog | None:
+async def _read_messages(store: TapeStore, tape: str) -> _Backlog | None:
     outbox = TapeService(store, tape, now=unused_clock, new_id=str, session="")
     messages = await outbox.read(OutboxView(await outbox.read(CheckpointView(OUTBOX_CHECKPOINT))))
     dates = [datetime.fromisoformat(message.date) for message in messages if message.date]

@@ -13,6 +13,7 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.edit import parse_toml
 from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.wiring.extensions import EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def read_existing(home: Home, config: Path | None) -> ExistingConfig:
     check_home(home)
     _check_place(path)
     exists = os.path.lexists(path)
-    settings = load_with_missing_secrets(home=home.path, config=config if exists else None)
+    settings = load_with_missing_secrets(home=home.path, config=config if exists else None, extensions=EXTENSIONS)
     # Read the raw text again: unchanged parts stay byte for byte, line ends and byte order mark included.
     text = path.read_bytes().decode() if exists else None
     return ExistingConfig(path, text, parse_toml(text) if text is not None else {}, settings)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
+from bubbot.ports.text import did_you_mean
 from bubbot.runtime.context.compact import find_cut
 from bubbot.runtime.context.selectors import (
     ContextMessage,
@@ -25,19 +26,9 @@ from bubbot.tape.view import QueryAnswers
 
 CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
-
-SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
 CONTEXT_VERSION = 2
 """The version of the message format, recorded with each step. Requests of other versions cannot be rebuilt exactly."""
-COMPACTING_SELECTORS = ("compact", "summary")
-"""The selectors that respect a budget."""
-_FROM = "from:"
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
-
-
-def is_selector(name: str) -> bool:
-    """Return true if a context can be built by this name."""
-    return name.removeprefix(_FROM) not in ("", "<anchor>") if name.startswith(_FROM) else name in SELECTORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +55,138 @@ class ModelContext:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextInput:
+    """What a context strategy chooses from.
+
+    Attributes:
+        opening: the anchor that opens the window, if it has a line; None: none.
+        entries: messages, calls, results, corrections and cuts of the part that the strategy reads, oldest first.
+        style: of the messages.
+        budget: tokens; None: unlimited.
+    """
+
+    opening: TapeEntry | None
+    entries: Sequence[TapeEntry]
+    style: MessageStyle
+    budget: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStrategy:
+    """A way to choose what a model is shown. A package offers one in the group `bubbot.context`, under its name.
+
+    Attributes:
+        name: as `[context] selector` names it.
+        fold: builds the context; a pure function, since a recorded request is built again by it.
+        version: recorded with each request; count up if `fold` builds other messages from the same entries.
+        part: returns the part of the tape that it reads, by its argument.
+        argument: what the argument is, in angle brackets, if the selector is written `name:argument`; empty: none.
+        is_compacting: it respects the budget.
+    """
+
+    name: str
+    fold: Callable[[ContextInput], ModelContext]
+    version: int = 1
+    part: Callable[[str], Slice] = lambda _: Window()
+    argument: str = ""
+    is_compacting: bool = False
+
+    @property
+    def selector(self) -> str:
+        """How it is written in the settings."""
+        return f"{self.name}:{self.argument}" if self.argument else self.name
+
+    def matches(self, selector: str) -> bool:
+        """Return true if a selector names it, with an argument if it needs one."""
+        name, colon, argument = selector.partition(":")
+        if not self.argument:
+            return selector == self.name
+        return name == self.name and bool(colon) and argument not in ("", self.argument)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStrategies:
+    """The strategies that a bot has.
+
+    Attributes:
+        own: those that are loaded.
+        installed: the names of further ones.
+        load: loads one of these.
+    """
+
+    own: tuple[ContextStrategy, ...]
+    installed: tuple[str, ...] = ()
+    load: Callable[[str], ContextStrategy] | None = None
+
+    def extend(self, names: Sequence[str], load: Callable[[str], ContextStrategy]) -> ContextStrategies:
+        """Return these strategies and those that `load` loads by name, when they are asked for; ours come first."""
+        return ContextStrategies(self.own, tuple(names), load)
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """How the strategies are written in the settings."""
+        return (*(strategy.selector for strategy in self.own), *self.installed)
+
+    def find(self, selector: str) -> ContextStrategy:
+        """Find the strategy of a selector. Raise `ConfigError` with the nearest name, or if it cannot be loaded."""
+        for strategy in self.own:
+            if strategy.matches(selector):
+                return strategy
+        name = selector.partition(":")[0]
+        if self.load is not None and name in self.installed:
+            strategy = self.load(name)
+            if strategy.matches(selector):
+                return strategy
+            raise ConfigError(f"[context] selector is {selector!r}; it is written {strategy.selector!r}.")
+        hint = did_you_mean(selector, self.selectors, before="; ", otherwise=".")
+        raise ConfigError(f"[context] selector is {selector!r}; it has to be one of {', '.join(self.selectors)}{hint}")
+
+
+def _fold_with_line(source: ContextInput) -> ModelContext:
+    return ModelContext(prepend_opening(source.opening, select_messages(source.entries, source.style), source.style))
+
+
+def _fold_without_line(source: ContextInput) -> ModelContext:
+    return ModelContext(prepend_opening(None, select_messages(source.entries, source.style), source.style))
+
+
+def _fold_compact(source: ContextInput) -> ModelContext:
+    return _compact(source, has_hint=False)
+
+
+def _fold_summary(source: ContextInput) -> ModelContext:
+    return _compact(source, has_hint=True)
+
+
+def _compact(source: ContextInput, *, has_hint: bool) -> ModelContext:
+    """Cut whole exchanges, oldest first, until the rest fits into the budget; name them in a hint if wanted."""
+    body = select_messages(source.entries, source.style)
+    new_cut = None
+    if source.budget is not None:
+        rest = _messages_from(body, _recorded_cut(source.entries))
+        new_cut = find_cut(rest, source.budget)
+        rest = _messages_from(rest, new_cut)
+        hint = build_hint(body[: len(body) - len(rest)]) if has_hint else ()
+        body = (*hint, *rest)
+    return ModelContext(prepend_opening(source.opening, body, source.style), new_cut)
+
+
+OWN_STRATEGIES = ContextStrategies(
+    (
+        ContextStrategy("window", _fold_with_line),
+        ContextStrategy("messages", _fold_without_line),
+        ContextStrategy("full", _fold_without_line, part=lambda _: WholeTape()),
+        ContextStrategy("from", _fold_without_line, part=AfterAnchor, argument="<anchor>"),
+        ContextStrategy("compact", _fold_compact, is_compacting=True),
+        ContextStrategy("summary", _fold_summary, is_compacting=True),
+    )
+)
+"""The strategies of bubbot itself. `auto` is `compact` if the model's context size is known, else `window`."""
+SELECTORS = OWN_STRATEGIES.selectors
+"""How they are written in the settings."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContextView:
     """The messages of the next request to a model.
 
@@ -71,12 +194,13 @@ class ContextView:
         selector: `window` (the opening anchor, then the entries after it), `messages` (without the anchor's line),
             `full` (the whole tape), `from:NAME` (after the newest anchor of that name), `compact` (the window cut to
             `budget` tokens, whole exchanges, oldest first), `summary` (the same, with a hint that cites the cut
-            messages).
+            messages), or the name of an installed strategy.
         style: of the messages.
         budget: tokens; None: unlimited.
         ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
         heavy: see `View`.
+        strategies: those among which the selector names one.
     """
 
     selector: str = "window"
@@ -84,6 +208,12 @@ class ContextView:
     budget: int | None = None
     ends_with_user: bool = False
     heavy: bool = False
+    strategies: ContextStrategies = field(default=OWN_STRATEGIES, repr=False, compare=False)
+
+    @property
+    def strategy(self) -> ContextStrategy:
+        """The strategy that the selector names. Raises `ConfigError` if there is none."""
+        return self.strategies.find(self.selector)
 
     def as_json(self) -> JsonObject:
         """Build the record of the view for its step, so that the request can be rebuilt."""
@@ -91,48 +221,52 @@ class ContextView:
         style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
         data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
-        return {**data, "version": CONTEXT_VERSION}
+        return {**data, "version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
 
     @classmethod
-    def from_json(cls, data: JsonObject) -> ContextView:
-        """Read a view from its record."""
+    def from_json(cls, data: JsonObject, strategies: ContextStrategies = OWN_STRATEGIES) -> ContextView:
+        """Read a view from its record.
+
+        Raises:
+            ConfigError: its strategy is not installed, or in another version.
+        """
         style, stamps = dict(data["style"]), data["style"]["stamps"]
         style["stamps"] = None if stamps is None else ZoneInfo(stamps)
-        return cls(data["selector"], MessageStyle(**style), data["budget"], data.get("asking", False))
+        selector, version = data["selector"], data.get("strategy_version", 1)
+        try:
+            strategy = strategies.find(selector)
+        except ConfigError as error:
+            raise ConfigError(
+                f"The request was built by the context strategy {selector!r} (version {version}), which cannot be used "
+                f"here: {error}"
+            ) from error
+        if strategy.version != version:
+            raise ConfigError(
+                f"The request was built by version {version} of the context strategy {selector!r}; installed is version "
+                f"{strategy.version}, which may build another one."
+            )
+        return cls(selector, MessageStyle(**style), data["budget"], data.get("asking", False), strategies=strategies)
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the opening anchor, and the part that the selector names."""
-        names = (CORRECTION, CUT)
+        """Read the opening anchor, and the part that the strategy names."""
+        part = self.strategy.part(self.selector.partition(":")[2])
         return (
             TapeQuery(tape, OpeningAnchor(), missing="empty"),
-            TapeQuery(tape, self._part(), kinds=_SHOWN, names=names),
+            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, CUT)),
         )
-
-    def _part(self) -> Slice:
-        if self.selector in ("window", "messages", *COMPACTING_SELECTORS):
-            return Window()
-        if self.selector == "full":
-            return WholeTape()
-        if self.selector.startswith(_FROM) and is_selector(self.selector):
-            return AfterAnchor(self.selector.removeprefix(_FROM))
-        raise ConfigError(f"[context] selector is {self.selector!r}; it has to be one of {', '.join(SELECTORS)}")
 
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context."""
         opening, entries = answers
-        body = select_messages(entries, self.style)
-        new_cut = None
-        if self.selector in COMPACTING_SELECTORS and self.budget is not None:
-            rest = _messages_from(body, _recorded_cut(entries))
-            new_cut = find_cut(rest, self.budget)
-            rest = _messages_from(rest, new_cut)
-            hint = build_hint(body[: len(body) - len(rest)]) if self.selector == "summary" else ()
-            body = (*hint, *rest)
-        messages = prepend_opening(self._opening(opening), body, self.style)
-        return ModelContext(ensure_user_last(messages) if self.ends_with_user else messages, new_cut)
+        context = self.strategy.fold(ContextInput(self._opening(opening), entries, self.style, self.budget))
+        return (
+            replace(context, context_messages=ensure_user_last(context.context_messages))
+            if self.ends_with_user
+            else context
+        )
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
-        if self.selector not in ("window", *COMPACTING_SELECTORS) or not opening or not is_in_context(opening[0]):
+        if not opening or not is_in_context(opening[0]):
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 

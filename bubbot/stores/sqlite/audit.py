@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bubbot.errors import EntryInvalid
+from bubbot.ports.store import DeploymentAudit
 from bubbot.stores.sqlite.names import (
     TapeNameRow,
     imported_heads,
@@ -38,30 +39,6 @@ from bubbot.tape.erasure import BLOB_REMOVED, TAPE_ERASED, TAPE_NAMED, TAPE_RENA
 from bubbot.tape.query import parse_moment
 
 _LARGEST = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class DeploymentAudit:
-    """The result of an audit.
-
-    Attributes:
-        tapes: how many were checked.
-        entries: how many were read.
-        findings: damage and erasures.
-        head: of the deployment.
-        triggers: names of those that are missing or changed; without them the database can lose history.
-    """
-
-    tapes: int
-    entries: int
-    findings: tuple[AuditFinding, ...]
-    head: str
-    triggers: tuple[str, ...] = ()
-
-    @property
-    def damage(self) -> tuple[AuditFinding, ...]:
-        """The findings that mean damage: all except erasures."""
-        return tuple(finding for finding in self.findings if finding.problem != "erased")
 
 
 def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAudit:

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores.sqlite.audit import DeploymentAudit, audit_all
+from bubbot.ports.store import DeploymentAudit
+from bubbot.stores.sqlite.audit import audit_all
 from bubbot.stores.sqlite.rows import UNIX_EPOCH
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
 from bubbot.stores.sqlite.write import Salt, append

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from bubbot.stores.sqlite.connections import open_reader
 from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
 from bubbot.stores.sqlite.index.schema import delete_index, index_path, open_for_filling, read_generation
-from bubbot.stores.sqlite.store import SqliteStore, open_reader
-from bubbot.stores.sqlite.writer import translate_error
+from bubbot.stores.sqlite.writer import CommitCounter, translate_error
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,32 @@ class IndexerTiming:
         return duration * (self.busy_factor if disturbed else self.rest_factor)
 
 
+class IndexedDatabase(Protocol):
+    """The database whose texts are indexed.
+
+    Attributes:
+        indexer: the indexer that is at work.
+    """
+
+    indexer: Indexer | None
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        ...
+
+    @property
+    def commit_counter(self) -> CommitCounter:
+        """The counter of its commits."""
+        ...
+
+
 class Indexer:
     """A worker that fills the search index of a store, in its own thread, until closed."""
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: IndexedDatabase,
         manners: IndexerTiming | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,

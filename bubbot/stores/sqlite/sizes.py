@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
+
 SHORT_WAL_BYTES = 4 << 20
 """A write-ahead log of up to this size is never truncated."""
 CHECKPOINT_WAIT_MS = 1000
@@ -76,44 +78,6 @@ def wal_size(wal: Path) -> int:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
-class TapeSize:
-    """The disk usage of a tape.
-
-    Attributes:
-        name: of the tape.
-        archived_from: its former name; None if it is not an archive.
-        count: how many entries it has.
-        entries: bytes of its entries.
-        blobs: bytes of its blobs.
-    """
-
-    name: str
-    archived_from: str | None
-    count: int
-    entries: int
-    blobs: int
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseSize:
-    """The disk usage of a database, in bytes.
-
-    Attributes:
-        file: the whole file.
-        free: the free part of it.
-        wal: the write-ahead log.
-        gives_back: free pages can be released to the disk step by step.
-        tapes: the size of each, by name.
-    """
-
-    file: int
-    free: int
-    wal: int
-    gives_back: bool
-    tapes: tuple[TapeSize, ...]
-
-
 def measure_size(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
     """Measure what takes the room. Reads the lengths of every entry."""
     columns = ("kind", "key", "name", "date", "payload", "meta", "salt", "digest", "chain")
@@ -157,19 +121,6 @@ def vacuum_database(conn: sqlite3.Connection) -> None:
     conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
     conn.execute("VACUUM")
     conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
-@dataclass(frozen=True, slots=True)
-class UnreferencedBlobs:
-    """Blobs that no entry up to a position names.
-
-    Attributes:
-        position: a global one.
-        tapes: (digest, bytes) of each blob, by its tape.
-    """
-
-    position: int
-    tapes: dict[str, tuple[tuple[str, int], ...]]
 
 
 def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:

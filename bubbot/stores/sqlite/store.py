@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
+from bubbot.ports.store import DatabaseSize, DeploymentAudit, UnreferencedBlobs
 from bubbot.stores.sqlite import write
-from bubbot.stores.sqlite.audit import DeploymentAudit, audit_all, head_at
+from bubbot.stores.sqlite.audit import audit_all, head_at
 from bubbot.stores.sqlite.backups import MigrationHook, back_up_before_migration
+from bubbot.stores.sqlite.connections import BUSY_SECONDS, open_reader, prepare
 from bubbot.stores.sqlite.index.reader import IndexReader, read_index_state
 from bubbot.stores.sqlite.index.schema import delete_index, index_path
+from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.stores.sqlite.rows import find_entries, tape_number
 from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (
     SHORT_WAL_BYTES,
-    DatabaseSize,
-    UnreferencedBlobs,
     WalCheckpointer,
     find_unreferenced_blobs,
     measure_size,
@@ -38,7 +38,6 @@ from bubbot.stores.sqlite.writer import (
     GroupCommitWriter,
     JobConnection,
     connect,
-    read_only_error,
 )
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -46,20 +45,6 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
-
-BUSY_SECONDS = 10.0
-
-
-class ManagesIndex(Protocol):
-    """The owner of the search index file, which has it open."""
-
-    async def forget(self) -> None:
-        """Delete the file and start filling again."""
-        ...
-
-
-DECODE_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
-"""Decodes stored text: bytes that are not UTF-8 any more have to reach the check of their digest."""
 
 
 class SqliteStore:
@@ -91,7 +76,7 @@ class SqliteStore:
         self._open = True
         self.path = path
         self._index = IndexReader(index_path(path))
-        self.indexer: ManagesIndex | None = None
+        self.indexer: Indexer | None = None
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
@@ -292,6 +277,16 @@ class SqliteStore:
         else:
             await asyncio.to_thread(delete_index, index_path(self.path))
 
+    @property
+    def is_indexing(self) -> bool:
+        """See `IndexesTexts.is_indexing`."""
+        return self.indexer is not None
+
+    def build_indexer(self) -> Indexer:
+        """See `IndexesTexts.build_indexer`."""
+        self.indexer = indexer = Indexer(self)
+        return indexer
+
     def _close_index(self, _conn: sqlite3.Connection) -> None:
         self._index.close()
 
@@ -359,7 +354,7 @@ def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connect
     with suppress(OSError):  # for its owner alone; SQLite gives its other files the same mode, and reports errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=JobConnection)
-    return _prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
+    return prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 
 def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: MigrationHook) -> None:
@@ -376,42 +371,6 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
     if 0 < version < len(MIGRATIONS):
         aside(path, version, now)
     migrate(conn, now=timestamp(now))
-
-
-def open_reader(path: Path) -> sqlite3.Connection:
-    """Open a connection that reads. Raises `StoreUnavailable` if there is no database, or its disk is read-only."""
-    if not path.exists():
-        raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
-    # Never immutable: the database is in use. In WAL mode reading needs the -shm file next to it.
-    conn = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode=ro",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        factory=JobConnection,
-    )
-    try:
-        return _prepare(conn, _prepare_reading)
-    except sqlite3.OperationalError as error:
-        if read_only := read_only_error(path):
-            raise read_only from error
-        raise
-
-
-def _prepare_reading(conn: sqlite3.Connection) -> None:
-    conn.execute("PRAGMA query_only = ON")
-    if check_version(conn) == 0:
-        raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
-
-
-def _prepare(conn: sqlite3.Connection, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
-    conn.text_factory = DECODE_TEXT
-    try:
-        prepare(conn)
-    except BaseException:
-        conn.close()
-        raise
-    return conn
 
 
 def _run_queries(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:

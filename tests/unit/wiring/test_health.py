@@ -105,5 +105,5 @@ async def test_who_asks_in_a_chat_is_answered_also_where_the_database_is_gone(tm
         watch = app.health_collector
         assert (await watch.report(Role.OWNER, direct=True))[0].startswith("bot: bubbot ")
         assert await watch.report(Role.MEMBER, direct=True) == ()
-        await app.sqlite_store.aclose()
+        await app.base_store.aclose()
         assert await watch.report(Role.OWNER, direct=True) == ("I could not look at the rest: the store is closed.",)

@@ -217,7 +217,7 @@ async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload
             ServiceReporter(ServiceNotifier("", lambda: 0), None, Backoff(lambda: 0.5), ServiceTiming()),
         )
         with monkeypatch.context() as patched:
-            patched.setattr(type(bot.daemon.bot.sqlite_store), "append", full)
+            patched.setattr(type(bot.daemon.bot.base_store), "append", full)
             asked.set()
             task = bot.daemon.bot.group.create_task(_reload_when(asked, bot.reloader, report))
             await until(lambda: "config.failed" in {one.__dict__.get("action") for one in caplog.records})

@@ -18,13 +18,14 @@ from bubbot.home import Home, WriterLock
 from bubbot.models.local import model
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.config import read_config
-from bubbot.ops.doctor.database import read_database
+from bubbot.ops.doctor.database import read_database, read_store
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.plugins import check_model, check_plugins
 from bubbot.ports.channel import Role
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
@@ -405,3 +406,25 @@ def test_without_a_home_the_rest_is_looked_at_all_the_same(tmp_path: Path) -> No
     told = run_checks(Home(tmp_path / "none"), None, now=START, deep=False)
     assert {"home.missing", "plugin.ok", "disk.ok"} <= {one.id for one in told.findings}
     assert not [one for one in told.findings if one.id.startswith(("lock", "database"))]
+
+
+class TestStoreOfAPackage:
+    def planted(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> StoreSettings:
+        installed(folder, "bubbot-kept", "1.0", "[bubbot.stores]\nkept = kept_store:open_store\n")
+        code = (
+            "from bubbot.stores.inmemory import InMemoryStore\nasync def open_store(_):\n    return InMemoryStore()\n"
+        )
+        (folder / "kept_store.py").write_text(code)
+        monkeypatch.syspath_prepend(folder)
+        return StoreSettings(kind="kept")
+
+    @plants("store.ok")
+    def test_one_that_opens_is_counted(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        has_entries, told = read_store(self.planted(tmp_path, monkeypatch), home)
+        assert (has_entries, told.id, told.level) == (False, "store.ok", "ok")
+
+    @plants("store.unusable")
+    def test_one_that_nobody_offers_is_a_problem(self, home: Home) -> None:
+        has_entries, told = read_store(StoreSettings(kind="gone"), home)
+        assert (has_entries, told.id, told.level) == (False, "store.unusable", "problem")
+        assert "No plugin 'gone' in bubbot.stores" in told.cause

@@ -1,0 +1,271 @@
+"""What a store may offer beyond `TapeStore`, each a small protocol, and how a package offers a store.
+
+A store that lacks one works; what needs it says so in one sentence (`require_chain` and the like).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from bubbot.errors import ConfigError
+from bubbot.tape.chain import AuditFinding
+from bubbot.tape.handle import Clock
+from bubbot.tape.index import IndexState
+from bubbot.tape.store import Batch, TapeStore
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is opened.
+
+    Attributes:
+        home: the home folder.
+        address: `[store] address`; empty if not set.
+        readonly: for reading, while another process may write. A store that cannot be read so raises `StoreUnavailable`.
+        now: the clock.
+    """
+
+    home: Path
+    address: str = field(repr=False)
+    readonly: bool
+    now: Clock
+
+
+StoreFactory: TypeAlias = Callable[[StoreOptions], Awaitable[TapeStore]]
+"""Open a store: what a package offers in the group `bubbot.stores`. Raise `StoreError` or `ConfigError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentAudit:
+    """The result of an audit.
+
+    Attributes:
+        tapes: how many were checked.
+        entries: how many were read.
+        findings: damage and erasures.
+        head: of the deployment.
+        triggers: names of those that are missing or changed; without them the database can lose history.
+    """
+
+    tapes: int
+    entries: int
+    findings: tuple[AuditFinding, ...]
+    head: str
+    triggers: tuple[str, ...] = ()
+
+    @property
+    def damage(self) -> tuple[AuditFinding, ...]:
+        """The findings that mean damage: all except erasures."""
+        return tuple(finding for finding in self.findings if finding.problem != "erased")
+
+
+@dataclass(frozen=True, slots=True)
+class TapeSize:
+    """The disk usage of a tape.
+
+    Attributes:
+        name: of the tape.
+        archived_from: its former name; None if it is not an archive.
+        count: how many entries it has.
+        entries: bytes of its entries.
+        blobs: bytes of its blobs.
+    """
+
+    name: str
+    archived_from: str | None
+    count: int
+    entries: int
+    blobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSize:
+    """The disk usage of a database, in bytes.
+
+    Attributes:
+        file: the whole file.
+        free: the free part of it.
+        wal: the write-ahead log.
+        gives_back: free pages can be released to the disk step by step.
+        tapes: the size of each, by name.
+    """
+
+    file: int
+    free: int
+    wal: int
+    gives_back: bool
+    tapes: tuple[TapeSize, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreferencedBlobs:
+    """Blobs that no entry up to a position names.
+
+    Attributes:
+        position: a global one.
+        tapes: (digest, bytes) of each blob, by its tape.
+    """
+
+    position: int
+    tapes: dict[str, tuple[tuple[str, int], ...]]
+
+
+@runtime_checkable
+class LabelsWorkspace(Protocol):
+    """A store that keeps the label in its tape names. In others it is the path of the home."""
+
+    async def workspace(self, default: str) -> str:
+        """Return the label; `default` the first time, which is stored."""
+        ...
+
+
+@runtime_checkable
+class CountsEntries(Protocol):
+    """A store that counts what it holds."""
+
+    @property
+    def commit_count(self) -> int:
+        """How many transactions were committed since the store was opened."""
+        ...
+
+    async def count_entries(self) -> int:
+        """Count the entries of all tapes, erased ones included."""
+        ...
+
+
+@runtime_checkable
+class WaitsForRoom(Protocol):
+    """A store whose disk may be full, and that waits for room then."""
+
+    @property
+    def is_full(self) -> bool:
+        """True while writes wait for room."""
+        ...
+
+    async def wait_for_room(self) -> None:
+        """Wait until there is room, as far as is known."""
+        ...
+
+    def stop_waiting_for_room(self) -> None:
+        """Let writes that find no room fail with `StoreFull` from now on."""
+        ...
+
+
+@runtime_checkable
+class KeepsChain(Protocol):
+    """A store that chains its entries by hashes."""
+
+    async def audit(self, tape: str | None = None) -> DeploymentAudit:
+        """Walk the chain of one tape or of all."""
+        ...
+
+    async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
+        """Return the head over all tapes, now or as it was at a global position; `older`: in the form of version 2."""
+        ...
+
+
+@runtime_checkable
+class MeasuresSize(Protocol):
+    """A store that can say what takes its room."""
+
+    async def measure_size(self) -> DatabaseSize:
+        """Measure what takes the room."""
+        ...
+
+
+@runtime_checkable
+class CollectsGarbage(MeasuresSize, Protocol):
+    """A store from which `bubbot tape gc` removes what nobody needs."""
+
+    async def count_erasable(self, archive: str) -> int:
+        """Count the entries of an archive that an erasure would blank."""
+        ...
+
+    async def erase_archive(self, archive: str, fact: Batch, also: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+        """Erase an archive, and single entries of other tapes, by the fact `tape/erased`."""
+        ...
+
+    async def find_unreferenced_blobs(self) -> UnreferencedBlobs:
+        """Find blobs that no entry names."""
+        ...
+
+    async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
+        """Remove the blobs of a tape that are still loose; return how many."""
+        ...
+
+    async def release_pages(self, *, allow_rewrite: bool) -> None:
+        """Release free room to the disk."""
+        ...
+
+
+class FillsIndex(Protocol):
+    """What fills a search index."""
+
+    async def run(self) -> None:
+        """Index until cancelled."""
+        ...
+
+    async def fill(self) -> None:
+        """Index all entries at once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+@runtime_checkable
+class IndexesTexts(Protocol):
+    """A store with a search index. Others read every entry of a tape."""
+
+    @property
+    def is_indexing(self) -> bool:
+        """True while something fills the index."""
+        ...
+
+    def build_indexer(self) -> FillsIndex:
+        """Make what fills the index, one at a time."""
+        ...
+
+    async def index_state(self) -> IndexState | None:
+        """Report how far the index goes; None if there is none."""
+        ...
+
+    async def forget_index(self) -> None:
+        """Delete the index; what fills it, if there is one, starts again."""
+        ...
+
+
+def require_chain(store: object) -> KeepsChain:
+    """Return the store as one with a hash chain. Raise `ConfigError` for others, as the next functions do."""
+    if not isinstance(store, KeepsChain):
+        raise _lacks(store, "keeps no hashes that could be checked")
+    return store
+
+
+def require_sizes(store: object) -> MeasuresSize:
+    """Return the store as one that measures its size."""
+    if not isinstance(store, MeasuresSize):
+        raise _lacks(store, "does not measure what takes its room")
+    return store
+
+
+def require_garbage_collection(store: object) -> CollectsGarbage:
+    """Return the store as one from which unneeded data can be removed."""
+    if not isinstance(store, CollectsGarbage):
+        raise _lacks(store, "has nothing that bubbot could remove")
+    return store
+
+
+def require_index(store: object) -> IndexesTexts:
+    """Return the store as one with a search index."""
+    if not isinstance(store, IndexesTexts):
+        raise _lacks(store, "has no search index: every search reads the tape")
+    return store
+
+
+def _lacks(store: object, predicate: str) -> ConfigError:
+    return ConfigError(f"This store ({type(store).__name__}) {predicate}.")

@@ -1,0 +1,84 @@
+"""What installed packages add to a bot: features and context strategies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bubbot import plugins
+from bubbot.errors import ConfigError
+from bubbot.feature import FeatureFactory
+from bubbot.ports.settings import SettingsSection
+from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
+from bubbot.settings.loader import CORE_SCHEMA
+from bubbot.wiring.features import FEATURES
+
+FEATURE_GROUP = "bubbot.features"
+STRATEGY_GROUP = "bubbot.context"
+_FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledFeatures:
+    """The features of installed packages.
+
+    Attributes:
+        factories: those that can be built.
+        broken: a sentence about each of the others, by name.
+    """
+
+    factories: tuple[FeatureFactory, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+    def sections(self) -> dict[str, type[SettingsSection] | None]:
+        """Return the sections they add to the settings; None for those that cannot be built."""
+        found: dict[str, type[SettingsSection] | None] = dict.fromkeys(self.broken)
+        return found | {factory.name: factory.settings for factory in self.factories if factory.settings is not None}
+
+
+def load_features() -> InstalledFeatures:
+    """Load the features that installed packages offer; one that cannot be used is named among the broken ones."""
+    factories, broken = [], {}
+    for name in plugins.list_names(FEATURE_GROUP):
+        try:
+            factories.append(load_feature(name))
+        except ConfigError as error:
+            broken[name] = str(error)
+    return InstalledFeatures(tuple(factories), broken)
+
+
+def load_feature(name: str) -> FeatureFactory:
+    """Load the feature that a package offers under this name. Raise `ConfigError` if it cannot be used."""
+    label = f"The plugin {name!r} of {FEATURE_GROUP}"
+    factory = plugins.load_object(FEATURE_GROUP, name)
+    if not isinstance(factory, FeatureFactory):
+        raise ConfigError(f"{label} is {type(factory).__name__}, not a FeatureFactory.")
+    if factory.name != name:
+        raise ConfigError(f"{label} makes a feature with another name: {factory.name!r}.")
+    if name in FEATURES or name == "channels" or hasattr(CORE_SCHEMA.model, name) or name in CORE_SCHEMA.sections:
+        raise ConfigError(f"{label} has a name that bubbot uses itself.")
+    if not _FEATURE_NAME.fullmatch(name):  # environment variables hold it, in capitals, before two underscores
+        raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
+    if factory.settings is not None:
+        try:
+            factory.settings()
+        except ValueError:
+            raise ConfigError(f"{label} has a setting without a default.") from None
+    return factory
+
+
+def load_strategies() -> ContextStrategies:
+    """Return our context strategies with those of installed packages, which are loaded if they are asked for."""
+    return OWN_STRATEGIES.extend(plugins.list_names(STRATEGY_GROUP), load_strategy)
+
+
+def load_strategy(name: str) -> ContextStrategy:
+    """Load the context strategy that a package offers under this name. Raise `ConfigError` if it cannot be used."""
+    label = f"The plugin {name!r} of {STRATEGY_GROUP}"
+    strategy = plugins.load_object(STRATEGY_GROUP, name)
+    if not isinstance(strategy, ContextStrategy):
+        raise ConfigError(f"{label} is {type(strategy).__name__}, not a ContextStrategy.")
+    if strategy.name != name:
+        raise ConfigError(f"{label} is a strategy with another name: {strategy.name!r}.")
+    return strategy

@@ -1,0 +1,71 @@
+"""The store of a home: SQLite, or one of an installed package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bubbot import plugins
+from bubbot.errors import BubbotError, ConfigError
+from bubbot.gateway.outbound import no_wait_for_room
+from bubbot.home import Home
+from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom
+from bubbot.settings.sections import SQLITE_STORE, StoreSettings
+from bubbot.stores.sqlite.store import open_readonly, open_store
+from bubbot.tape.handle import Clock
+from bubbot.tape.store import TapeStore
+
+STORE_GROUP = "bubbot.stores"
+
+
+async def open_home_store(
+    settings: StoreSettings, home: Home, *, now: Clock, readonly: bool = False, room_retry: float | None = None
+) -> TapeStore:
+    """Open the store of a home. A writer holds the home's lock.
+
+    Args:
+        settings: which store it is.
+        home: the home.
+        now: the clock.
+        readonly: also works while a bot is running.
+        room_retry: see `open_store`.
+
+    Raises:
+        ConfigError: no package offers the store, or it cannot be used.
+        StoreError: it cannot be opened.
+    """
+    if settings.kind == SQLITE_STORE:
+        if readonly:
+            return await open_readonly(home.database)
+        return await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
+    factory: StoreFactory = plugins.load(STORE_GROUP, settings.kind)
+    address = settings.address.get_secret_value() if settings.address else ""
+    try:
+        return await factory(StoreOptions(home.path, address, readonly, now))
+    except BubbotError:
+        raise
+    except Exception as error:  # a package is someone else's code
+        raise ConfigError(
+            f"[store] kind: the store {settings.kind!r} could not be opened: {type(error).__name__}: {error}"
+        ) from error
+
+
+def database_file(settings: StoreSettings, home: Home, action: str) -> Path:
+    """Return the SQLite database of a home. Raise `ConfigError` if its tapes are elsewhere; `action` is for them only."""
+    if settings.kind != SQLITE_STORE:
+        raise ConfigError(
+            f"{action} is for SQLite databases; the tapes of this home are in the store {settings.kind!r}."
+        )
+    return home.database
+
+
+async def find_workspace(store: TapeStore, home: Home) -> str:
+    """Return the label in the names of tapes: the one that the store keeps, else the path of the home."""
+    path = str(home.path.resolve())
+    return await store.workspace(path) if isinstance(store, LabelsWorkspace) else path
+
+
+def room_waiter(store: TapeStore) -> Callable[[], Awaitable[None]]:
+    """Return what waits for room on the store's disk; nothing to wait for if it does not tell."""
+    return store.wait_for_room if isinstance(store, WaitsForRoom) else no_wait_for_room

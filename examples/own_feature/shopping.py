@@ -1,0 +1,92 @@
+"""A shopping list for each conversation, a feature of bubbot in a package of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from bubbot.errors import ToolRetry
+from bubbot.feature import Feature, FeatureFactory, Kernel
+from bubbot.ports.model import ModelTraits
+from bubbot.ports.settings import SettingsSection, Whole
+from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.tape.entry import event
+from bubbot.tape.query import TapeQuery, WholeTape
+from bubbot.tape.view import QueryAnswers
+
+ADDED, BOUGHT = "shopping/added", "shopping/bought"
+
+
+class ShoppingSettings(SettingsSection):
+    """`[shopping]`: the shopping lists."""
+
+    max_items: Whole = Field(default=50, ge=1, description="The most items on a list.")
+
+
+class ItemArgs(ToolArgs):
+    """The arguments of `shopping.add` and `shopping.bought`."""
+
+    item: str = Field(min_length=1, max_length=100, description="what to buy, such as milk")
+    positional = ("item",)
+
+
+@dataclass(frozen=True, slots=True)
+class ListView:
+    """What is on the list: the items that were added and not bought since, oldest first."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the facts of the list, on the whole tape of the conversation."""
+        return (TapeQuery(tape, WholeTape(), kinds=("event",), names=(ADDED, BOUGHT)),)
+
+    def fold(self, answers: QueryAnswers) -> tuple[str, ...]:
+        """Apply the facts in their order."""
+        items: dict[str, None] = {}
+        for entry in answers[0]:
+            item = entry.payload["data"]["item"]
+            items = items | {item: None} if entry.name == ADDED else {key: None for key in items if key != item}
+        return tuple(items)
+
+
+def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
+    """Make the tools, which are also commands."""
+
+    @tool("shopping.add", commands=("buy",))
+    async def add(turn: Turn, args: ItemArgs) -> str:
+        """Put an item on the shopping list of this conversation."""
+        if len(await turn.tape.read(ListView())) >= settings.max_items:
+            raise ToolRetry(f"the list is full: {settings.max_items} items are on it")
+        await turn.tape.append([event(ADDED, {"item": args.item})])
+        return f"{args.item} is on the list."
+
+    @tool("shopping.bought", commands=("bought",))
+    async def bought(turn: Turn, args: ItemArgs) -> str:
+        """Take an item off the shopping list."""
+        if args.item not in await turn.tape.read(ListView()):
+            raise ToolRetry(f"{args.item} is not on the list")
+        await turn.tape.append([event(BOUGHT, {"item": args.item})])
+        return f"{args.item} is off the list."
+
+    @tool("shopping.list", commands=("shopping",))
+    async def show(turn: Turn, args: NoArgs) -> str:
+        """Show the shopping list."""
+        return "\n".join(await turn.tape.read(ListView())) or "The list is empty."
+
+    return [add, bought, show]
+
+
+async def prompt(turn: Turn, traits: ModelTraits) -> str:
+    """Tell the model what is on the list."""
+    items = await turn.tape.read(ListView())
+    return f"<shopping>{', '.join(items)}</shopping>" if items else ""
+
+
+def build(kernel: Kernel, settings: ShoppingSettings) -> Feature:
+    """Build the feature from its settings."""
+    return Feature(name="shopping", tools=shopping_tools(settings), prompt=(prompt,))
+
+
+FACTORY = FeatureFactory("shopping", build, ShoppingSettings)

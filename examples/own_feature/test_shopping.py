@@ -1,0 +1,12 @@
+"""The shopping list, on a tape in memory: `pytest test_shopping.py`."""
+
+from __future__ import annotations
+
+from shopping import ADDED, BOUGHT, ListView
+
+from bubbot.tape.entry import event
+
+
+def test_what_was_bought_is_no_longer_on_the_list() -> None:
+    facts = [event(ADDED, {"item": item}) for item in ("milk", "bread")] + [event(BOUGHT, {"item": "milk"})]
+    assert ListView().fold([facts]) == ("bread",)

@@ -1,0 +1,97 @@
+"""Settings of installed features, and names of installed context strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import Field, SecretStr
+
+from bubbot.errors import ConfigError
+from bubbot.ports.settings import SettingsSection, Whole
+from bubbot.settings.diff import apply_reloadable, compare, redacted_values
+from bubbot.settings.loader import Settings, SettingsExtensions, load
+
+
+class WeatherSettings(SettingsSection):
+    """`[weather]`: a section of a package."""
+
+    days: Whole = Field(default=3, ge=1)
+    token: SecretStr | None = None
+
+
+def extensions(**sections: type[SettingsSection] | None) -> SettingsExtensions:
+    return SettingsExtensions(lambda: sections, lambda: ("newest",))
+
+
+WEATHER = extensions(weather=WeatherSettings)
+
+
+def read(folder: Path, text: str, extend: SettingsExtensions = WEATHER) -> Settings:
+    (folder / "config.toml").write_text(text)
+    return load(home=folder, extensions=extend)
+
+
+def weather(settings: Settings) -> WeatherSettings:
+    section = settings.section("weather")
+    assert isinstance(section, WeatherSettings)
+    return section
+
+
+def test_a_section_of_a_package_is_read_and_its_secret_is_known(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("s3cret\n")
+    settings = read(tmp_path, "[weather]\ndays = 5\ntoken_file = 'key'\n")
+    assert weather(settings).days == 5
+    assert settings.secrets() == ("s3cret",)
+    assert redacted_values(settings) == {"weather.days": 5, "weather.token": "[secret]"}
+
+
+def test_a_variable_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_WEATHER__DAYS", "7")
+    assert weather(read(tmp_path, "")).days == 7
+
+
+def test_nothing_is_looked_up_for_settings_of_bubbot_itself(tmp_path: Path) -> None:
+    def refuse() -> Mapping[str, type[SettingsSection] | None]:
+        raise AssertionError("nobody needs to know")
+
+    settings = read(tmp_path, "[bot]\nname = 'Anna'\n", SettingsExtensions(refuse, tuple))
+    with pytest.raises(ConfigError, match=r"\[weather\] is not a section"):
+        settings.section("weather")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[weather]\ndays = 0\n", "[weather] days is 0, but must be a whole number from 1."),
+        ("[weather]\nday = 1\n", "[weather] day is not a setting; did you mean 'days'."),
+        ("[wether]\nday = 1\n", "[wether] is not a section; did you mean 'weather'."),
+        ("[context]\nselector = 'newst'\n", "did you mean 'newest'?"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_origin_and_the_nearest_name(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert reason in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "config.toml"))
+
+
+def test_a_section_of_a_broken_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_WEATHER__DAYS", "none")
+    assert read(tmp_path, "[weather]\nanything = 1\n", extensions(weather=None)) == Settings()
+
+
+def test_an_installed_strategy_may_be_named(tmp_path: Path) -> None:
+    assert read(tmp_path, "[context]\nselector = 'newest'\n").context.selector == "newest"
+
+
+def test_a_reload_sees_what_differs_from_the_defaults_of_a_section_that_was_not_written(tmp_path: Path) -> None:
+    old, new = Settings(), read(tmp_path, "[weather]\ndays = 5\n")
+    assert compare(old, new).reloadable == ("weather.days",)
+    assert compare(old, new, ["weather"]).restart_required == ("weather.days",)
+    assert compare(old, read(tmp_path, "[weather]\n")).reloadable == ()
+    later = read(tmp_path, "[weather]\ndays = 6\n")
+    assert weather(apply_reloadable(new, later, ["weather"])).days == 5

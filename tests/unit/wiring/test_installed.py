@@ -1,0 +1,68 @@
+"""Features and context strategies of installed packages: which are used, and why others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import ConfigError
+from bubbot.wiring.installed import load_features, load_strategies
+from tests.installed import installed
+
+MODULE = """
+from pydantic import SecretStr
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.settings import SettingsSection
+from bubbot.runtime.context.view import ContextStrategy, ModelContext
+
+class Needy(SettingsSection):
+    key: int
+
+def build(kernel, settings):
+    return Feature(name="good")
+
+GOOD = FeatureFactory("good", build)
+OTHER = FeatureFactory("other", build)
+TAKEN = FeatureFactory("model", build)
+OURS = FeatureFactory("why", build)
+ODD = FeatureFactory("two-words", build)
+NEEDY = FeatureFactory("needy", build, Needy)
+NEWEST = ContextStrategy("newest", lambda source: ModelContext(()), 2)
+"""
+
+
+def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, **points: str) -> None:
+    lines = "".join(f"{name.replace('__', '-')} = planted_package:{member}\n" for name, member in points.items())
+    installed(folder, "planted", "1.0", f"[{group}]\n{lines}")
+    (folder / "planted_package.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_features_that_cannot_be_used_are_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"good": "GOOD", "wrong": "OTHER", "model": "TAKEN", "why": "OURS", "two__words": "ODD"}
+    plant(tmp_path, monkeypatch, "bubbot.features", **names, needy="NEEDY", text="__name__")
+    found = load_features()
+    assert [factory.name for factory in found.factories] == ["good"]
+    assert {name: reason.partition("bubbot.features ")[2] for name, reason in found.broken.items()} == {
+        "model": "has a name that bubbot uses itself.",
+        "needy": "has a setting without a default.",
+        "text": "is str, not a FeatureFactory.",
+        "two-words": "needs another name: small letters, digits and single underscores.",
+        "why": "has a name that bubbot uses itself.",
+        "wrong": "makes a feature with another name: 'other'.",
+    }
+    assert found.sections() == dict.fromkeys(found.broken)
+
+
+def test_a_strategy_is_loaded_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, monkeypatch, "bubbot.context", newest="NEWEST", broken="NOBODY")
+    strategies = load_strategies()
+    assert strategies.find("newest").version == 2
+    assert strategies.find("from:phase").name == "from"
+    with pytest.raises(ConfigError, match="could not be loaded: AttributeError"):
+        strategies.find("broken")
+    with pytest.raises(ConfigError, match=r"it is written 'newest'\."):
+        strategies.find("newest:2")
+    with pytest.raises(ConfigError, match="did you mean 'newest'"):
+        strategies.find("newst")
