@@ -49,6 +49,7 @@ from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
+from bubbot.runtime.context.view import OWN_STRATEGIES
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
@@ -409,7 +410,7 @@ def _parts(
         memory=memory,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
-    features = [conversation, search_feature(), why_feature(), memory.feature(), files, *options.features]
+    features = [conversation, search_feature(), why_feature(OWN_STRATEGIES), memory.feature(), files, *options.features]
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

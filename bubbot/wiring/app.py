@@ -51,7 +51,7 @@ from bubbot.wiring.health import HealthCollector, HealthSources
 from bubbot.wiring.installed import load_features, load_strategies
 from bubbot.wiring.models import ModelSet, choose_models, turns_at_once
 from bubbot.wiring.search import open_indexing
-from bubbot.wiring.stores import find_workspace, open_home_store
+from bubbot.wiring.stores import find_workspace, open_home_store, room_waiter
 from bubbot.wiring.turns import TurnServices, build_session_deps
 
 log = logging.getLogger(__name__)

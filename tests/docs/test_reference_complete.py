@@ -119,7 +119,7 @@ def _tools() -> list[Tool]:
             models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
         ).tools,
         *search_feature().tools,
-        *why_feature().tools,
+        *why_feature(unused).tools,
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),

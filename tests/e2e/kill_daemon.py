@@ -150,9 +150,10 @@ async def main(home: Path, point: str, broken: str) -> None:
     async with open_daemon(load(home=home), Home(home), wrappers=wrap) as daemon:
         await daemon.bot.recover_all()
         daemon.manager.start(daemon.bot.group.create_task)
-        keeping = daemon.start_schedules()
+        keeping = daemon.start_features()
         await ending.wait()
-        keeping.cancel()
+        for task in keeping:
+            task.cancel()
         await daemon.manager.stop(ShutdownTimeouts(turns=5.0, deliveries=5.0))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bubbot.views.context import ContextView
 from hypothesis import event as label
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.ports.model import ModelRequest
 from bubbot.runtime.compose import rebuild_request
+from bubbot.runtime.context.view import ContextView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event

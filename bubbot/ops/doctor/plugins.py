@@ -58,8 +58,9 @@ def _find_failure(group: str, name: str) -> str:
         missing = [point.module for point in entry_points(group=group, name=name) if not _has_module(point.module)]
         return f"The plugin {name!r} of {group} is lost: there is no module {missing[0]}." if missing else ""
     loaders: Mapping[str, Callable[[str], object]] = {FEATURE_GROUP: load_feature, STRATEGY_GROUP: load_strategy}
+    load: Callable[[str], object] = loaders.get(group) or partial(plugins.load, group)
     try:
-        loaders.get(group, partial(plugins.load, group))(name)
+        load(name)
     except ConfigError as error:
         return str(error)
     return ""

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from bubbot.errors import DeliveryFailed
+from bubbot.features.access.service import AccessService
 from bubbot.features.budget.metering import budget_subject
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.ports.channel import Role
@@ -225,7 +226,7 @@ class TestRights:
     async def test_the_jobs_of_somebody_who_was_revoked_do_not_run(self) -> None:
         store = InMemoryStore()
         rules = admitting(store, owners={"1"})
-        assert rules.access is not None
+        assert isinstance(rules.access, AccessService)
         async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
             await rules.access.grant("test", "5", Role.MEMBER, "terminal")
             told = await bot.say(HOURLY, sender="5", chat="5")
