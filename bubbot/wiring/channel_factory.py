@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bubbot import plugins
@@ -20,6 +20,7 @@ from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, Comman
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
 
@@ -46,6 +47,7 @@ class ChannelFactory:
         deps: clock and ids.
         restore_fact: the backup the home was restored from, while it is in quarantine; else None.
         wait_for_room: waits while the disk is full.
+        projections: the states that follow from the tapes.
     """
 
     store: TapeStore
@@ -57,6 +59,7 @@ class ChannelFactory:
     deps: Deps
     restore_fact: RestoreFact | None = None
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
+    projections: ProjectionRunner = field(default_factory=ProjectionRunner)
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
@@ -110,7 +113,7 @@ class ChannelFactory:
     async def build_runtime(self, channel: Channel, policy: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
         """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
-        inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id)
+        inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id, self.projections)
         outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)))
         return await make_channel_runtime(
             wrapped,

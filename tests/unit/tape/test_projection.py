@@ -173,14 +173,14 @@ class TestFollowing:
         store.fetches = 0
         await first.follow(await add(store, 3))
         await first.follow(await done(store, 2))
-        assert (first.state, first.position, store.fetches) == ({1, 3}, 4, 0)
+        assert (set(first.state), first.position, store.fetches) == ({1, 3}, 4, 0)
 
     async def test_entries_in_between_are_read(self, store: CountingStore) -> None:
         first = projected(store)
         await first.load()
         await add(store, 3)
         await first.follow(await done(store, 2))
-        assert (first.state, first.position) == ({1, 3}, 4)
+        assert (set(first.state), first.position) == ({1, 3}, 4)
 
     async def test_the_same_entries_twice_or_late_change_nothing(self, store: CountingStore) -> None:
         first = projected(store)
@@ -218,7 +218,7 @@ class TestFollowing:
         first = projected(store)
         await first.load()
         await first.follow(await service(store).append([event("todo/else"), event("todo/added")]))
-        assert (first.state, first.position) == ({2}, 2)
+        assert (set(first.state), first.position) == ({2}, 2)
 
 
 class TestUnusable:
@@ -361,7 +361,7 @@ class TestRunner:
         one, two = (runner.project(TODO, service(store, f"bubbot/todo/{name}")) for name in "ab")
         await runner.catch_up()
         await runner.follow({TAPE: await add(store), "bubbot/else": ()})
-        assert (one.state, two.state) == ({1}, frozenset())
+        assert (set(one.state), set(two.state)) == ({1}, set())
 
     async def test_shards_are_added_up(self, store: CountingStore) -> None:
         runner = ProjectionRunner()
