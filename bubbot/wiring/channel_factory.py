@@ -107,14 +107,14 @@ class ChannelFactory:
 
     def blob_reader(self, name: str) -> Callable[[str], Awaitable[bytes]]:
         """Return a function that reads the files which this channel is to send."""
-        outbox = Outbox(self.open_tape(outbox_tape(name)))
+        outbox = Outbox(self.open_tape(outbox_tape(name)), self.projections)
         return outgoing_blob_reader(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
     async def build_runtime(self, channel: Channel, policy: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
         """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
         inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id, self.projections)
-        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)))
+        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections)
         return await make_channel_runtime(
             wrapped,
             inbox,
