@@ -289,7 +289,7 @@ class SessionRuntime:
         }
         await self._tape.append([fact], other_tapes=also)
         if firings and schedule_facts:
-            firings.apply(schedule_facts)
+            await firings.catch_up()
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))

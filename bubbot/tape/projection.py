@@ -376,6 +376,11 @@ def _check_id(value: object, after: int) -> int:
     return value
 
 
+async def read_projection(projection: Projection[S], tape: TapeHandle) -> S:
+    """Return the state of a tape; write nothing."""
+    return await ProjectedTape(projection, tape).load()
+
+
 class ProjectionRunner:
     """The projections of a process: each is in memory once, whoever asks for it."""
 

@@ -276,7 +276,14 @@ async def open_bot(
         }
         purse = await open_budget(settings, maker.open_tape, clock_and_ids, channel_runtimes, texts)
         budget_stack.push_async_callback(purse.budget.wait_written)
-        scheduler = make_scheduler(maker.open_tape(SCHEDULE_TAPE), channel_runtimes, settings, texts, clock_and_ids)
+        scheduler = make_scheduler(
+            maker.open_tape(SCHEDULE_TAPE),
+            channel_runtimes,
+            settings,
+            texts,
+            clock_and_ids,
+            projections=maker.projections,
+        )
 
         async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
             return await watch.report(role, direct=direct, own=own)

@@ -18,7 +18,7 @@ from bubbot.errors import BubbotError
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
-from bubbot.features.schedule.state import ScheduleCheckpointView, ScheduleState, ScheduleView
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
@@ -51,6 +51,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.wiring.budget import budget_limits
@@ -210,7 +211,7 @@ async def offline_snapshot(
         empty_snapshot(settings, home, now),
         load=RuntimeLoad(waiting=waiting),
         owed=tuple(pending),
-        firings=next_firings(await _schedule_state(open_tape(SCHEDULE_TAPE)), now),
+        firings=next_firings(await read_projection(SCHEDULE_PROJECTION, open_tape(SCHEDULE_TAPE)), now),
         budget=budget_usage(budget.spent, limits, today, usd_rate(settings)),
         database=await _database(home, store),
         quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
@@ -254,11 +255,6 @@ def _sizes(home: Home) -> tuple[int, int, int]:
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-
-
-async def _schedule_state(tape: TapeService) -> ScheduleState:
-    after, counts = await tape.read(ScheduleCheckpointView())
-    return await tape.read(ScheduleView(after, counts))
 
 
 async def _budget_state(tape: TapeHandle) -> BudgetState:

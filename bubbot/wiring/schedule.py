@@ -16,6 +16,7 @@ from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.runtime.session import SessionChannel
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.wiring.channel_factory import Deps
@@ -74,11 +75,17 @@ class Scheduler:
 
 
 def make_scheduler(
-    tape: TapeService, channel_runtimes: Mapping[str, ChannelRuntime], settings: Settings, texts: Texts, deps: Deps
+    tape: TapeService,
+    channel_runtimes: Mapping[str, ChannelRuntime],
+    settings: Settings,
+    texts: Texts,
+    deps: Deps,
+    *,
+    projections: ProjectionRunner | None = None,
 ) -> Scheduler:
     """Build the scheduler of a bot with these channels."""
     limits, zone = schedule_limits(settings), settings.bot.timezone
-    book = ScheduleStore(tape, now=deps.now, new_id=deps.new_id, zone=zone, limits=limits)
+    book = ScheduleStore(tape, now=deps.now, new_id=deps.new_id, zone=zone, limits=limits, projections=projections)
     links: dict[str, SessionChannel] = {}
 
     def role_of(inbound: Inbound) -> Role:

@@ -193,16 +193,16 @@ class Firings:
         data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
         return (event(FIRING_FAILED, data),)
 
-    def apply(self, entries: Sequence[TapeEntry]) -> None:
-        """Apply facts that were appended."""
-        self._book.apply(entries)
+    async def catch_up(self) -> None:
+        """Apply facts that were appended with others."""
+        await self._book.catch_up()
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
         if any(entry.name == "tape/erased" for entry in result.delta):
             await self._book.load()
         else:
-            self._book.apply(result.staged.get(SCHEDULE_TAPE, ()))
+            await self._book.follow(result.staged.get(SCHEDULE_TAPE, ()))
 
     def _role(self, firing: Firing) -> Role:
         if firing.inbound.sender.id == TERMINAL:

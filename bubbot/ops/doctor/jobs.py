@@ -9,11 +9,12 @@ from datetime import datetime
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import waits_for_clock
-from bubbot.features.schedule.state import JobState, ScheduleCheckpointView, ScheduleView
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, JobState
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.stores.sqlite.store import open_readonly
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 
 
@@ -36,7 +37,6 @@ async def _read_jobs(home: Home) -> list[JobState]:
     store = await open_readonly(home.database)
     try:
         tape = TapeService(store, SCHEDULE_TAPE, now=unused_clock, new_id=str, session="")
-        after, counts = await tape.read(ScheduleCheckpointView())
-        return list((await tape.read(ScheduleView(after, counts))).jobs.values())
+        return list((await read_projection(SCHEDULE_PROJECTION, tape)).jobs.values())
     finally:
         await store.aclose()
