@@ -410,9 +410,11 @@ class ProjectionRunner:
             if tape in stored:
                 await projected.follow(stored[tape])
 
-    async def write_checkpoints(self) -> int:
-        """Write every checkpoint that is due; return how many were written."""
-        return sum([await projected.write_checkpoint() for projected in list(self._projected.values())])
+    async def write_checkpoints(self, tape: str) -> None:
+        """Write every checkpoint of a tape that is due."""
+        for (_, name), projected in list(self._projected.items()):
+            if name == tape:
+                await projected.write_checkpoint()
 
     def combined(self, projection: Projection[S]) -> S:
         """Return the sum of a projection's states over its tapes; of none it is that of an empty tape."""

@@ -274,7 +274,9 @@ async def open_bot(
         channel_runtimes = {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
         }
-        purse = await open_budget(settings, maker.open_tape, clock_and_ids, channel_runtimes, texts)
+        purse = await open_budget(
+            settings, maker.open_tape, clock_and_ids, channel_runtimes, texts, projections=maker.projections
+        )
         budget_stack.push_async_callback(purse.budget.wait_written)
         scheduler = make_scheduler(
             maker.open_tape(SCHEDULE_TAPE),

@@ -20,6 +20,7 @@ from bubbot.runtime.metering import RateGate
 from bubbot.settings.budget import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.settings.loader import Settings
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.wiring.channel_factory import Deps
@@ -41,6 +42,7 @@ class BudgetServices:
         rate_gate: limits the rate of messages.
         tape: the budget tape.
         deps: clock and ids.
+        projections: the states that follow from the tapes.
     """
 
     budget: Budget
@@ -48,6 +50,7 @@ class BudgetServices:
     rate_gate: RateGate
     tape: TapeHandle
     deps: Deps
+    projections: ProjectionRunner
 
 
 async def open_budget(
@@ -56,18 +59,30 @@ async def open_budget(
     deps: Deps,
     channel_runtimes: Mapping[str, ChannelRuntime],
     texts: Texts,
+    *,
+    projections: ProjectionRunner,
 ) -> BudgetServices:
     """Read the budget tape and settle calls that an earlier process left open. Raise `ConfigError` for bad settings."""
     zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(channel_runtimes, BUDGET_TAPE)
     plan, books = budget_limits(settings), tape(BUDGET_TAPE)
-    budget = Budget(books, plan, now=deps.now, new_id=deps.new_id, zone=zone, texts=texts, notify_owner=tell)
+    budget = Budget(
+        books,
+        plan,
+        now=deps.now,
+        new_id=deps.new_id,
+        zone=zone,
+        texts=texts,
+        notify_owner=tell,
+        projections=projections,
+    )
     await budget.load()
 
     async def say(channel: str, outbound: Outbound) -> None:
         await channel_runtimes[channel].deliverer.notify(outbound)
 
-    pace = RateGate(await _load_rates(settings, books, deps), texts, say)
-    return BudgetServices(budget, make_usage_reporter(settings, books, deps, plan), pace, books, deps)
+    pace = RateGate(await _load_rates(settings, books, deps, projections), texts, say)
+    reporter = make_usage_reporter(settings, books, deps, plan)
+    return BudgetServices(budget, reporter, pace, books, deps, projections)
 
 
 def renew_budget(services: BudgetServices, settings: Settings, rates: RateLimiter | None) -> BudgetServices:
@@ -79,12 +94,12 @@ def renew_budget(services: BudgetServices, settings: Settings, rates: RateLimite
 
 async def load_rate_limits(settings: Settings, services: BudgetServices) -> RateLimiter:
     """Return the rate limits of people and chats by these settings, with their messages so far."""
-    return await _load_rates(settings, services.tape, services.deps)
+    return await _load_rates(settings, services.tape, services.deps, services.projections)
 
 
-async def _load_rates(settings: Settings, tape: TapeHandle, deps: Deps) -> RateLimiter:
+async def _load_rates(settings: Settings, tape: TapeHandle, deps: Deps, projections: ProjectionRunner) -> RateLimiter:
     rates = RateLimiter(_rates(settings.budget), deps.now, ZoneInfo(settings.bot.timezone), ALWAYS_NOTIFY)
-    await rates.load(tape)
+    await rates.load(tape, projections)
     return rates
 
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from bubbot import __version__
 from bubbot.errors import BubbotError
 from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION, BUDGET_TAPE
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.features.schedule.store import ScheduleStore
@@ -50,7 +50,7 @@ from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.handle import Clock
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
@@ -205,7 +205,7 @@ async def offline_snapshot(
         waiting += len(await Inbox(open_tape(inbox_tape(channel)), lambda: "").open_inbounds())
     for channel in _channels(names, outbox_tape("")):
         pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
-    budget = await _budget_state(open_tape(BUDGET_TAPE))
+    budget = await read_projection(BUDGET_PROJECTION, open_tape(BUDGET_TAPE))
     limits, today = budget_limits(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
     return replace(
         empty_snapshot(settings, home, now),
@@ -255,10 +255,6 @@ def _sizes(home: Home) -> tuple[int, int, int]:
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-
-
-async def _budget_state(tape: TapeHandle) -> BudgetState:
-    return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
 
 
 def configured_models(settings: Settings) -> frozenset[str]:

@@ -10,12 +10,13 @@ from typing import Literal
 from pydantic import Field
 
 from bubbot.features.budget.budget import COST, TOKENS, BudgetLimits
-from bubbot.features.budget.state import ZERO_SPENT, BudgetCheckpointView, BudgetStateView, TotalKey, budget_owner_text
+from bubbot.features.budget.state import BUDGET_PROJECTION, ZERO_SPENT, TotalKey, budget_owner_text
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, PeriodStartView, SpendingReport, SpendingView, UsageSum
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.projection import read_projection
 from bubbot.texts import Texts
 
 Period = Literal["day", "month", "all"]
@@ -57,7 +58,7 @@ class UsageReporter:
 
     async def format_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
         """Report the used share of the budgets of these scopes; None: of all that have spending."""
-        books, _ = await self.tape.read(BudgetStateView(await self.tape.read(BudgetCheckpointView())))
+        books = await read_projection(BUDGET_PROJECTION, self.tape)
         today = self.period_start("day")
         lines: list[str] = []
         for scope, name in (

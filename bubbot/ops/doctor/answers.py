@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
-from bubbot.features.budget.state import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION, BUDGET_TAPE, BudgetState
 from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import failing_models
 from bubbot.home import Home
@@ -14,6 +14,7 @@ from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_readonly
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.wiring.health import configured_models
@@ -35,6 +36,6 @@ async def _read_budget_state(home: Home) -> BudgetState:
     store = await open_readonly(home.database)
     try:
         tape = TapeService(store, BUDGET_TAPE, now=unused_clock, new_id=str, session="")
-        return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
+        return await read_projection(BUDGET_PROJECTION, tape)
     finally:
         await store.aclose()

@@ -372,7 +372,15 @@ class TestRunner:
             runner.project(TODO, tape)
         await runner.catch_up()
         assert runner.combined(TODO) == {1, 2, 3}
-        assert await runner.write_checkpoints() == 0
+
+    async def test_the_checkpoints_of_a_tape_are_written_if_they_are_due(self, store: CountingStore) -> None:
+        runner = ProjectionRunner()
+        for name in "ab":
+            await service(store, f"bubbot/todo/{name}").append([event("todo/added") for _ in range(12)])
+            runner.project(TODO, service(store, f"bubbot/todo/{name}"))
+        await runner.write_checkpoints(TAPE)
+        await runner.write_checkpoints(TAPE)
+        assert [await store.head(f"bubbot/todo/{name}") for name in "ab"] == [13, 12]
 
     def test_a_projection_knows_its_tapes(self) -> None:
         assert TODO.reads("bubbot/todo/x")
