@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import BudgetExceeded, ModelUnavailable
-from bubbot.features.budget import budget as module
 from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.state import (
+    BUDGET_PROJECTION,
     BUDGET_TAPE,
     RESERVED,
     SETTLED,
@@ -138,7 +138,7 @@ async def _check(world: World) -> None:
     """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
     settled = await facts(world.store, SETTLED)
     truth, entries = added_up(settled), await whole(world.store)
-    scratch = BudgetState().apply([entry for entry in entries if module.BUDGET_PROJECTION.selects(entry)])
+    scratch = BudgetState().apply([entry for entry in entries if BUDGET_PROJECTION.selects(entry)])
     for books in (world.budget._state, await read_books(world.store), scratch):
         assert {key: truth[key] for key in books.spent} == books.spent
         today = world.budget.today()
@@ -160,7 +160,8 @@ async def _check(world: World) -> None:
 
 @given(STEPS, st.sampled_from([1, 5, 200]))
 def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], every: int) -> None:
-    with patch.object(module, "BUDGET_PROJECTION", replace(module.BUDGET_PROJECTION, interval=every)):
+    often = replace(BUDGET_PROJECTION, interval=every)
+    with patch("bubbot.features.budget.budget.BUDGET_PROJECTION", often):
         asyncio.run(_story(steps))
 
 

@@ -12,9 +12,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from apscheduler.triggers.cron import CronTrigger
 
-from bubbot.features.schedule import store as store_module
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import Actor, ChatRef
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.features.schedule.when import parse_when
@@ -134,7 +133,8 @@ async def test_erasing_a_chat_erases_its_jobs(tmp_path: Path) -> None:
 
 
 async def test_a_checkpoint_is_written_after_so_many_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "SCHEDULE_PROJECTION", replace(store_module.SCHEDULE_PROJECTION, interval=3))
+    often = replace(SCHEDULE_PROJECTION, interval=3)
+    monkeypatch.setattr("bubbot.features.schedule.store.SCHEDULE_PROJECTION", often)
     tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=SteppingClock(), new_id=CountingIds())
     jobs = ScheduleStore(tape, now=SteppingClock(), new_id=CountingIds(), zone="UTC")
     await jobs.write([event("schedule/changed", {"job": "none"}), event("schedule/skipped", {"job": "none"})])
