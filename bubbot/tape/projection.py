@@ -193,6 +193,8 @@ class ProjectedTape(Generic[S]):
                 return
             fresh = sorted((entry for entry in entries if entry.id > self._position), key=lambda entry: entry.id)
             if not fresh:
+                if entries:  # they came before, or the tape was put aside
+                    await self._read_on()
                 return
             if fresh[-1].id - self._position == len(fresh):
                 self._apply(fresh)
@@ -246,7 +248,10 @@ class ProjectedTape(Generic[S]):
         self._on_applied(facts)
 
     async def _read_on(self) -> None:
-        """Fold the facts after the position."""
+        """Fold the facts after the position. If the tape was put aside since, and restarted, load it."""
+        if await self._tape.head() < self._position:
+            await self._load()
+            return
         async for page in self._pages(self._position):
             self._apply(page)
 

@@ -135,7 +135,7 @@ async def test_a_checkpoint_is_written_when_enough_has_happened_and_reads_nothin
     first = projected(store)
     await first.load()
     store.fetches = 0
-    for number in range(1, 10):
+    for _ in range(9):
         (entry,) = await add(store)
         assert not await first.write_checkpoint(entry.id)
     assert store.fetches == 0
@@ -155,7 +155,7 @@ async def test_a_large_state_is_written_less_often(store: CountingStore) -> None
 
 
 async def test_processes_that_live_for_one_fact_write_checkpoints_too(store: CountingStore) -> None:
-    for number in range(1, 60):
+    for _ in range(59):
         (entry,) = await add(store)
         one = projected(store)
         await one.load()
@@ -219,6 +219,21 @@ class TestFollowing:
         await first.load()
         await first.follow(await service(store).append([event("todo/else"), event("todo/added")]))
         assert (set(first.state), first.position) == ({2}, 2)
+
+
+    @pytest.mark.parametrize("how", ["follow", "catch up", "checkpoint"])
+    async def test_a_tape_that_was_put_aside_is_loaded_again(self, store: CountingStore, how: str) -> None:
+        first = projected(store)
+        await first.follow(await add(store, 12))
+        await service(store).reset()
+        entries = await add(store)
+        if how == "follow":
+            await first.follow(entries)
+        elif how == "catch up":
+            await first.catch_up()
+        else:
+            await first.write_checkpoint(entries[0].id, force=True)
+        assert first.state == {entries[0].id}
 
 
 class TestUnusable:
