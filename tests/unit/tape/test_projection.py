@@ -220,7 +220,6 @@ class TestFollowing:
         await first.follow(await service(store).append([event("todo/else"), event("todo/added")]))
         assert (set(first.state), first.position) == ({2}, 2)
 
-
     @pytest.mark.parametrize("how", ["follow", "catch up", "checkpoint"])
     async def test_a_tape_that_was_put_aside_is_loaded_again(self, store: CountingStore, how: str) -> None:
         first = projected(store)
