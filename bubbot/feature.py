@@ -23,6 +23,7 @@ from bubbot.runtime.compose import PromptSection
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
 
@@ -42,6 +43,7 @@ class Kernel:
         new_id: makes unique ids.
         zone: the time zone of the deployment.
         texts: the bot's own sentences.
+        projections: keeps the states that follow from tapes.
         open_tape: opens a tape that belongs to no session, by its name.
         role_of: returns the role of an inbound's sender, on any channel.
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
@@ -55,6 +57,7 @@ class Kernel:
     new_id: NewId
     zone: ZoneInfo
     texts: Texts
+    projections: ProjectionRunner
     open_tape: Callable[[str], TapeService]
     role_of: Callable[[Inbound], Role]
     accept: Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]

@@ -9,10 +9,11 @@ from typing import Any
 from bubbot.feature import Feature
 from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
 from bubbot.features.budget.metering import BudgetMeter
-from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject
 from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.projection import read_projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -81,8 +82,7 @@ async def whole(store: TapeStore) -> tuple[TapeEntry, ...]:
 
 async def read_books(store: TapeStore) -> BudgetState:
     """The books as a start reads them."""
-    tape = budget_tape(store)
-    return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
+    return await read_projection(BUDGET_PROJECTION, budget_tape(store))
 
 
 def costing(reading: int, writing: int, before: Callable[[], Any] | None = None) -> Replying:

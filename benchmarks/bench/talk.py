@@ -60,13 +60,13 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(home: Path) -> AsyncIterator[Talk]:
+async def talking(home: Path, wrappers: PortWrappers | None = None) -> AsyncIterator[Talk]:
     """A bot on this home for the block."""
 
     async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
         return [await maker.build_runtime(NoChannel(), ChannelPolicy(queue_limit=None), hold=True)]
 
-    async with open_bot(load(home=home), Home(home), lines, PortWrappers()) as app:
+    async with open_bot(load(home=home), Home(home), lines, wrappers or PortWrappers()) as app:
         assert app.tape(session(0)).name == name(0), "the home was made for another workspace"
         yield Talk(app)
         await app.runtime.wait_idle()

@@ -42,10 +42,14 @@ async def build(home: Path, entries: int, chats: int = 1) -> float:
     store = await open_store(home / "bubbot.db", salt=os.urandom, now=now)
     try:
         await store.workspace(WORKSPACE)
+        waiting: list[Batch] = []
         for chat in range(chats):
-            made = words.tape(entries, vocabulary)
-            for batch in _batches(made):
-                await store.append([Batch(name(chat), batch)])
+            for batch in _batches(words.tape(entries, vocabulary)):
+                waiting.append(Batch(name(chat), batch))
+                if sum(len(one.entries) for one in waiting) >= BATCH:
+                    await store.append(waiting)
+                    waiting = []
+        await store.append(waiting)
     finally:
         await store.aclose()
     return time.perf_counter() - begun

@@ -207,7 +207,7 @@ async def make_channel_runtime(
         wait_for_room: see `Deliverer`.
         around_delivery: see `Deliverer`.
     """
-    moves = ChatMigrations(await inbox.read_migrations())
+    moves = await inbox.read_migrations()
     if policy.admission is not None:
         policy.admission.current_chat = moves.current
     previews: ShowsPreviews | None = channel if isinstance(channel, ShowsPreviews) else None

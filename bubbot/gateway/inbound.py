@@ -133,7 +133,6 @@ class InboundGate:
                     )
             case ChatMigration():
                 await self._inbox.record_migration(event)
-                self._rules.migrations.add(event.chat, event.to)
             case Inbound():
                 spoken = replace(event, origin="human")  # no channel receives a firing
                 return await self._handle_inbound(self._in_home_chat(spoken))

@@ -10,33 +10,32 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
-from bubbot.gateway.checkpoint import CheckpointView, checkpoint_anchor
 from bubbot.gateway.inbox_views import (
     BEGAN,
     INBOUND_REFUSED,
-    INBOX_CHECKPOINT,
+    INBOX_PROJECTION,
     MESSAGE_CHANGED,
+    MIGRATIONS_PROJECTION,
     MOVED,
     RECEIVED,
     UNPARSED,
     BackfillCursorView,
-    ChatMigrationsView,
     DirectChatView,
-    InboxView,
-    OpenChangesView,
+    OpenItem,
     RecentMessagesView,
     change_data,
     change_from,
     inbound_data,
     inbound_from,
 )
+from bubbot.gateway.migrations import ChatMigrations
 from bubbot.ports.channel import BackfillCursor, ChatMigration, Deletion, Edit, Inbound, Reaction, UnparsedUpdate
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.handle import spans_of
+from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import NewId, TapeService
-
-INBOX_CHECKPOINT_INTERVAL = 50
-"""Accepted inbounds between two bookkeeping anchors; a start-up reads about twice that."""
 
 
 def inbox_tape(channel: str) -> str:
@@ -47,10 +46,13 @@ def inbox_tape(channel: str) -> str:
 class Inbox:
     """The inbox of one channel: accepts inbounds and changes."""
 
-    def __init__(self, tape: TapeService, new_id: NewId) -> None:
+    def __init__(self, tape: TapeService, new_id: NewId, projections: ProjectionRunner | None = None) -> None:
+        projections = projections or ProjectionRunner()
         self._tape = tape
         self._new_id = new_id
-        self._unmarked: int | None = None
+        self._open = projections.project(INBOX_PROJECTION, tape)
+        self._migrations = projections.project(MIGRATIONS_PROJECTION, tape)
+        self._newest_id = 0
         self.on_accepted: Callable[[], None] = lambda: None
         """Called for each new inbound once it is durable."""
 
@@ -82,8 +84,7 @@ class Inbox:
         stored = (await self._tape.append([entry], if_absent=True, other_tapes=also))[0]
         if stored.meta.get("accept") != nonce:
             return None
-        if self._unmarked is not None:
-            self._unmarked += 1
+        self._newest_id = stored.id
         return stored
 
     async def store_unparsed(self, unparsed: UnparsedUpdate) -> None:
@@ -118,11 +119,15 @@ class Inbox:
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
         data = {"chat": migration.chat, "to": migration.to, "time": migration.time}
-        await self._tape.append([event(MOVED, data, key=migration.external_id)], if_absent=True)
+        await self._migrations.follow(
+            await self._tape.append([event(MOVED, data, key=migration.external_id)], if_absent=True)
+        )
+        await self._migrations.write_checkpoint()
 
-    async def read_migrations(self) -> dict[str, str]:
-        """Map the old id of each chat that moved to its current one."""
-        return await self._tape.read(ChatMigrationsView())
+    async def read_migrations(self) -> ChatMigrations:
+        """Return the chats that moved; later moves are added to it."""
+        await self._migrations.catch_up()
+        return ChatMigrations(lambda: self._migrations.state)
 
     async def record_begin(self, time: str) -> None:
         """Record once that the channel runs from now on; earlier messages are not for it."""
@@ -142,35 +147,29 @@ class Inbox:
 
     async def open_inbounds(self) -> tuple[AcceptedInbound, ...]:
         """Return the inbounds that no turn has finished, oldest first, with the turns begun for them."""
-        mark = await self._tape.read(CheckpointView(INBOX_CHECKPOINT))
-        return await self._tape.read(InboxView(mark))
+        return tuple(
+            AcceptedInbound(entry.id, inbound_from(entry.payload["data"]), item.attempts, item.turn)
+            for entry, item in await self._read_open(RECEIVED)
+        )
 
     async def open_changes(self) -> tuple[TapeChange, ...]:
         """Return the changes that are not on their session tapes yet, oldest first."""
-        mark = await self._tape.read(CheckpointView(INBOX_CHECKPOINT))
-        return await self._tape.read(OpenChangesView(mark))
+        return tuple(
+            TapeChange(entry.id, change_from(entry.payload["data"]))
+            for entry, _ in await self._read_open(MESSAGE_CHANGED)
+        )
+
+    async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenItem]]:
+        """Read the open entries of this name; erased ones are left out."""
+        items = await self._open.catch_up()
+        if not items:
+            return []
+        query = TapeQuery(self.name, IdRanges(tuple(spans_of(list(items)))), kinds=(Kind.EVENT,), names=(name,))
+        return [(entry, items[entry.id]) for entry in (await self._tape.fetch([query]))[0] if not entry.erased]
 
     async def write_checkpoint(self) -> None:
-        """Write a bookkeeping anchor if enough was accepted since the last one, so that recovery reads little.
-
-        The first call counts what earlier processes accepted: some live for one message only.
-        """
-        if self._unmarked is None:
-            checkpoint, head = await self._tape.read(CheckpointView(INBOX_CHECKPOINT)), await self._tape.head()
-            self._unmarked = checkpoint.estimate_messages(head)
-        if self._unmarked < INBOX_CHECKPOINT_INTERVAL:
-            return
-        self._unmarked = 0
-        head = await self._tape.head()
-        items = [_open_item(item) for item in await self.open_inbounds() if item.id <= head]
-        items += [{"id": item.id, "attempts": 0} for item in await self.open_changes() if item.id <= head]
-        await self._tape.append([checkpoint_anchor(INBOX_CHECKPOINT, head, items)])
-
-
-def _open_item(accepted: AcceptedInbound) -> JsonObject:
-    """Build what a bookkeeping anchor keeps of an open inbound."""
-    item: JsonObject = {"id": accepted.id, "attempts": accepted.attempts}
-    return {**item, "turn": accepted.interrupted_turn} if accepted.interrupted_turn else item
+        """Write a checkpoint if enough was accepted since the last one, so that recovery reads little."""
+        await self._open.write_checkpoint(self._newest_id)
 
 
 def restart_entry(time: str, restore: int) -> TapeEntry:

@@ -1,4 +1,4 @@
-"""The open inbounds and changes of an inbox tape."""
+"""The projections and views of an inbox tape."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from bubbot.gateway.checkpoint import Checkpoint
 from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
 from bubbot.ports.text import clean
-from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.tape.entry import JsonObject, Kind
-from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers
 
 BEGAN = "inbox/began"
@@ -22,9 +21,10 @@ UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
-INBOX_CHECKPOINT = "inbox/mark"
 JOB_TEXT_EVENTS = ("schedule/added", "schedule/changed")
 """Events of schedules that contain texts of people."""
+INBOX_CHECKPOINT_INTERVAL = 50
+"""Inbounds between two checkpoints; a start reads about twice that many facts."""
 MAX_MESSAGES_READ = 2_000
 """Newest messages that are searched for the newest one of each chat."""
 
@@ -101,53 +101,86 @@ def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenChangesView:
-    """The changes since a bookkeeping mark that are not done, oldest first."""
+class OpenItem:
+    """An inbound or change that is not done.
 
-    mark: Checkpoint
-    heavy: bool = False
+    Attributes:
+        attempts: the turns that were interrupted for it.
+        turn: the last of them.
+    """
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the open items of the mark, and everything newer."""
-        return (
-            TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=(MESSAGE_CHANGED, INBOUND_DONE)),
-        )
-
-    def fold(self, answers: QueryAnswers) -> tuple[TapeChange, ...]:
-        """Return the noted changes that are not done."""
-        done_ids = {
-            inbound_id
-            for entry in answers[0]
-            if entry.name == INBOUND_DONE
-            for inbound_id in entry.payload["data"]["inbounds"]
-        }
-        return tuple(
-            TapeChange(entry.id, change_from(entry.payload["data"]))
-            for entry in answers[0]
-            if entry.name == MESSAGE_CHANGED and not entry.erased and entry.id not in done_ids
-        )
+    attempts: int = 0
+    turn: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatMigrationsView:
-    """The moves of chats to other ids."""
+def _apply_items(items: Mapping[int, OpenItem], entries: Sequence[TapeEntry]) -> Mapping[int, OpenItem]:
+    result = dict(items)
+    for entry in entries:
+        if entry.name in (RECEIVED, MESSAGE_CHANGED):
+            result[entry.id] = OpenItem()
+            continue
+        data = entry.payload["data"]
+        for item_id in data["inbounds"]:
+            if entry.name == INBOUND_DONE:
+                result.pop(item_id, None)
+            elif item_id in result:
+                result[item_id] = OpenItem(result[item_id].attempts + 1, str(data.get("turn", "")))
+    return result
 
-    heavy: bool = False
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read all moves; there are few."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(MOVED,)),)
+def _encode_items(items: Mapping[int, OpenItem]) -> JsonObject:
+    def encode(item_id: int, item: OpenItem) -> JsonObject:
+        return {"id": item_id, "attempts": item.attempts, **({"turn": item.turn} if item.turn else {})}
 
-    def fold(self, answers: QueryAnswers) -> dict[str, str]:
-        """Map each earlier id of a chat to its current one."""
-        moves: dict[str, str] = {}
-        for entry in answers[0]:
-            if entry.erased:
-                continue
-            old, new = entry.payload["data"]["chat"], entry.payload["data"]["to"]
-            moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
-            moves.pop(new, None)  # a chat that came back
-        return moves
+    return {"open": [encode(item_id, item) for item_id, item in items.items()]}
+
+
+def _decode_items(state: JsonObject, _cited: Sequence[TapeEntry]) -> Mapping[int, OpenItem]:
+    return {item["id"]: OpenItem(int(item["attempts"]), str(item.get("turn", ""))) for item in state["open"]}
+
+
+def _cited_items(state: JsonObject) -> list[int]:
+    return [item["id"] for item in state["open"]]
+
+
+INBOX_PROJECTION = Projection[Mapping[int, OpenItem]](
+    name="inbox",
+    version=1,
+    tapes="bubbot/inbox/",
+    events=(RECEIVED, MESSAGE_CHANGED, INBOUND_INTERRUPTED, INBOUND_DONE),
+    initial=dict,
+    apply=_apply_items,
+    encode=_encode_items,
+    decode=_decode_items,
+    cited_ids=_cited_items,
+    interval=2 * INBOX_CHECKPOINT_INTERVAL,  # each is received and done
+    size=len,
+    legacy=LegacyAnchor(name="inbox/mark", decode=_decode_items, cited_ids=_cited_items),
+)
+"""The inbounds and changes that are not done, oldest first, by id; their content is read when it is needed."""
+
+
+def _apply_moves(moves: Mapping[str, str], entries: Sequence[TapeEntry]) -> Mapping[str, str]:
+    for entry in entries:
+        old, new = entry.payload["data"]["chat"], entry.payload["data"]["to"]
+        moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
+        moves.pop(new, None)  # a chat that came back
+    return moves
+
+
+MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](
+    name="moves",
+    version=1,
+    tapes="bubbot/inbox/",
+    events=(MOVED,),
+    initial=dict,
+    apply=_apply_moves,
+    encode=lambda moves: {"chats": [list(move) for move in moves.items()]},
+    decode=lambda state, _cited: {str(old): str(new) for old, new in state["chats"]},
+    interval=50,
+    size=len,
+)
+"""The current id of each chat that moved, by its earlier ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,42 +259,6 @@ def restored_since(began: JsonObject) -> str:
 def _seconds_of(time: str) -> float:
     instant = parse_moment(time)
     return instant.timestamp() if instant else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class InboxView:
-    """The open inbounds since a bookkeeping mark, oldest first."""
-
-    mark: Checkpoint
-    heavy: bool = False
-
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the open items of the mark, and everything newer."""
-        names = (RECEIVED, INBOUND_INTERRUPTED, INBOUND_DONE)
-        return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
-
-    def fold(self, answers: QueryAnswers) -> tuple[AcceptedInbound, ...]:
-        """Return the inbounds that are not done, each with its number of interrupted turns and the last of them."""
-        received: dict[int, Inbound] = {}
-        attempts = {item["id"]: int(item["attempts"]) for item in self.mark.open}
-        turns = {item["id"]: str(item.get("turn", "")) for item in self.mark.open}
-        for entry in answers[0]:
-            if entry.erased:
-                continue
-            data = entry.payload["data"]
-            if entry.name == RECEIVED:
-                received[entry.id] = inbound_from(data)
-                continue
-            for inbound_id in data["inbounds"]:
-                if entry.name == INBOUND_DONE:
-                    received.pop(inbound_id, None)
-                else:
-                    attempts[inbound_id] = attempts.get(inbound_id, 0) + 1
-                    turns[inbound_id] = str(data.get("turn", ""))
-        return tuple(
-            AcceptedInbound(key, inbound, attempts.get(key, 0), turns.get(key, ""))
-            for key, inbound in sorted(received.items())
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 
 class ChatMigrations:
-    """The chats that moved; `current_ids` maps the first id of each to its current id."""
+    """The chats that moved; `current_ids` returns the current id of each by its earlier ones."""
 
-    def __init__(self, current_ids: Mapping[str, str] | None = None) -> None:
-        self._current = dict(current_ids or {})
-
-    def add(self, chat: str, to: str) -> None:
-        """Record that a chat continues under another id."""
-        home = self.home(chat)
-        if home != to:
-            self._current[home] = to
+    def __init__(self, current_ids: Callable[[], Mapping[str, str]] = dict) -> None:
+        self._current_ids = current_ids
 
     def current(self, chat: str) -> str:
         """Return the chat id to which messages for a chat go."""
-        return self._current.get(chat, chat)
+        return self._current_ids().get(chat, chat)
 
     def home(self, chat: str) -> str:
         """Return the chat id under which a chat's session began."""
-        return next((old for old, new in self._current.items() if new == chat), chat)
+        return next((old for old, new in self._current_ids().items() if new == chat), chat)

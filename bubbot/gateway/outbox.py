@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bubbot.gateway.checkpoint import CheckpointView, checkpoint_anchor
 from bubbot.gateway.outbox_views import (
     DELIVERY_ABANDONED,
-    OUTBOX_CHECKPOINT,
+    OUTBOX_PROJECTION,
     PREVIEW,
     PREVIEW_BEGIN,
     PREVIEW_END,
@@ -19,7 +18,6 @@ from bubbot.gateway.outbox_views import (
     LiveMessage,
     LiveMessageView,
     OtherLiveMessageView,
-    OutboxView,
     ReceiptView,
     UnansweredLiveMessagesView,
     preview_begin_key,
@@ -29,10 +27,10 @@ from bubbot.gateway.outbox_views import (
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from, part_data
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.handle import spans_of
+from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
-
-OUTBOX_CHECKPOINT_INTERVAL = 50
-"""Receipts between two bookkeeping anchors."""
 
 
 def outbox_tape(channel: str) -> str:
@@ -43,9 +41,9 @@ def outbox_tape(channel: str) -> str:
 class Outbox:
     """The record of the deliveries of one channel."""
 
-    def __init__(self, tape: TapeService) -> None:
+    def __init__(self, tape: TapeService, projections: ProjectionRunner | None = None) -> None:
         self._tape = tape
-        self._unmarked: int | None = None
+        self._pending = (projections or ProjectionRunner()).project(OUTBOX_PROJECTION, tape)
 
     @property
     def name(self) -> str:
@@ -65,8 +63,9 @@ class Outbox:
         data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
         if outcome:
             data[outcome] = True
-        await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], if_absent=True)
-        await self._count_receipt()
+        fact = event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")
+        (stored,) = await self._tape.append([fact], if_absent=True)
+        await self._pending.write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:
         """Record that an intent is abandoned, and why."""
@@ -118,8 +117,11 @@ class Outbox:
 
     async def pending(self) -> tuple[OutboxMessage, ...]:
         """Return the intents with parts that have no receipt, oldest first."""
-        mark = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT))
-        return await self._tape.read(OutboxView(mark))
+        messages = await self._pending.catch_up()
+        if not messages:
+            return ()
+        (entries,) = await self._tape.fetch([TapeQuery(self.name, IdRanges(tuple(spans_of(list(messages)))))])
+        return tuple(replace(intent_from(entry), sent=messages[entry.id].sent) for entry in entries if not entry.erased)
 
     async def sessions_with_file(self, digest: str) -> tuple[str, ...]:
         """Return the sessions of the open intents with a file of this digest."""
@@ -130,23 +132,9 @@ class Outbox:
         ]
         return tuple(dict.fromkeys(message.session for message in messages))
 
-    async def _count_receipt(self) -> None:
-        if self._unmarked is None:  # earlier processes may have lived for one message only
-            checkpoint, head = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT)), await self._tape.head()
-            self._unmarked = checkpoint.estimate_messages(head)
-        else:
-            self._unmarked += 1
-        if self._unmarked >= OUTBOX_CHECKPOINT_INTERVAL:
-            await self.write_checkpoint()
-
     async def write_checkpoint(self) -> None:
-        """Write a bookkeeping anchor, so that the next start reads from here on."""
-        self._unmarked = 0
-        head = await self._tape.head()
-        items = [
-            {"id": message.id, "sent": sorted(message.sent)} for message in await self.pending() if message.id <= head
-        ]
-        await self._tape.append([checkpoint_anchor(OUTBOX_CHECKPOINT, head, items)])
+        """Write a checkpoint, so that the next start reads from here on."""
+        await self._pending.write_checkpoint(force=True)
 
 
 def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:

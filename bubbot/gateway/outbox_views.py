@@ -1,15 +1,15 @@
-"""The undelivered messages of an outbox tape."""
+"""The projection and views of an outbox tape."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bubbot.gateway.checkpoint import Checkpoint
 from bubbot.ports.channel import MessagePart
-from bubbot.ports.outbox import INTENT, OutboxMessage, intent_from, part_from
-from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.ports.outbox import INTENT, part_from
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 RECEIPT = "outbox/receipt"
@@ -17,7 +17,8 @@ DELIVERY_ABANDONED = "outbox/ended"
 PREVIEW = "outbox/preview"
 PREVIEW_BEGIN = "outbox/preview-begin"
 PREVIEW_END = "outbox/preview-end"
-OUTBOX_CHECKPOINT = "outbox/mark"
+OUTBOX_CHECKPOINT_INTERVAL = 50
+"""Receipts between two checkpoints; a start reads about twice that many facts."""
 MAX_RECEIPTS_READ = 500
 """Newest receipts that are searched for a message."""
 MAX_PREVIEW_FACTS_READ = 500
@@ -146,34 +147,59 @@ def preview_end_key(inbound: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxView:
-    """The open intents since a bookkeeping mark, oldest first."""
+class OpenMessage:
+    """An intent with parts that have no receipt: the number of its parts, and the places of those delivered."""
 
-    mark: Checkpoint
-    heavy: bool = False
+    parts: int
+    sent: frozenset[int] = frozenset()
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the open items of the mark, and everything newer."""
-        names = (INTENT, RECEIPT, DELIVERY_ABANDONED)
-        return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, answers: QueryAnswers) -> tuple[OutboxMessage, ...]:
-        """Return the intents with a part without a receipt, except abandoned ones."""
-        intents: dict[int, OutboxMessage] = {}
-        sent: dict[int, set[int]] = {item["id"]: set(item["sent"]) for item in self.mark.open}
-        ended: set[int] = set()
-        for entry in answers[0]:
-            if entry.erased:
-                continue
-            data = entry.payload["data"]
-            if entry.name == INTENT:
-                intents[entry.id] = intent_from(entry)
-            elif entry.name == RECEIPT:
-                sent.setdefault(data["intent"], set()).add(data["part"])
-            elif entry.name == DELIVERY_ABANDONED:
-                ended.add(data["intent"])
-        return tuple(
-            replace(message, sent=frozenset(sent.get(message.id, ())))
-            for message in intents.values()
-            if message.id not in ended and len(sent.get(message.id, ())) < len(message.parts)
-        )
+def _apply_messages(messages: Mapping[int, OpenMessage], entries: Sequence[TapeEntry]) -> Mapping[int, OpenMessage]:
+    result = dict(messages)
+    for entry in entries:
+        data = entry.payload["data"]
+        if entry.name == INTENT:
+            if data["parts"]:
+                result[entry.id] = OpenMessage(len(data["parts"]))
+        elif entry.name == DELIVERY_ABANDONED:
+            result.pop(data["intent"], None)
+        elif (message := result.get(data["intent"])) is not None:
+            sent = message.sent | {data["part"]}
+            if len(sent) < message.parts:
+                result[data["intent"]] = OpenMessage(message.parts, sent)
+            else:
+                del result[data["intent"]]
+    return result
+
+
+def _encode_messages(messages: Mapping[int, OpenMessage]) -> JsonObject:
+    return {"open": [{"id": intent, "sent": sorted(message.sent)} for intent, message in messages.items()]}
+
+
+def _decode_messages(state: JsonObject, cited: Sequence[TapeEntry]) -> Mapping[int, OpenMessage]:
+    parts = {entry.id: len(entry.payload["data"]["parts"]) for entry in cited}
+    return {
+        item["id"]: OpenMessage(parts[item["id"]], frozenset(int(place) for place in item["sent"]))
+        for item in state["open"]
+    }
+
+
+def _cited_messages(state: JsonObject) -> list[int]:
+    return [item["id"] for item in state["open"]]
+
+
+OUTBOX_PROJECTION = Projection[Mapping[int, OpenMessage]](
+    name="outbox",
+    version=1,
+    tapes="bubbot/outbox/",
+    events=(INTENT, RECEIPT, DELIVERY_ABANDONED),
+    initial=dict,
+    apply=_apply_messages,
+    encode=_encode_messages,
+    decode=_decode_messages,
+    cited_ids=_cited_messages,
+    interval=2 * OUTBOX_CHECKPOINT_INTERVAL,  # an intent, and a receipt for each part
+    size=len,
+    legacy=LegacyAnchor(name="outbox/mark", decode=_decode_messages, cited_ids=_cited_messages),
+)
+"""The intents that are not delivered, oldest first, by id; their content is read when it is needed."""

@@ -41,6 +41,7 @@ from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -277,12 +278,14 @@ async def open_bot(
         restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
+        projections = ProjectionRunner()
         kernel = Kernel(
             home=home.path,
             now=now,
             new_id=new_id,
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
+            projections=projections,
             open_tape=partial(_service, store),
             role_of=directory.role_of,
             accept=directory.accept,
@@ -313,6 +316,7 @@ async def open_bot(
             restored,
             room_waiter(base_store),
             bot_features.around_delivery,
+            projections,
         )
         channel_runtimes |= {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bubbot import plugins
@@ -21,6 +21,7 @@ from bubbot.ports.middleware import AroundDelivery
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
 
@@ -48,6 +49,7 @@ class ChannelFactory:
         restore_fact: the backup the home was restored from, while it is in quarantine; else None.
         wait_for_room: waits while the disk is full.
         around_delivery: wraps each part of a message that is sent.
+        projections: the states that follow from the tapes.
     """
 
     store: TapeStore
@@ -60,6 +62,7 @@ class ChannelFactory:
     restore_fact: RestoreFact | None = None
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
     around_delivery: Sequence[AroundDelivery] = ()
+    projections: ProjectionRunner = field(default_factory=ProjectionRunner)
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
@@ -107,14 +110,14 @@ class ChannelFactory:
 
     def blob_reader(self, name: str) -> Callable[[str], Awaitable[bytes]]:
         """Return a function that reads the files which this channel is to send."""
-        outbox = Outbox(self.open_tape(outbox_tape(name)))
+        outbox = Outbox(self.open_tape(outbox_tape(name)), self.projections)
         return outgoing_blob_reader(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
     async def build_runtime(self, channel: Channel, policy: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
         """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
-        inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id)
-        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)))
+        inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id, self.projections)
+        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections)
         return await make_channel_runtime(
             wrapped,
             inbox,

@@ -106,7 +106,13 @@ async def open_daemon(
             _warn_of_quarantine(maker.restore_fact)
         tables = {} if maker.restore_fact else configured
         people = {name: admission_settings(common, settings).listed_people for name, (common, _) in configured.items()}
-        access = AccessService(maker.open_tape(ACCESS_TAPE), now=now, random=os.urandom, configured=people)
+        access = AccessService(
+            maker.open_tape(ACCESS_TAPE),
+            now=now,
+            random=os.urandom,
+            configured=people,
+            projections=maker.projections,
+        )
         await access.load()
         access_services.append(access)
         rules = {name: channel_policy(common, settings, access) for name, (common, _) in tables.items()}

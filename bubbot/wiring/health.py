@@ -18,10 +18,10 @@ from bubbot.errors import BubbotError
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.health import budget_usage, failing_models
 from bubbot.features.budget.limits import budget_limits
-from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.health import next_firings
-from bubbot.features.schedule.state import ScheduleCheckpointView, ScheduleState, ScheduleView
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.daily_digest import DeploymentHead
@@ -50,7 +50,8 @@ from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.handle import Clock
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -215,7 +216,7 @@ async def offline_snapshot(
         waiting += len(await Inbox(open_tape(inbox_tape(channel)), lambda: "").open_inbounds())
     for channel in _channels(names, outbox_tape("")):
         pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
-    budget = await _budget_state(open_tape(BUDGET_TAPE))
+    budget = await read_projection(BUDGET_PROJECTION, open_tape(BUDGET_TAPE))
     limits, today = (
         budget_limits(settings.budget, model_facts(settings)),
         now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d"),
@@ -224,7 +225,7 @@ async def offline_snapshot(
         empty_snapshot(settings, home, now),
         load=RuntimeLoad(waiting=waiting),
         owed=tuple(pending),
-        firings=next_firings(await _schedule_state(open_tape(SCHEDULE_TAPE)), now),
+        firings=next_firings(await read_projection(SCHEDULE_PROJECTION, open_tape(SCHEDULE_TAPE)), now),
         budget=budget_usage(budget.spent, limits, today, usd_rate(settings)),
         database=await _database(home, store),
         quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
@@ -271,15 +272,6 @@ def _sizes(home: Home) -> tuple[int, int, int]:
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-
-
-async def _schedule_state(tape: TapeService) -> ScheduleState:
-    after, counts = await tape.read(ScheduleCheckpointView())
-    return await tape.read(ScheduleView(after, counts))
-
-
-async def _budget_state(tape: TapeHandle) -> BudgetState:
-    return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
 
 
 def configured_models(settings: Settings) -> frozenset[str]:

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-WRITERS = frozenset(
-    {"event", "append_event", "anchor", "checkpoint_anchor", "handoff", "handoff_after_results", "error"}
-)
+WRITERS = frozenset({"event", "append_event", "anchor", "handoff", "handoff_after_results", "error"})
 """Functions whose first argument is the name of an event or anchor, or the kind of an error."""
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef

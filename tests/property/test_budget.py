@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import BudgetExceeded, ModelUnavailable
-from bubbot.features.budget import budget as module
 from bubbot.features.budget.budget import Budget, MeteredCall
-from bubbot.features.budget.state import BudgetState, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.features.usage.spending import SpendingView
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
@@ -129,9 +130,8 @@ async def _check(world: World) -> None:
     """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
     settled = await facts(world.store, SETTLED)
     truth, entries = added_up(settled), await whole(world.store)
-    scratch, _ = BudgetStateView().fold([[entry for entry in entries if entry.kind == "event"]])
-    assert scratch.spent == truth
-    for books in (world.budget._state, await read_books(world.store)):
+    scratch = BudgetState().apply([entry for entry in entries if BUDGET_PROJECTION.selects(entry)])
+    for books in (world.budget._state, await read_books(world.store), scratch):
         assert {key: truth[key] for key in books.spent} == books.spent
         today = world.budget.today()
         current = {key: total for key, total in truth.items() if key.period in (today, today[:7])}
@@ -152,11 +152,9 @@ async def _check(world: World) -> None:
 
 @given(STEPS, st.sampled_from([1, 5, 200]))
 def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], every: int) -> None:
-    before, module.BUDGET_CHECKPOINT_INTERVAL = module.BUDGET_CHECKPOINT_INTERVAL, every
-    try:
+    often = replace(BUDGET_PROJECTION, interval=every)
+    with patch("bubbot.features.budget.budget.BUDGET_PROJECTION", often):
         asyncio.run(_story(steps))
-    finally:
-        module.BUDGET_CHECKPOINT_INTERVAL = before
 
 
 @given(st.permutations(range(8)))

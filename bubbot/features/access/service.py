@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from bubbot.errors import AccessError, ConfigError
 from bubbot.features.access.state import (
+    ACCESS_PROJECTION,
     CLOCK_SKEW,
     CODE,
     CODE_REFUSED,
@@ -25,7 +26,6 @@ from bubbot.features.access.state import (
     REVOKED,
     AccessHistoryView,
     AccessState,
-    AccessView,
     PairingCode,
     RoleGrant,
 )
@@ -35,10 +35,11 @@ from bubbot.ports.channel import Role, Sender
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.projection import ProjectionRunner
 
 log = logging.getLogger(__name__)
 
-ACCESS_TAPE = "bubbot/access"
+ACCESS_TAPE = ACCESS_PROJECTION.tapes
 TERMINAL = "terminal"
 """The operating system's user as giver: the owner of everything."""
 
@@ -73,14 +74,21 @@ class AccessService:
     """
 
     def __init__(
-        self, tape: TapeHandle, *, now: Clock, random: RandomBytes, configured: Mapping[str, ListedPeople] | None = None
+        self,
+        tape: TapeHandle,
+        *,
+        now: Clock,
+        random: RandomBytes,
+        configured: Mapping[str, ListedPeople] | None = None,
+        projections: ProjectionRunner | None = None,
     ) -> None:
         self._tape = tape
         self._now = now
         self._random = random
         self._configured = MappingProxyType(dict(configured or {}))
+        self._projected = (projections or ProjectionRunner()).project(ACCESS_PROJECTION, tape)
         self._state = AccessState()
-        self._is_loaded = False
+        self._is_current = False
         self._warned: dict[str, datetime] = {}
         self._lock = asyncio.Lock()
 
@@ -168,20 +176,21 @@ class AccessService:
     async def _refresh(self) -> datetime:
         """Make sure that the tape has been read, forget old codes, and return the time."""
         now = self._now()
-        if not self._is_loaded:
-            self._state = await self._tape.read(AccessView(now - CODE_RETENTION))
-            self._is_loaded = True
-        self._state = self._state.drop_before(now - CODE_RETENTION)
+        if not self._is_current:
+            await self._projected.catch_up()
+            self._is_current = True
+        self._state = self._projected.state.drop_before(now - CODE_RETENTION)
         return now
 
-    async def _write(self, *entries: TapeEntry) -> tuple[TapeEntry, ...]:
+    async def _write(self, *entries: TapeEntry) -> None:
+        await self._projected.write_checkpoint()  # first: what is written below counts even if this fails
         try:
             stored = await self._tape.append(entries)
         except BaseException:
-            self._is_loaded = False  # the append may have succeeded anyway: the next change reads the tape again
+            self._is_current = False  # the append may have succeeded anyway: the next change reads the tape again
             raise
-        self._state = self._state.apply(stored)
-        return stored
+        await self._projected.follow(stored)
+        self._state = self._projected.state.drop_before(self._now() - CODE_RETENTION)
 
     async def _pair(self, sender: Sender, channel: str, chat: str) -> str | None:
         async with self._lock:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from bubbot.ports.channel import Role
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
+from bubbot.tape.projection import Projection
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers
+
+T = TypeVar("T")
 
 GRANTED = "access/granted"
 REVOKED = "access/revoked"
@@ -26,13 +28,20 @@ AccountKey: TypeAlias = tuple[str, str]
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
+MAX_STORED_CODES_PER_CHANNEL = 300
+"""Newest codes of a channel that the state holds: more than two days' worth of what a channel may give out."""
+MAX_STORED_REFUSALS_PER_GIVER = 20
+"""Newest wrong codes of one giver that the state holds: twice as many as an hour allows."""
 CLOCK_SKEW = timedelta(minutes=5)
 """The furthest a fact may be dated ahead of the clock; one further ahead is from a clock that was set back since."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleGrant:
-    """A role that a person was granted. `giver`: `terminal` or `channel:id`; `method`: `code` or `command`."""
+    """A role that a person was granted.
+
+    `giver`: `terminal` or `channel:id`; `method`: `code` or `command`; `entry`: its id on the tape.
+    """
 
     channel: str
     id: str
@@ -41,6 +50,7 @@ class RoleGrant:
     method: str
     name: str = ""
     date: str = ""
+    entry: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,7 @@ class PairingCode:
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """The current grants, the recent codes, and the recent givers of wrong codes, with times."""
+    """The current grants, the newest codes, and the newest givers of wrong codes, with times."""
 
     grants: Mapping[AccountKey, RoleGrant] = field(default_factory=lambda: MappingProxyType({}))
     codes: tuple[PairingCode, ...] = ()
@@ -79,7 +89,7 @@ class AccessState:
         grant = self.grants.get((channel, sender_id))
         return grant.role if grant else Role.STRANGER
 
-    def apply(self, entries: Iterable[TapeEntry]) -> AccessState:
+    def apply(self, entries: Sequence[TapeEntry]) -> AccessState:
         """Return the state with these facts added, in the order of the tape.
 
         Erased ones are ignored: erase all facts of a person together, or a grant would outlive its revocation.
@@ -102,7 +112,7 @@ class AccessState:
 def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
     data: JsonObject = entry.payload["data"]
     if entry.name == GRANTED:
-        return replace(state, grants=_with_grant(state.grants, data, entry.date))
+        return replace(state, grants=_with_grant(state.grants, entry))
     if entry.name == REVOKED:
         account = (data["channel"], data["id"])
         grants = MappingProxyType({key: grant for key, grant in state.grants.items() if key != account})
@@ -110,21 +120,32 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in state.codes)
         return replace(state, grants=grants, codes=codes)
     if entry.name == CODE:
-        return replace(state, codes=(*state.codes, _code_from(entry)))
+        codes = (*state.codes, _code_from(entry))
+        return replace(state, codes=_newest(codes, lambda code: code.channel, MAX_STORED_CODES_PER_CHANNEL))
     if entry.name == CODE_USED:
         codes = tuple(_close(code, "used") if code.entry == data["code"] else code for code in state.codes)
         return replace(state, codes=codes)
     if entry.name == CODE_REFUSED:
-        return replace(state, refusals=(*state.refusals, (data["by"], parse_moment(entry.date) or _LONG_AGO)))
+        refusals = (*state.refusals, (data["by"], parse_moment(entry.date) or _LONG_AGO))
+        return replace(state, refusals=_newest(refusals, lambda item: item[0], MAX_STORED_REFUSALS_PER_GIVER))
     return state
 
 
-def _with_grant(grants: Mapping[AccountKey, RoleGrant], data: JsonObject, date: str) -> Mapping[AccountKey, RoleGrant]:
+def _newest(items: tuple[T, ...], group: Callable[[T], str], count: int) -> tuple[T, ...]:
+    """Return the items without the oldest of the last item's group, if that has more than `count`."""
+    last = group(items[-1])
+    places = [place for place, item in enumerate(items) if group(item) == last]
+    return items if len(places) <= count else (*items[: places[0]], *items[places[0] + 1 :])
+
+
+def _with_grant(grants: Mapping[AccountKey, RoleGrant], entry: TapeEntry) -> Mapping[AccountKey, RoleGrant]:
+    data: JsonObject = entry.payload["data"]
     account = (data["channel"], data["id"])
     updated = {key: grant for key, grant in grants.items() if key != account}
     # A role unknown to this version is ignored: its writer meant something that cannot be checked here.
     if data["role"] in {role.value for role in Role if role is not Role.STRANGER}:
-        updated[account] = RoleGrant(*account, Role(data["role"]), data["by"], data["how"], data.get("name", ""), date)
+        giver, name = data["by"], data.get("name", "")
+        updated[account] = RoleGrant(*account, Role(data["role"]), giver, data["how"], name, entry.date, entry.id)
     return MappingProxyType(updated)
 
 
@@ -147,23 +168,39 @@ def _close(code: PairingCode, status: Literal["used", "void"]) -> PairingCode:
     return replace(code, status=status) if code.status == "unused" else code
 
 
-@dataclass(frozen=True, slots=True)
-class AccessView:
-    """The state of access, from every grant and revocation, and from codes and refusals since `since`."""
+def _encode_state(state: AccessState) -> JsonObject:
+    """Build what a checkpoint stores: names and codes are in the entries that it cites."""
+    return {
+        "grants": [grant.entry for grant in state.grants.values()],
+        "codes": [[code.entry, code.status] for code in state.codes],
+        "refusals": [[giver, timestamp(at)] for giver, at in state.refusals],
+    }
 
-    since: datetime
-    heavy: bool = False
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read grants and revocations, which are few; then facts that strangers can cause, by date."""
-        return (
-            TapeQuery(tape, kinds=(Kind.EVENT,), names=(GRANTED, REVOKED)),
-            TapeQuery(tape, kinds=(Kind.EVENT,), names=(CODE, CODE_USED, CODE_REFUSED), since=self.since),
-        )
+def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
+    entries = {entry.id: entry for entry in cited}
+    grants: Mapping[AccountKey, RoleGrant] = MappingProxyType({})
+    for entry_id in state["grants"]:
+        grants = _with_grant(grants, entries[entry_id])
+    codes = tuple(replace(_code_from(entries[entry_id]), status=status) for entry_id, status in state["codes"])
+    refusals = tuple((str(giver), datetime.fromisoformat(at)) for giver, at in state["refusals"])
+    return AccessState(grants, codes, refusals)
 
-    def fold(self, answers: QueryAnswers) -> AccessState:
-        """Apply both in the order of the tape."""
-        return AccessState().apply(sorted(chain(*answers), key=lambda entry: entry.id))
+
+ACCESS_PROJECTION = Projection[AccessState](
+    name="access",
+    version=1,
+    tapes="bubbot/access",
+    events=(GRANTED, REVOKED, CODE, CODE_USED, CODE_REFUSED),
+    initial=AccessState,
+    apply=AccessState.apply,
+    encode=_encode_state,
+    decode=_decode_state,
+    cited_ids=lambda state: [*state["grants"], *(entry_id for entry_id, _ in state["codes"])],
+    interval=500,
+    size=lambda state: len(state.grants) + len(state.codes),
+)
+"""Grants, pairing codes and wrong codes."""
 
 
 @dataclass(frozen=True, slots=True)

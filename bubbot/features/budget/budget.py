@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Any, Protocol
+from typing import Protocol
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
 from bubbot.features.budget.state import (
+    BUDGET_PROJECTION,
     UNPRICED,
     WARNED,
-    BudgetCheckpointView,
     BudgetState,
-    BudgetStateView,
     BudgetWarning,
     CallError,
     renewal_day,
@@ -27,7 +26,6 @@ from bubbot.features.budget.state import (
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import (
     BOT_SCOPE,
-    BUDGET_CHECKPOINT,
     COST,
     RESERVED,
     SETTLED,
@@ -40,9 +38,9 @@ from bubbot.ports.usage import (
     TotalKey,
     budget_owner_text,
 )
-from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
 
@@ -50,8 +48,6 @@ log = logging.getLogger(__name__)
 
 EACH_KEY = "each"
 """The name of a limit for everybody without their own."""
-BUDGET_CHECKPOINT_INTERVAL = 200
-"""Facts between two bookkeeping anchors at least; more if an anchor has more totals than that."""
 NOTICE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two notices to one person that a budget is used up."""
 
@@ -179,6 +175,7 @@ class Budget:
         zone: tzinfo,
         texts: Texts | None = None,
         notify_owner: NotifyOwner = notify_nobody,
+        projections: ProjectionRunner | None = None,
     ) -> None:
         self.limits = limits or BudgetLimits()
         self.on_call_settled: Callable[[Reservation, str], None] = lambda _hold, _status: None
@@ -189,21 +186,28 @@ class Budget:
         self._zone = zone
         self._texts = texts or Texts()
         self._notify_owner = notify_owner
-        self._state = BudgetState()
-        self._new_facts = 0
-        self._writing_checkpoint = False
-        self._day = ""
+        self._projections = projections or ProjectionRunner()
+        self._projected = self._projections.project(BUDGET_PROJECTION, tape, self._forget_written)
+        self._open: dict[str, Reservation] = {}
+        self._unwritten: dict[str, Reservation] = {}
+        self._warned: set[BudgetWarning | str] = set()
         self._call_ended = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._refused_at: dict[tuple[str, str], datetime] = {}
 
+    @property
+    def _state(self) -> BudgetState:
+        """The state on the tape."""
+        return self._projected.state
+
     def spent(self, scope: str, name: str, period: str) -> SpentTotal:
         """Return what was settled for a scope and name in a day or month that is not over."""
-        return self._state.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
+        return self._spent(TotalKey(scope, name, period))
 
     def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """Return what was settled in the days and months that are not over."""
-        return self._state.spent
+        unwritten = {key: self._spent(key) for took in self._unwritten.values() for key in took.totals()}
+        return {**self._state.spent, **unwritten}
 
     def failing_models(self) -> Mapping[str, FailingModel]:
         """Return the models whose newest calls failed, by name."""
@@ -211,7 +215,7 @@ class Budget:
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations of calls in progress."""
-        return tuple(self._state.open.values())
+        return tuple(self._open.values())
 
     def today(self) -> str:
         """Return the day, in the deployment's time zone."""
@@ -222,12 +226,8 @@ class Budget:
 
         Those count as spent in full, since nobody knows better.
         """
-        mark = await self._tape.read(BudgetCheckpointView())
-        self._state, newest = await self._tape.read(BudgetStateView(mark))
-        self._new_facts = newest - (mark["after"] if mark else 0)
-        unsettled = [
-            MeteredCall(hold, output_estimate=hold.output, status="unknown") for hold in self.open_reservations()
-        ]
+        state = await self._projected.load()
+        unsettled = [MeteredCall(hold, output_estimate=hold.output, status="unknown") for hold in state.open.values()]
         for call in unsettled:
             await self._append(self._settlement(call)[1])  # the next call notifies the owner: no channel runs yet
         if unsettled:
@@ -288,7 +288,7 @@ class Budget:
             if not self._must_wait(hold, limited):
                 break
             await self._call_ended.wait()  # calls in progress have their own time limits
-        self._state.open[hold.call] = hold
+        self._open[hold.call] = hold
         if not limited:
             return MeteredCall(hold, timestamp(self._now()))
         writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
@@ -302,7 +302,7 @@ class Budget:
             else:
                 self._release(hold)
             raise
-        self._state.open[hold.call] = hold = replace(hold, entry=stored.id)
+        self._open[hold.call] = hold = replace(hold, entry=stored.id)
         return MeteredCall(hold)
 
     def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
@@ -324,11 +324,19 @@ class Budget:
         spent = [key for key in keys if self._exhausted_measure(key, ZERO_SPENT) is not None]
         if spent:  # the latest renewal: a person refused for the day should not find the month used up tomorrow
             raise self._refusal(max(spent, key=lambda key: renewal_day(key.period)), hold.subject)
-        return any(self._exhausted_measure(key, self._state.held_total(key)) is not None for key in keys)
+        return any(self._exhausted_measure(key, self._held(key)) is not None for key in keys)
+
+    def _spent(self, key: TotalKey) -> SpentTotal:
+        """Return what is settled of a total, on the tape or on its way there."""
+        return _add_calls(self._state.spent.get(key, ZERO_SPENT), self._unwritten.values(), key)
+
+    def _held(self, key: TotalKey) -> SpentTotal:
+        """Return what calls in progress hold of a total."""
+        return _add_calls(ZERO_SPENT, self._open.values(), key)
 
     def _exhausted_measure(self, key: TotalKey, held: SpentTotal) -> str | None:
         """Return the measure by which a total, with what is held of it, has reached its limit; None if by none."""
-        limit, spent = self.limits.find_limit(key.scope, key.name), self._state.spent.get(key, ZERO_SPENT)
+        limit, spent = self.limits.find_limit(key.scope, key.name), self._spent(key)
         if limit is None:
             return None
         for measure, used in (
@@ -359,7 +367,7 @@ class Budget:
         """Count at once what the call took, and start writing the fact of it."""
         took, fact = self._settlement(call)
         call.cost_nanousd = took.cost_nanousd
-        self._state.apply([fact])
+        self._unwritten[took.call] = took
         self._release(took)
         self.on_call_settled(took, call.status)
         writing = asyncio.ensure_future(self._write(took, fact))
@@ -384,10 +392,9 @@ class Budget:
     async def _write(self, took: Reservation, fact: TapeEntry) -> None:
         """Write what a call took; notify the owner if that brings a budget near its limit."""
         try:
-            await self._tape.append_deferred([fact])
-            self._new_facts += 1
+            await self._follow(await self._tape.append_deferred([fact]))
             await self._send_warnings(took)
-            await self._write_checkpoint()
+            await self._projections.write_checkpoints(self._tape.name)
         except BubbotError as error:  # the call counts until the process ends; the turn itself reports the error
             log.info("model call usage not written: %s", error, extra={"action": "budget.unwritten"})
 
@@ -409,34 +416,51 @@ class Budget:
         return price.cost_nanousd(usage) if price else None
 
     def _release(self, hold: Reservation) -> None:
-        self._state.open.pop(hold.call, None)
+        self._open.pop(hold.call, None)
         self._call_ended.set()
 
     async def _append(self, fact: TapeEntry) -> TapeEntry:
-        stored = (await self._tape.append([fact], if_absent=True))[0]
-        self._new_facts += 1
-        if stored.name != RESERVED:
-            self._state.apply([stored])
-        return stored
+        stored = await self._tape.append([fact], if_absent=True)
+        await self._follow(stored)
+        return stored[0]
+
+    async def _follow(self, stored: Sequence[TapeEntry]) -> None:
+        await self._projections.follow({self._tape.name: stored})
+
+    def _forget_written(self, facts: Sequence[TapeEntry]) -> None:
+        """Drop what is known of these facts apart from the tape: its state counts them from now on."""
+        for fact in facts:
+            data = fact.payload["data"]
+            if fact.name == SETTLED:
+                self._unwritten.pop(data["call"], None)
+            elif fact.name == WARNED:
+                self._warned.discard(
+                    BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"])
+                )
+            elif fact.name == UNPRICED:
+                self._warned.discard(data["model"])
 
     async def _send_warnings(self, hold: Reservation) -> None:
         """Warn once for each budget and period, and for each model without a price that a budget should count."""
         limited = self._limited_totals(hold)
         for key in limited:
             for measure, share in self._shares(key):
-                if BudgetWarning(key, measure) not in self._state.warned:
+                warning = BudgetWarning(key, measure)
+                if warning not in self._state.warned and warning not in self._warned:
+                    self._warned.add(warning)  # before the first await: other calls settle meanwhile
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     fact = event(WARNED, data, key=f"warned:{self._new_id()}")
                     await self._warn(fact, self._warning_text(key, share))
         limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
         priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
-        if hold.cost_nanousd is None and priced and hold.model not in self._state.unpriced:
+        if hold.cost_nanousd is None and priced and hold.model not in self._state.unpriced | self._warned:
+            self._warned.add(hold.model)
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
             await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""
-        limit, spent = self.limits.find_limit(key.scope, key.name), self._state.spent.get(key, ZERO_SPENT)
+        limit, spent = self.limits.find_limit(key.scope, key.name), self._spent(key)
         used = {COST: spent.cost_nanousd / NANOS_PER_USD, TOKENS: float(spent.tokens)}
         maxima = {measure: limit.limit_for(key.period, measure) if limit else None for measure in used}
         shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
@@ -447,25 +471,14 @@ class Budget:
         return self._texts.say("budget_near", whose=whose, period=key.period, percent=share)
 
     async def _warn(self, fact: TapeEntry, text: str) -> None:
-        self._state.apply([fact])  # before the first await: other calls settle meanwhile
         log.warning("%s", text, extra={"action": fact.name})
         if not await self._notify_owner(fact.key or "", text, fact):
             await self._append(fact)
-        else:
-            self._new_facts += 1
 
-    async def _write_checkpoint(self) -> None:
-        """Write a bookkeeping anchor if enough was written since the last one, so that a start reads little."""
-        if (today := self.today()) != self._day:  # once a day: a large bot has many totals
-            self._state.drop_before(today)
-            self._day = today
-        if self._writing_checkpoint or self._new_facts < max(BUDGET_CHECKPOINT_INTERVAL, len(self._state.spent)):
-            return
-        self._writing_checkpoint = True
-        try:
-            books, newest = await self._tape.read(BudgetStateView(await self._tape.read(BudgetCheckpointView())))
-            state: dict[str, Any] = {"after": newest, **books.drop_before(today).checkpoint_state()}
-            await self._tape.append([anchor(BUDGET_CHECKPOINT, state, window=False)])
-            self._new_facts = 0
-        finally:
-            self._writing_checkpoint = False
+
+def _add_calls(total: SpentTotal, calls: Iterable[Reservation], key: TotalKey) -> SpentTotal:
+    """Add to a total the calls that count towards it."""
+    for call in calls:
+        if call.counts_towards(key):
+            total = total.add_call(call.tokens, call.cost_nanousd)
+    return total

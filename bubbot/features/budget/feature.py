@@ -56,6 +56,7 @@ class BudgetFeature:
             zone=kernel.zone,
             texts=kernel.texts,
             notify_owner=notify_owner,
+            projections=kernel.projections,
         )
         self.meter = BudgetMeter(self.budget)
         self.gate = RateGate(None, kernel.texts, kernel.notify)
@@ -93,7 +94,7 @@ class BudgetFeature:
 
     async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
         rates = RateLimiter(message_rates(settings), self._kernel.now, self._kernel.zone, ALWAYS_NOTIFY)
-        await rates.load(self._tape)
+        await rates.load(self._tape, self._kernel.projections)
         return rates
 
     def _choose_cheaper(self, find_model: FindModel) -> FindModel:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
-from bubbot.features.budget.state import LateTurnsView
+from bubbot.features.budget.state import RATES_PROJECTION
 from bubbot.ports.usage import CHAT_SCOPE, USER_SCOPE, BudgetSubject
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import parse_moment
 
 EACH_KEY = "each"
@@ -46,12 +47,13 @@ class RateLimiter:
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
     _notified_until: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
-    async def load(self, tape: TapeHandle) -> None:
+    async def load(self, tape: TapeHandle, projections: ProjectionRunner | None = None) -> None:
         """Count the calls of earlier processes within the last hour, by the newest reservations on the budget tape."""
         if not self.rates:
             return
         now = self.now()
-        for date, payer in (await tape.read(LateTurnsView())).values():
+        turns = await (projections or ProjectionRunner()).project(RATES_PROJECTION, tape).catch_up()
+        for date, payer in turns.values():
             at = parse_moment(date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
                 self._book(payer, at)

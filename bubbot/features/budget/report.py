@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bubbot.features.budget.budget import BudgetLimits
-from bubbot.features.budget.state import BudgetCheckpointView, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.usage import COST, TOKENS, ZERO_SPENT, Currency, TotalKey, budget_owner_text
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.projection import read_projection
 from bubbot.texts import Texts
 
 
@@ -31,7 +32,7 @@ class LimitReporter:
 
     async def report_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
         """Report the used share of the budgets of these scopes; None: of all that have spending."""
-        books, _ = await self.tape.read(BudgetStateView(await self.tape.read(BudgetCheckpointView())))
+        books = await read_projection(BUDGET_PROJECTION, self.tape)
         today = self.today()
         lines: list[str] = []
         for scope, name in (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from bubbot.ports.usage import (
-    BUDGET_CHECKPOINT,
+    BUDGET_TAPE,
     RESERVED,
     SETTLED,
     ZERO_SPENT,
@@ -19,16 +19,20 @@ from bubbot.ports.usage import (
     TotalKey,
     reservation_from,
 )
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import IdRanges, TapeQuery
-from bubbot.tape.view import QueryAnswers
+from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.query import parse_moment
 
 WARNED = "budget/warned"
 UNPRICED = "budget/unpriced"
+BUDGET_CHECKPOINT_INTERVAL = 200
+"""Facts between two checkpoints at least; more if a checkpoint has more totals than that."""
+
 CLOCK_GRACE = timedelta(days=2)
 """The most that a clock may be set back, or have been ahead, so that no day gets its budget twice."""
-MAX_TURNS_READ = 2_000
-"""Newest calls that are read to count recent turns."""
+MIN_RECENT_TURNS, MAX_RECENT_TURNS = 200, 2_000
+"""Newest turns that are remembered however long ago they were, and at most."""
+RECENT_TURN_AGE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,11 @@ class BudgetState:
 
     Attributes:
         spent: totals by day and month.
-        open: reservations of calls in progress, by call.
+        open: reservations of calls that are not settled, by call.
         warned: the warnings that the owner got.
         unpriced: models without a price that the owner was warned of.
         failing: models whose newest calls failed.
+        day: the newest day of a call; totals of days and months that were over then are dropped.
     """
 
     spent: dict[TotalKey, SpentTotal] = field(default_factory=dict)
@@ -63,9 +68,10 @@ class BudgetState:
     warned: set[BudgetWarning] = field(default_factory=set)
     unpriced: set[str] = field(default_factory=set)
     failing: dict[str, FailingModel] = field(default_factory=dict)
+    day: str = ""
 
-    def apply(self, entries: Iterable[TapeEntry]) -> BudgetState:
-        """Apply these facts, in the order of the tape. Erased ones are ignored."""
+    def apply(self, entries: Sequence[TapeEntry]) -> BudgetState:
+        """Apply these facts to this state, in the order of the tape. Erased ones are ignored."""
         for entry in entries:
             if not entry.erased:
                 self._apply(entry)
@@ -81,6 +87,7 @@ class BudgetState:
             for key in hold.totals():
                 self.spent[key] = self.spent.get(key, ZERO_SPENT).add_call(hold.tokens, hold.cost_nanousd)
             self._apply_outcome(data)
+            self._advance(hold.day)
         elif entry.name == WARNED:
             self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
         elif entry.name == UNPRICED:
@@ -99,16 +106,13 @@ class BudgetState:
             self.failing.pop(data["model"], None)
             self.failing.pop(data.get("requested", ""), None)
 
-    def held_total(self, key: TotalKey) -> SpentTotal:
-        """Add up what the open reservations hold of a total."""
-        total = ZERO_SPENT
-        for hold in self.open.values():
-            if hold.counts_towards(key):
-                total = total.add_call(hold.tokens, hold.cost_nanousd)
-        return total
-
-    def drop_before(self, day: str) -> BudgetState:
+    def _advance(self, day: str) -> None:
         """Drop the totals of days and months that are over, even if a clock is set back by `CLOCK_GRACE`."""
+        if day <= self.day:
+            if self.day > (date.fromisoformat(day) + CLOCK_GRACE).isoformat():
+                self.day = day  # the clock was ahead, or is behind now
+            return
+        self.day = day
         first = (date.fromisoformat(day) - CLOCK_GRACE).isoformat()
         # A call that is still open counts on the day it began: that day is not over.
         open_periods = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
@@ -118,11 +122,11 @@ class BudgetState:
 
         self.spent = {key: total for key, total in self.spent.items() if is_current(key)}
         self.warned = {warning for warning in self.warned if is_current(warning.key)}
-        return self
 
     def checkpoint_state(self) -> dict[str, Any]:
-        """Build the state of a bookkeeping anchor."""
+        """Build the state of a checkpoint."""
         return {
+            "day": self.day,
             "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
             "spent": [
                 [*key, total.calls, total.tokens, total.cost_nanousd] for key, total in sorted(self.spent.items())
@@ -134,73 +138,98 @@ class BudgetState:
 
 
 def budget_state_from(state: JsonObject) -> BudgetState:
-    """Read the state of a bookkeeping anchor."""
+    """Read the state of a checkpoint, or of an anchor of earlier versions."""
     return BudgetState(
-        {TotalKey(*line[:3]): SpentTotal(*line[3:]) for line in state["spent"]},
+        {TotalKey(*line[:3]): SpentTotal(*map(int, line[3:])) for line in state["spent"]},
         {item["call"]: reservation_from(item, item["id"]) for item in state["open"]},
         {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
-        {model[0]: FailingModel(*model) for model in state.get("failing", ())},  # an older version stored none
+        {model[0]: FailingModel(*model) for model in state.get("failing", ())},  # the oldest anchors stored none
+        str(state.get("day", "")),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetCheckpointView:
-    """The state of the newest bookkeeping anchor; None without one."""
-
-    heavy: bool = False
-
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the anchor, by one indexed look-up."""
-        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), newest=True, limit=1),)
-
-    def fold(self, answers: QueryAnswers) -> JsonObject | None:
-        """Return the state unchanged."""
-        marks = [entry for entry in answers[0] if not entry.erased]
-        state: JsonObject | None = marks[0].payload["state"] if marks else None
-        return state
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetStateView:
-    """The budget state: an anchor's state, and everything newer. The value is (state, newest id read)."""
-
-    mark: JsonObject | None = None
-    heavy: bool = False
-
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read everything after the entries in the anchor's state."""
-        after = self.mark["after"] if self.mark else 0
-        names = (RESERVED, SETTLED, WARNED, UNPRICED)
-        return (TapeQuery(tape, IdRanges(((after + 1, None),)), kinds=(Kind.EVENT,), names=names),)
-
-    def fold(self, answers: QueryAnswers) -> tuple[BudgetState, int]:
-        """Apply the newer facts to the anchor's state."""
-        books = budget_state_from(self.mark) if self.mark else BudgetState()
-        after = int(self.mark["after"]) if self.mark else 0
-        return books.apply(answers[0]), answers[0][-1].id if answers[0] else after
+def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
+    """Add up the states of shards; a call is on one of them."""
+    total = BudgetState()
+    for state in states:
+        for key, spent in state.spent.items():
+            before = total.spent.get(key, ZERO_SPENT)
+            total.spent[key] = SpentTotal(
+                before.calls + spent.calls, before.tokens + spent.tokens, before.cost_nanousd + spent.cost_nanousd
+            )
+        total.open |= state.open
+        total.warned |= state.warned
+        total.unpriced |= state.unpriced
+        total.failing |= state.failing
+        total.day = max(total.day, state.day)
+    return total
 
 
-@dataclass(frozen=True, slots=True)
-class LateTurnsView:
-    """The newest turns with the times of their first model calls and their subjects: by turn, oldest first."""
+BUDGET_PROJECTION = Projection[BudgetState](
+    name="budget",
+    version=1,
+    tapes=BUDGET_TAPE,
+    events=(RESERVED, SETTLED, WARNED, UNPRICED),
+    initial=BudgetState,
+    apply=BudgetState.apply,
+    encode=BudgetState.checkpoint_state,
+    decode=lambda state, _cited: budget_state_from(state),
+    interval=BUDGET_CHECKPOINT_INTERVAL,
+    size=lambda state: len(state.spent),
+    legacy=LegacyAnchor(name="budget/mark", decode=lambda state, _cited: budget_state_from(state)),
+    combine=_combine_states,
+)
+"""The totals of days and months that are not over, and the reservations that are not settled."""
 
-    heavy: bool = False
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest facts about calls: two of each, or one if nothing limits it."""
-        names = (RESERVED, SETTLED)
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * MAX_TURNS_READ),)
+RecentTurns: TypeAlias = Mapping[str, tuple[str, BudgetSubject]]
+"""Turns, oldest first, with the times of their first model calls and their subjects."""
 
-    def fold(self, answers: QueryAnswers) -> Mapping[str, tuple[str, BudgetSubject]]:
-        """Map turns to date and subject."""
-        turns: dict[str, tuple[str, BudgetSubject]] = {}
-        for entry in reversed(answers[0]):
-            if not entry.erased and entry.payload["data"]["turn"]:
-                data = entry.payload["data"]
-                hold = reservation_from(data, entry.id)
-                turns.setdefault(hold.subject.turn, (data.get("asked", entry.date), hold.subject))
-        return turns
+
+def _apply_calls(turns: RecentTurns, entries: Sequence[TapeEntry]) -> RecentTurns:
+    recent = dict(turns)
+    for entry in entries:
+        data = entry.payload["data"]
+        if data["turn"]:
+            date = str(data.get("asked", entry.date))
+            recent.setdefault(data["turn"], (date, reservation_from(data, entry.id).subject))
+            _drop_old(recent, date)
+    return recent
+
+
+def _drop_old(turns: dict[str, tuple[str, BudgetSubject]], date: str) -> None:
+    """Drop the oldest turns: those an hour before this date, and those of which there are too many."""
+    while len(turns) > MIN_RECENT_TURNS:
+        turn, (oldest, _) = next(iter(turns.items()))
+        first, last = parse_moment(oldest), parse_moment(date)
+        if len(turns) <= MAX_RECENT_TURNS and first is not None and last is not None and last - first < RECENT_TURN_AGE:
+            return
+        del turns[turn]
+
+
+def _decode_turns(state: JsonObject, _cited: Sequence[TapeEntry]) -> RecentTurns:
+    return {
+        str(turn): (str(date), BudgetSubject(str(session), str(user), str(job), str(turn)))
+        for turn, date, session, user, job in state["turns"]
+    }
+
+
+RATES_PROJECTION = Projection[RecentTurns](
+    name="rates",
+    version=1,
+    tapes=BUDGET_TAPE,
+    events=(RESERVED, SETTLED),
+    initial=dict,
+    apply=_apply_calls,
+    encode=lambda turns: {
+        "turns": [[turn, date, subject.session, subject.user, subject.job] for turn, (date, subject) in turns.items()]
+    },
+    decode=_decode_turns,
+    interval=500,
+    size=len,
+)
+"""The turns of the last hour that called a model."""
 
 
 def renewal_day(period: str) -> str:

@@ -24,6 +24,7 @@ from bubbot.features.schedule.state import (
     JOB_REQUESTED,
     PAUSED,
     RESUMED,
+    SCHEDULE_PROJECTION,
     Actor,
     ChatRef,
     ChatRules,
@@ -36,7 +37,7 @@ from bubbot.features.schedule.when import Interval, OneTime, When, find_zone, ne
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, event, timestamp
 
-SCHEDULE_TAPE = "bubbot/schedule"
+SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
 TERMINAL = "terminal"
 """The id of the operating system's user as actor: the owner of everything."""
 JOB_ID_DIGITS = 6

@@ -29,6 +29,7 @@ class ScheduleFeature:
             new_id=kernel.new_id,
             zone=str(kernel.zone),
             limits=schedule_limits(settings),
+            projections=kernel.projections,
         )
         self._firings = Firings(self.store, kernel.role_of)
         self._kernel = kernel

@@ -193,7 +193,7 @@ class Firings:
         if any(entry.name == "tape/erased" for entry in result.delta):
             await self._book.load()
         else:
-            self._book.apply(result.staged.get(SCHEDULE_TAPE, ()))
+            await self._book.catch_up_with(result.staged.get(SCHEDULE_TAPE, ()))
 
     def _role(self, firing: Firing) -> Role:
         if firing.inbound.sender.id == TERMINAL:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -13,8 +12,9 @@ from bubbot.gateway.outbox_views import DELIVERY_ABANDONED as UNDELIVERED
 from bubbot.gateway.outbox_views import RECEIPT
 from bubbot.ports.channel import HasChat
 from bubbot.ports.outbox import INTENT
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
+from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers
 
 JOB_ADDED = "schedule/added"
@@ -31,12 +31,13 @@ RAN = "schedule/ran"
 FIRING_FAILED = "schedule/failed"
 NOT_RUN = "schedule/refused"
 CLOCK = "schedule/clock"
-SCHEDULE_CHECKPOINT = "schedule/mark"
+SCHEDULE_CHECKPOINT_INTERVAL = 500
+"""Facts between two checkpoints; a start reads about as many."""
 
 LASTING_EVENTS = (JOB_ADDED, JOB_CHANGED, PAUSED, RESUMED, JOB_REMOVED, OVER, CHAT_RULES_SET, CLOCK)
-"""Facts from people, or once in a job's life: all of them are read at every start."""
+"""Facts from people, or once in a job's life."""
 FIRING_EVENTS = (JOB_REQUESTED, FIRED, SKIPPED, RAN, FIRING_FAILED, NOT_RUN)
-"""Facts of each firing: read from the newest mark on."""
+"""Facts of each firing."""
 
 ActionKind: TypeAlias = Literal["prompt", "command", "text"]
 CatchUp: TypeAlias = Literal["skip", "once", "all"]
@@ -145,10 +146,11 @@ def _actor(data: JsonObject) -> Actor:
 
 @dataclass(frozen=True, slots=True)
 class ManualFiring:
-    """A requested firing; `mark` names it instead of an instant."""
+    """A requested firing; `mark` names it instead of an instant. `entry`: the id of its fact."""
 
     mark: str
     by: Actor
+    entry: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ class JobState:
         runs: the number of firings.
         failures: failed firings in a row.
         requests: firings that people requested for now.
+        facts: the ids of the facts that added it, changed it last and gave its status; 0: none did.
     """
 
     job: Job
@@ -174,6 +177,7 @@ class JobState:
     runs: int = 0
     failures: int = 0
     requests: tuple[ManualFiring, ...] = ()
+    facts: tuple[int, int, int] = field(default=(0, 0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,39 +206,39 @@ class ScheduleState:
                 quiet = data.get("quiet")
                 chats[data["session"]] = ChatRules(data.get("zone", ""), (quiet[0], quiet[1]) if quiet else None)
             else:
-                _apply(jobs, entry.name or "", data)
+                _apply(jobs, entry)
         return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
-
-    def apply_counts(self, counts: Iterable[JsonObject]) -> ScheduleState:
-        """Return the state with the counts of a mark."""
-        jobs = dict(self.jobs)
-        for count in counts:
-            if (job_state := jobs.get(count["job"])) is not None:
-                covered = max(job_state.covered, parse_moment(count["covered"]) or _LONG_AGO)
-                requests = tuple(ManualFiring(item["mark"], _actor(item["by"])) for item in count["asked"])
-                jobs[count["job"]] = replace(
-                    job_state, covered=covered, runs=count["runs"], failures=count["failures"], requests=requests
-                )
-        return replace(self, jobs=MappingProxyType(jobs))
 
     def jobs_of(self, session: str) -> list[JobState]:
         """Return the jobs of a session, oldest first."""
         return [job_state for job_state in self.jobs.values() if job_state.job.session == session]
 
 
-def _apply(jobs: dict[str, JobState], name: str, data: JsonObject) -> None:
+def _apply(jobs: dict[str, JobState], entry: TapeEntry) -> None:
+    name, data = entry.name, entry.payload["data"]
     job_id = data.get("job", "")
     job_state = jobs.get(job_id)
     if name == JOB_ADDED:
         job = job_from(data)
-        jobs.setdefault(job_id, JobState(job, parse_moment(job.since) or _LONG_AGO))
+        jobs.setdefault(job_id, JobState(job, parse_moment(job.since) or _LONG_AGO, facts=(entry.id, 0, 0)))
     elif name == JOB_REMOVED:
         jobs.pop(job_id, None)
     elif job_state is not None:
-        jobs[job_id] = _next_state(job_state, name, data)
+        jobs[job_id] = _with_facts(_next_state(job_state, entry), entry)
 
 
-def _next_state(job_state: JobState, name: str, data: JsonObject) -> JobState:
+def _with_facts(job_state: JobState, entry: TapeEntry) -> JobState:
+    """Record which facts made a job as it is."""
+    added, changed, status = job_state.facts
+    if entry.name == JOB_CHANGED:
+        return replace(job_state, facts=(added, entry.id, 0 if job_state.status == "on" else status))
+    if entry.name in (PAUSED, OVER, RESUMED):
+        return replace(job_state, facts=(added, changed, 0 if entry.name == RESUMED else entry.id))
+    return job_state
+
+
+def _next_state(job_state: JobState, entry: TapeEntry) -> JobState:
+    name, data = entry.name, entry.payload["data"]
     if name == JOB_CHANGED:
         job = job_from(data)
         covered = parse_moment(job.since) or _LONG_AGO
@@ -251,7 +255,7 @@ def _next_state(job_state: JobState, name: str, data: JsonObject) -> JobState:
     if name == OVER:
         return replace(job_state, status="over", reason=data["reason"], detail=data.get("detail", ""))
     if name == JOB_REQUESTED:
-        return replace(job_state, requests=(*job_state.requests, ManualFiring(data["mark"], _actor(data["by"]))))
+        return replace(job_state, requests=(*job_state.requests, _request_from(entry)))
     if name == FIRED:
         if "!" in data["mark"]:
             return replace(
@@ -267,44 +271,104 @@ def _next_state(job_state: JobState, name: str, data: JsonObject) -> JobState:
     return replace(job_state, failures=0) if name == RAN else job_state
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleCheckpointView:
-    """The newest mark: the entry up to which it counts, and its counts of each job."""
-
-    heavy: bool = False
-
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the anchor, by one indexed look-up."""
-        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(SCHEDULE_CHECKPOINT,), newest=True, limit=1),)
-
-    def fold(self, answers: QueryAnswers) -> tuple[int, tuple[JsonObject, ...]]:
-        """Return the mark; on a tape without one nothing is counted."""
-        if not answers[0]:
-            return 0, ()
-        state = answers[0][0].payload["state"]
-        return state["after"], state["jobs"]
+def _request_from(entry: TapeEntry) -> ManualFiring:
+    data = entry.payload["data"]
+    return ManualFiring(data["mark"], _actor(data["by"]), entry.id)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleView:
-    """The state of every job. `after` and `counts` are those of the newest mark."""
+def _encode_state(state: ScheduleState) -> JsonObject:
+    """Build what a checkpoint stores: texts and people are in the entries that it cites."""
+    return {
+        "jobs": [
+            {
+                "job": job_state.job.id,
+                "facts": list(job_state.facts),
+                "covered": timestamp(job_state.covered),
+                "status": job_state.status,
+                "reason": job_state.reason,
+                "runs": job_state.runs,
+                "failures": job_state.failures,
+                "requests": [request.entry for request in job_state.requests],
+            }
+            for job_state in state.jobs.values()
+        ],
+        "chats": [
+            {"session": session, "zone": rules.zone, "quiet": list(rules.quiet) if rules.quiet else None}
+            for session, rules in state.chats.items()
+        ],
+    }
 
-    after: int = 0
-    counts: tuple[JsonObject, ...] = ()
-    heavy: bool = True
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read lasting facts from the beginning, and passing facts since the mark."""
-        return (
-            TapeQuery(tape, kinds=(Kind.EVENT,), names=LASTING_EVENTS),
-            TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=FIRING_EVENTS),
+def _cited_facts(state: JsonObject) -> list[int]:
+    return [entry_id for job in state["jobs"] for entry_id in (*job["facts"], *job["requests"]) if entry_id]
+
+
+def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> ScheduleState:
+    entries = {entry.id: entry for entry in cited}
+
+    def decode(job: JsonObject) -> JobState:
+        added, changed, status = job["facts"]
+        return JobState(
+            job_from(entries[changed or added].payload["data"]),
+            _moment(job["covered"]),
+            job["status"],
+            str(job["reason"]),
+            entries[status].payload["data"].get("detail", "") if status else "",
+            int(job["runs"]),
+            int(job["failures"]),
+            tuple(_request_from(entries[entry_id]) for entry_id in job["requests"]),
+            (added, changed, status),
         )
 
-    def fold(self, answers: QueryAnswers) -> ScheduleState:
-        """Apply both in the order of the tape, with the counts at the place of the mark."""
-        before = [entry for entry in answers[0] if entry.id <= self.after]
-        since = sorted((entry for entry in chain(*answers) if entry.id > self.after), key=lambda entry: entry.id)
-        return ScheduleState().apply(before).apply_counts(self.counts).apply(since)
+    chats = {
+        chat["session"]: ChatRules(str(chat["zone"]), (chat["quiet"][0], chat["quiet"][1]) if chat["quiet"] else None)
+        for chat in state["chats"]
+    }
+    jobs = {job["job"]: decode(job) for job in state["jobs"]}
+    return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
+
+
+def _decode_mark(state: JsonObject, lasting: Sequence[TapeEntry]) -> ScheduleState:
+    """Apply the counts of an anchor of earlier versions, at its place, to the jobs that the lasting facts tell of."""
+    folded = ScheduleState().apply(lasting)
+    jobs = dict(folded.jobs)
+    for count in state["jobs"]:
+        if (job_state := jobs.get(count["job"])) is not None:
+            requested = {request["mark"] for request in count["asked"]}
+            jobs[count["job"]] = replace(
+                job_state,
+                covered=max(job_state.covered, _moment(count["covered"])),
+                runs=int(count["runs"]),
+                failures=int(count["failures"]),
+                requests=tuple(request for request in job_state.requests if request.mark in requested),
+            )
+    unmarked = {job_id for job_id in jobs if job_id not in {count["job"] for count in state["jobs"]}}
+    jobs |= {job_id: replace(jobs[job_id], requests=()) for job_id in unmarked}
+    return replace(folded, jobs=MappingProxyType(jobs))
+
+
+def _moment(text: str) -> datetime:
+    moment = parse_moment(text)
+    if moment is None:
+        raise ValueError(f"{text!r} is not a time")
+    return moment
+
+
+SCHEDULE_PROJECTION = Projection[ScheduleState](
+    name="schedule",
+    version=1,
+    tapes="bubbot/schedule",
+    events=(*LASTING_EVENTS, *FIRING_EVENTS),
+    initial=ScheduleState,
+    apply=ScheduleState.apply,
+    encode=_encode_state,
+    decode=_decode_state,
+    cited_ids=_cited_facts,
+    interval=SCHEDULE_CHECKPOINT_INTERVAL,
+    size=lambda state: len(state.jobs),
+    legacy=LegacyAnchor(name="schedule/mark", decode=_decode_mark, lasting=(*LASTING_EVENTS, JOB_REQUESTED)),
+)
+"""All jobs and the rules of chats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class JobTimer:
             )
             return
         if is_new or "!" in mark:
-            self._book.apply([fact])
+            await self._book.catch_up()
         else:
             await self._skip_fired(job.id, mark)
 
@@ -202,7 +202,7 @@ class JobTimer:
         except ConfigError:  # its channel does not run here: there is nobody to notify
             await self._book.write([fact])
         else:
-            self._book.apply([fact])
+            await self._book.catch_up()
 
     def _plan(self, job_state: JobState) -> FiringPlan:
         quiet = find_quiet_hours(self._book.state, job_state.job.target.session, self._book.zone)

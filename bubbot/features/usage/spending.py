@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from bubbot.ports.usage import BUDGET_CHECKPOINT, SETTLED, reservation_from
+from bubbot.ports.usage import BUDGET_CHECKPOINT, OLDER_BUDGET_CHECKPOINT, SETTLED, reservation_from
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -70,21 +70,22 @@ class SpendingReport:
 
 @dataclass(frozen=True, slots=True)
 class PeriodStartView:
-    """The id before a period: up to this id the newest anchor before its first moment was read."""
+    """The id before a period: up to this id the newest checkpoint before its first moment counts."""
 
     first: datetime
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest anchor before that moment."""
-        return (
-            TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), until=self.first, newest=True, limit=1),
+        """Read the newest checkpoint before that moment, and the newest anchor of an earlier version."""
+        return tuple(
+            TapeQuery(tape, kinds=(kind,), names=(name,), until=self.first, newest=True, limit=1)
+            for kind, name in ((Kind.EVENT, BUDGET_CHECKPOINT), (Kind.ANCHOR, OLDER_BUDGET_CHECKPOINT))
         )
 
     def fold(self, answers: QueryAnswers) -> int:
-        """Return the id; 0 if the tape has no such anchor."""
-        marks = [entry for entry in answers[0] if not entry.erased]
-        return int(marks[0].payload["state"]["after"]) if marks else 0
+        """Return the id; 0 if the tape has neither."""
+        data = [entry.payload.get("data") or entry.payload["state"] for (entry,) in filter(None, answers)]
+        return max((int(item["after"]) for item in data), default=0)
 
 
 @dataclass(frozen=True, slots=True)

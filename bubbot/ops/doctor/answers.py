@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from bubbot.features.budget.health import failing_models
-from bubbot.features.budget.state import BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.gateway.health.formatter import explain_outage
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
@@ -15,6 +15,7 @@ from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.wiring.health import configured_models
@@ -37,6 +38,6 @@ async def _read_budget_state(home: Home, store_settings: StoreSettings) -> Budge
     store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         tape = TapeService(store, BUDGET_TAPE, now=unused_clock, new_id=str, session="")
-        return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
+        return await read_projection(BUDGET_PROJECTION, tape)
     finally:
         await store.aclose()

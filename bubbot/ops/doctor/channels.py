@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from bubbot import plugins
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.features.access.service import ACCESS_TAPE
-from bubbot.features.access.state import AccessView
+from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
 from bubbot.ops.doctor.finding import Finding, edit_command, failure_finding, shell_quote, sudo_bubbot
@@ -24,6 +24,7 @@ from bubbot.ports.channel import Channel, ChannelAdapter, ChannelOptions, Suppor
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.wiring.stores import open_home_store
 
@@ -140,7 +141,7 @@ async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bo
         return True
     try:
         tape = TapeService(store, ACCESS_TAPE, now=unused_clock, new_id=str, session="")
-        state = await tape.read(AccessView(since=datetime.max.replace(tzinfo=UTC)))
+        state = await read_projection(ACCESS_PROJECTION, tape)
         return any(channel == name for channel, _ in state.grants)
     except StoreError:
         return True

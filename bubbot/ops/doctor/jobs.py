@@ -9,11 +9,12 @@ from datetime import datetime
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import waits_for_clock
-from bubbot.features.schedule.state import JobState, ScheduleCheckpointView, ScheduleView
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, JobState
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.wiring.stores import open_home_store
 
@@ -37,7 +38,6 @@ async def _read_jobs(home: Home, store_settings: StoreSettings) -> list[JobState
     store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         tape = TapeService(store, SCHEDULE_TAPE, now=unused_clock, new_id=str, session="")
-        after, counts = await tape.read(ScheduleCheckpointView())
-        return list((await tape.read(ScheduleView(after, counts))).jobs.values())
+        return list((await read_projection(SCHEDULE_PROJECTION, tape)).jobs.values())
     finally:
         await store.aclose()

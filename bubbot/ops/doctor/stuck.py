@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bubbot.errors import StoreError, TapeCorrupt
-from bubbot.gateway.checkpoint import CheckpointView
-from bubbot.gateway.outbox import outbox_tape
-from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT, OutboxView
+from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
@@ -115,8 +113,7 @@ async def _read_turns(store: TapeStore) -> list[_Backlog | None]:
 
 
 async def _read_messages(store: TapeStore, tape: str) -> _Backlog | None:
-    outbox = TapeService(store, tape, now=unused_clock, new_id=str, session="")
-    messages = await outbox.read(OutboxView(await outbox.read(CheckpointView(OUTBOX_CHECKPOINT))))
+    messages = await Outbox(TapeService(store, tape, now=unused_clock, new_id=str, session="")).pending()
     dates = [datetime.fromisoformat(message.date) for message in messages if message.date]
     return _Backlog(tape, len(messages), min(dates)) if dates else None
 

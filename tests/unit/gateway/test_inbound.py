@@ -106,7 +106,7 @@ class TestReceiving:
                 await bench.say(",tape.info", chat=str(number % 7))
             for tape in (bench.inbox.name, OUTBOX):
                 names = [entry.name for entry in await bench.entries(tape)]
-                assert [name for name in names if name and name.endswith("/mark")] != []
+                assert [name for name in names if name and name.endswith("/checkpoint")] != []
 
 
 class TestDelivering:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.gateway.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
+from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL
 from bubbot.ports.channel import Attachment, Inbound, Sender, UnparsedUpdate
 from bubbot.ports.inbox import done_entry, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import pytest
 
-from bubbot.gateway.checkpoint import Checkpoint
-from bubbot.gateway.inbox_views import RECEIVED, InboxView, inbound_data
-from bubbot.ports.channel import Inbound, Sender
-from bubbot.tape.entry import EMPTY_OBJECT, event
+from bubbot.gateway.inbox import Inbox
+from bubbot.ports.channel import ChatMigration
+from bubbot.tape.entry import event
+from bubbot.tape.store import Batch, ResetBatch, TapeStore
+from tests.doubles import CountingIds
+from tests.unit.gateway.test_inbox import TAPE, inbound, service
 
 
-def test_an_erased_message_is_owed_no_more_and_hides_none_after_it() -> None:
-    inbound = Inbound("test", "1", "home", Sender("7", "Ann"), "hello", "2026-11-21T20:21:00+00:00")
-    entries = [replace(event(RECEIVED, inbound_data(inbound)), id=number) for number in (1, 2, 3)]
-    entries[1] = replace(entries[1], payload=EMPTY_OBJECT, erased=True)
-    assert [one.id for one in InboxView(Checkpoint()).fold((tuple(entries),))] == [1, 3]
+@pytest.mark.parametrize("life", ["the same", "next"])
+async def test_an_erased_message_is_owed_no_more_and_hides_none_after_it(store: TapeStore, life: str) -> None:
+    inbox = Inbox(service(store), CountingIds("nonce"))
+    for number in (1, 2, 3):
+        await inbox.accept(inbound(external_id=str(number)))
+    assert len(await inbox.open_inbounds()) == 3
+    await store.append([Batch("s", (event("x"),))])
+    fact = event("tape/erased", {"archive": "s@1", "entries": 1})
+    await store.reset("s", ResetBatch("s@1", erase=True, erase_also=((TAPE, (2,)),)), [fact])
+    if life == "next":
+        inbox = Inbox(service(store), CountingIds("nonce"))
+    assert [one.id for one in await inbox.open_inbounds()] == [1, 3]
+
+
+async def test_moves_of_chats_are_known_at_once_and_to_the_next_process(store: TapeStore) -> None:
+    inbox = Inbox(service(store), CountingIds("nonce"))
+    moves = await inbox.read_migrations()
+    for number, (old, new) in enumerate((("a", "b"), ("b", "c"), ("x", "y"))):
+        await inbox.record_migration(ChatMigration("test", str(number), old, new, "2026-11-21T20:21:00+00:00"))
+    for known in (moves, await Inbox(service(store), CountingIds()).read_migrations()):
+        assert [known.current(chat) for chat in "abxz"] == ["c", "c", "y", "z"]
+        assert [known.home(chat) for chat in "cyz"] == ["a", "x", "z"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bubbot.gateway.inbox_views import SessionTraceView
-from bubbot.gateway.outbox import OUTBOX_CHECKPOINT_INTERVAL, Outbox, outbox_tape
-from bubbot.gateway.outbox_views import LiveMessage
+from bubbot.gateway.outbox import Outbox, outbox_tape
+from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT_INTERVAL, LiveMessage
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore

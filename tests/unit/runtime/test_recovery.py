@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.gateway.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
-from bubbot.gateway.inbox_views import INBOX_CHECKPOINT
+from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL, INBOX_PROJECTION
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
@@ -215,7 +215,9 @@ async def test_a_batch_is_known_from_the_bookkeeping_anchor(store: TapeStore) ->
         for number in range(2 * INBOX_CHECKPOINT_INTERVAL):
             await bench.inbox.record_change(edit_of(f"of nobody {number}", "x"))
         await bench.inbox.write_checkpoint()
-        assert [entry.name for entry in await bench.entries(bench.inbox.name)].count(INBOX_CHECKPOINT) == 1
+        assert [entry.name for entry in await bench.entries(bench.inbox.name)].count(
+            INBOX_PROJECTION.checkpoint_name
+        ) == 1
         results = await bench.resume()
         assert len({result.turn_id for result in results}) == 1
 

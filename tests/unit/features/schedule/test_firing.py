@@ -458,4 +458,4 @@ class TestMarks:
             await bot.stop()
             await bot.book.load()
             assert bot.book.state == before
-            assert bool(await bot.facts("mark")) == bool(facts)
+            assert bool(await bot.facts("checkpoint")) == bool(facts)

@@ -181,7 +181,8 @@ class TestTheClockOnTheWall:
                 await bot.stop()
             clock.forward = timedelta()
             if restarted:
-                bot.book.state = type(bot.book.state)()
+                projected = bot.book._projected
+                projected._state, projected._position = projected.projection.initial(), 0
                 await bot.book.load()
                 bot.start()
             await bot.passes(hours=4)

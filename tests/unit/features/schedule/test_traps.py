@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,9 +12,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from apscheduler.triggers.cron import CronTrigger
 
-from bubbot.features.schedule import store as store_module
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import Actor, ChatRef
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.features.schedule.when import parse_when
@@ -133,16 +133,15 @@ async def test_erasing_a_chat_erases_its_jobs(tmp_path: Path) -> None:
         assert entry.erased
 
 
-async def test_only_facts_about_firings_lead_to_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "SCHEDULE_CHECKPOINT_INTERVAL", 3)
+async def test_a_checkpoint_is_written_after_so_many_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    often = replace(SCHEDULE_PROJECTION, interval=3)
+    monkeypatch.setattr("bubbot.features.schedule.store.SCHEDULE_PROJECTION", often)
     tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=SteppingClock(), new_id=CountingIds())
     jobs = ScheduleStore(tape, now=SteppingClock(), new_id=CountingIds(), zone="UTC")
-    for number in range(9):
-        await jobs.write([event("schedule/changed", {"job": f"none{number}"})])
-        await jobs.write_checkpoint()
-    await jobs.write([event("schedule/skipped", {"job": "none"}) for _ in range(2)])
+    await jobs.write([event("schedule/changed", {"job": "none"}), event("schedule/skipped", {"job": "none"})])
     await jobs.write_checkpoint()
-    assert await tape.head() == 11
+    assert await tape.head() == 2
     await jobs.write([event("schedule/skipped", {"job": "none"})])
     await jobs.write_checkpoint()
-    assert await tape.head() == 13
+    await jobs.write_checkpoint()
+    assert await tape.head() == 4

@@ -113,10 +113,8 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     clock.advance(timedelta(days=1))
     await spend(budget, 5, 5)
     ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
-    [mark] = [entry for entry in await whole(memory_store) if entry.kind == "anchor"]
-    assert (
-        await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["state"]["after"] >= 190
-    )
+    [mark] = [entry for entry in await whole(memory_store) if entry.name == "budget/checkpoint"]
+    assert await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["data"]["after"] >= 190
     assert (await ledger.read_spending("day")).total.calls == 1
     assert (await ledger.read_spending("all")).total.calls == 111
 

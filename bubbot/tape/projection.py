@@ -1,0 +1,429 @@
+"""Projections: states folded from the facts of a tape, and the runner that loads, follows and checkpoints them.
+
+The tape alone decides. A state in memory is the fold of everything up to a position; a checkpoint is an event
+`<name>/checkpoint {version, after, state}` that saves folding the entries up to `after` again. One that cannot be read,
+that another version wrote, or that needs an entry erased since, is passed over: at worst the fold begins at the first
+entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from bubbot.errors import TapeCorrupt
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.query import IdRanges, Span, TapeQuery
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S")
+
+PAGE_ENTRIES = 5_000
+"""Entries read at a time, so that a long tape neither fills the memory nor holds up the event loop."""
+MAX_CHECKPOINTS_TRIED = 20
+"""Newest checkpoints that are looked at if the newest one cannot be used."""
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
+def _cites_nothing(_state: JsonObject) -> Iterable[int]:
+    return ()
+
+
+def _ignore_entries(_entries: Sequence[TapeEntry]) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegacyAnchor(Generic[S]):
+    """A bookkeeping anchor of earlier versions of bubbot, which is read as a checkpoint of version 0.
+
+    Attributes:
+        name: of the anchor. Its state holds `after`.
+        decode: see `Projection.decode`; `cited` also holds the `lasting` entries.
+        cited_ids: see `Projection.cited_ids`.
+        lasting: the names of facts that the anchor leaves out: they are read from the beginning up to `after`.
+    """
+
+    name: str
+    decode: Callable[[JsonObject, Sequence[TapeEntry]], S]
+    cited_ids: Callable[[JsonObject], Iterable[int]] = _cites_nothing
+    lasting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection(Generic[S]):
+    """A state that follows from the facts on a tape.
+
+    A state in a checkpoint holds ids, numbers and times, no words of people: what needs words cites their entries.
+
+    Attributes:
+        name: begins the name of its checkpoints.
+        version: of the state and of `apply`; checkpoints of another version are not read.
+        tapes: the name of its tape; with a slash at the end the prefix of all its tapes.
+        events: the names of the facts it is made of.
+        initial: builds the state of an empty tape.
+        apply: returns the state after these facts, in the order of the tape. It depends on nothing but its arguments;
+            an erased entry folds to nothing. The state given belongs to it, and may be changed and returned.
+        encode: builds what a checkpoint stores.
+        decode: reads that, with the entries it cites in the order of their ids.
+        cited_ids: returns the ids of the entries that a stored state cannot do without.
+        interval: facts between two checkpoints.
+        size: how many facts a checkpoint of this state is as large as; it is written no more often than that.
+        legacy: the anchor that stood in for checkpoints before.
+        combine: adds up the states of several tapes, or of the shards of one.
+    """
+
+    name: str
+    version: int
+    tapes: str
+    events: tuple[str, ...]
+    initial: Callable[[], S]
+    apply: Callable[[S, Sequence[TapeEntry]], S]
+    encode: Callable[[S], JsonObject]
+    decode: Callable[[JsonObject, Sequence[TapeEntry]], S]
+    cited_ids: Callable[[JsonObject], Iterable[int]] = _cites_nothing
+    interval: int
+    size: Callable[[S], int] = lambda _: 0
+    legacy: LegacyAnchor[S] | None = None
+    combine: Callable[[Sequence[S]], S] | None = None
+
+    @property
+    def checkpoint_name(self) -> str:
+        """The name of its checkpoints."""
+        return f"{self.name}/checkpoint"
+
+    def reads(self, tape: str) -> bool:
+        """Return true if it is made of facts on this tape."""
+        return tape.startswith(self.tapes) if self.tapes.endswith("/") else tape == self.tapes
+
+    def selects(self, entry: TapeEntry) -> bool:
+        """Return true if the entry is one of its facts."""
+        return entry.kind == Kind.EVENT and entry.name in self.events
+
+
+@dataclass(frozen=True)
+class _Snapshot(Generic[S]):
+    """A state, the id up to which it counts, and the facts folded since its checkpoint."""
+
+    state: S
+    position: int
+    folded: int = 0
+
+
+@dataclass(frozen=True)
+class _Candidate(Generic[S]):
+    """A checkpoint that may be usable."""
+
+    after: int
+    state: JsonObject
+    decode: Callable[[JsonObject, Sequence[TapeEntry]], S]
+    cited_ids: Callable[[JsonObject], Iterable[int]]
+    lasting: tuple[str, ...] = ()
+
+
+class ProjectedTape(Generic[S]):
+    """The state of one projection on one tape.
+
+    `state` is as of the last `load`, `catch_up` or `follow`. The first call of any of them loads it.
+
+    Attributes:
+        projection: the projection.
+    """
+
+    def __init__(
+        self,
+        projection: Projection[S],
+        tape: TapeHandle,
+        on_applied: Callable[[Sequence[TapeEntry]], None] = _ignore_entries,
+    ) -> None:
+        """Build it without reading anything.
+
+        Args:
+            projection: the projection.
+            tape: its tape.
+            on_applied: called with facts that were folded after the first load.
+        """
+        self.projection = projection
+        self._tape = tape
+        self._on_applied = on_applied
+        self._state = projection.initial()
+        self._position = 0
+        self._folded = 0
+        self._is_loaded = False
+        self._is_writing = False
+        self._is_checkpoint_unusable = False
+        self._lock = asyncio.Lock()
+
+    @property
+    def state(self) -> S:
+        """The state in memory."""
+        return self._state
+
+    @property
+    def position(self) -> int:
+        """The id up to which the state counts."""
+        return self._position
+
+    async def load(self) -> S:
+        """Read the state from the tape again: a checkpoint, and what follows it."""
+        async with self._lock:
+            await self._load()
+        return self._state
+
+    async def catch_up(self) -> S:
+        """Fold what was appended since, by whomever."""
+        async with self._lock:
+            if self._is_loaded:
+                await self._read_on()
+            else:
+                await self._load()
+        return self._state
+
+    async def follow(self, entries: Sequence[TapeEntry]) -> None:
+        """Fold entries that this process has appended to the tape; read those in between if some are missing."""
+        if self._is_loaded and entries and entries[0].id > self._position + 1:
+            await asyncio.sleep(0)  # an entry of the same commit may be about to be handed over by its own task
+        async with self._lock:
+            if not self._is_loaded:
+                await self._load()
+                return
+            fresh = sorted((entry for entry in entries if entry.id > self._position), key=lambda entry: entry.id)
+            if not fresh:
+                if entries:  # they came before, or the tape was put aside
+                    await self._read_on()
+                return
+            if fresh[-1].id - self._position == len(fresh):
+                self._apply(fresh)
+            else:
+                await self._read_on()
+            self._position = max(self._position, fresh[-1].id)
+
+    async def write_checkpoint(self, head: int = 0, *, force: bool = False) -> bool:
+        """Write a checkpoint if enough has happened since the last one; return whether one was written.
+
+        Nothing is read or written before that.
+
+        Args:
+            head: the newest id of the tape that the caller knows.
+            force: write one however little has happened.
+        """
+        if not self._is_loaded:
+            await self.load()
+        if self._is_writing or not (force or self._is_due(head)):
+            return False
+        self._is_writing = True
+        try:
+            async with self._lock:
+                await self._read_on()
+                if not (force or self._is_due(head)):
+                    return False
+                state = self.projection.encode(self._state)
+                if await self._fetch_cited(self.projection.cited_ids(state)) is None:
+                    await self._load()  # an entry was erased: the state is that without it
+                    state = self.projection.encode(self._state)
+                after, folded = self._position, self._folded
+            data = {"version": self.projection.version, "after": after, "state": state}
+            (stored,) = await self._tape.append([event(self.projection.checkpoint_name, data)])
+            self._folded -= folded
+            self._is_checkpoint_unusable = False
+            if stored.id == self._position + 1:
+                self._position = stored.id
+            return True
+        finally:
+            self._is_writing = False
+
+    def _is_due(self, head: int) -> bool:
+        facts = self._folded + max(0, head - self._position)
+        return self._is_checkpoint_unusable or facts >= max(self.projection.interval, self.projection.size(self._state))
+
+    def _apply(self, entries: Sequence[TapeEntry]) -> None:
+        facts = [entry for entry in entries if self.projection.selects(entry)]
+        self._state = self.projection.apply(self._state, facts)
+        self._position = entries[-1].id
+        self._folded += len(facts)
+        self._on_applied(facts)
+
+    async def _read_on(self) -> None:
+        """Fold the facts after the position. If the tape was put aside since, and restarted, load it."""
+        if await self._tape.head() < self._position:
+            await self._load()
+            return
+        async for page in self._pages(self._position):
+            self._apply(page)
+
+    async def _load(self) -> None:
+        snapshot = await self._restore()
+        state, position, folded = snapshot.state, snapshot.position, 0
+        async for page in self._pages(position):
+            state, position, folded = self.projection.apply(state, page), page[-1].id, folded + len(page)
+        self._state, self._position, self._folded = state, position, folded
+        self._is_loaded = True
+
+    async def _pages(self, position: int) -> AsyncIterator[tuple[TapeEntry, ...]]:
+        while True:
+            page = await self._fetch_facts((position + 1, None), self.projection.events, PAGE_ENTRIES)
+            if page:
+                yield page
+            if len(page) < PAGE_ENTRIES:
+                return
+            position = page[-1].id
+
+    async def _restore(self) -> _Snapshot[S]:
+        """Return the state of the newest checkpoint that can be used, else that of an empty tape."""
+        self._is_checkpoint_unusable = False
+        seen: set[int] = set()
+        for limit in (1, MAX_CHECKPOINTS_TRIED):
+            try:
+                entries = await self._fetch_checkpoints(limit)
+            except TapeCorrupt as error:
+                log.warning(
+                    "checkpoint damaged, folding the tape from the beginning: %s",
+                    error,
+                    extra={"action": "projection.damaged", "tape": self._tape.name},
+                )
+                entries = []
+                self._is_checkpoint_unusable = True
+            candidates = [candidate for entry in entries if entry.id not in seen for candidate in self._read(entry)]
+            seen |= {entry.id for entry in entries}
+            for candidate in sorted(candidates, key=lambda item: item.after, reverse=True):
+                if (snapshot := await self._decode(candidate)) is not None:
+                    return snapshot
+                self._is_checkpoint_unusable = True
+            if not entries:
+                break
+        return _Snapshot(self.projection.initial(), 0)
+
+    async def _fetch_checkpoints(self, limit: int) -> list[TapeEntry]:
+        """Return the newest checkpoints, and the newest anchors that stood in for them."""
+        names = [(Kind.EVENT, self.projection.checkpoint_name)]
+        if self.projection.legacy is not None:
+            names.append((Kind.ANCHOR, self.projection.legacy.name))
+        queries = [
+            TapeQuery(self._tape.name, kinds=(kind,), names=(name,), newest=True, limit=limit) for kind, name in names
+        ]
+        return [entry for found in await self._tape.fetch(queries) for entry in found]
+
+    def _read(self, entry: TapeEntry) -> Iterator[_Candidate[S]]:
+        """Yield the candidate of a checkpoint or anchor; nothing if it is erased, damaged or of another version."""
+        projection, legacy = self.projection, self.projection.legacy
+        try:
+            if entry.erased:
+                return
+            if entry.kind == Kind.EVENT:
+                data = entry.payload["data"]
+                if data["version"] != projection.version:
+                    return
+                after, state = data["after"], data["state"]
+                candidate = _Candidate(after, state, projection.decode, projection.cited_ids)
+            elif legacy is not None:
+                state = entry.payload["state"]
+                after = state["after"]
+                candidate = _Candidate(after, state, legacy.decode, legacy.cited_ids, legacy.lasting)
+            else:
+                return
+            if type(after) is not int or not 0 <= after < entry.id or not isinstance(state, Mapping):
+                raise ValueError(f"after is {after!r}")
+        except _UNREADABLE as error:
+            self._warn_unreadable(error)
+            self._is_checkpoint_unusable = True
+            return
+        yield candidate
+
+    async def _decode(self, candidate: _Candidate[S]) -> _Snapshot[S] | None:
+        """Return the state of a checkpoint; None if it is damaged or an entry that it cites was erased."""
+        try:
+            ids = [_check_id(entry_id, candidate.after) for entry_id in candidate.cited_ids(candidate.state)]
+        except _UNREADABLE as error:
+            self._warn_unreadable(error)
+            return None
+        cited = await self._fetch_cited(ids)
+        if cited is None:
+            return None
+        if candidate.lasting:
+            cited = [*cited, *await self._fetch_facts((1, candidate.after), candidate.lasting)]
+        try:
+            state = candidate.decode(candidate.state, sorted(cited, key=lambda entry: entry.id))
+        except _UNREADABLE as error:
+            self._warn_unreadable(error)
+            return None
+        return _Snapshot(state, candidate.after)
+
+    async def _fetch_cited(self, ids: Iterable[int]) -> list[TapeEntry] | None:
+        """Return these entries; None if the content of one was erased."""
+        spans = spans_of(list(ids))
+        if not spans:
+            return []
+        (found,) = await self._tape.fetch([TapeQuery(self._tape.name, IdRanges(tuple(spans)))])
+        count = sum(high - low + 1 for low, high in spans)
+        return None if len(found) < count or any(entry.erased for entry in found) else list(found)
+
+    async def _fetch_facts(self, span: Span, names: tuple[str, ...], limit: int | None = None) -> tuple[TapeEntry, ...]:
+        query = TapeQuery(self._tape.name, IdRanges((span,)), kinds=(Kind.EVENT,), names=names, limit=limit)
+        return (await self._tape.fetch([query]))[0]
+
+    def _warn_unreadable(self, error: Exception) -> None:
+        log.warning(
+            "checkpoint not readable, passed over: %s of %s: %s",
+            self.projection.name,
+            self._tape.name,
+            type(error).__name__,
+            extra={"action": "projection.unreadable", "tape": self._tape.name},
+        )
+
+
+def _check_id(value: object, after: int) -> int:
+    if type(value) is not int or not 1 <= value <= after:
+        raise ValueError(f"{value!r} is not the id of an entry up to {after}")
+    return value
+
+
+async def read_projection(projection: Projection[S], tape: TapeHandle) -> S:
+    """Return the state of a tape; write nothing."""
+    return await ProjectedTape(projection, tape).load()
+
+
+class ProjectionRunner:
+    """The projections of a process: each is in memory once, whoever asks for it."""
+
+    def __init__(self) -> None:
+        self._projected: dict[tuple[str, str], ProjectedTape[Any]] = {}
+
+    def project(
+        self,
+        projection: Projection[S],
+        tape: TapeHandle,
+        on_applied: Callable[[Sequence[TapeEntry]], None] = _ignore_entries,
+    ) -> ProjectedTape[S]:
+        """Return the projection of a tape; nothing is read yet. `on_applied`: of the first caller for this tape."""
+        key = (projection.name, tape.name)
+        if key not in self._projected:
+            self._projected[key] = ProjectedTape(projection, tape, on_applied)
+        return self._projected[key]
+
+    async def catch_up(self) -> None:
+        """Load what is not loaded yet, and fold what was appended to all tapes since."""
+        for projected in list(self._projected.values()):
+            await projected.catch_up()
+
+    async def follow(self, stored: Mapping[str, Sequence[TapeEntry]]) -> None:
+        """Fold entries that this process has appended, by tape: such as those of a merge."""
+        for (_, tape), projected in list(self._projected.items()):
+            if tape in stored:
+                await projected.follow(stored[tape])
+
+    async def write_checkpoints(self, tape: str) -> None:
+        """Write every checkpoint of a tape that is due."""
+        for (_, name), projected in list(self._projected.items()):
+            if name == tape:
+                await projected.write_checkpoint()
+
+    def combined(self, projection: Projection[S]) -> S:
+        """Return the sum of a projection's states over its tapes; of none it is that of an empty tape."""
+        states = [one.state for (name, _), one in self._projected.items() if name == projection.name]
+        if projection.combine is None or len(states) < 2:
+            return states[0] if states else projection.initial()
+        return projection.combine(states)
