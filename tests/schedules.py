@@ -22,6 +22,7 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.model import Model
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -156,6 +157,7 @@ async def timed(
         new_id=lambda: next(short) + life,
         zone=ZoneInfo(zone),
         texts=Texts(),
+        projections=ProjectionRunner(),
         open_tape=lambda name: TapeService(store, name, now=clock, new_id=ids),
         role_of=directory.role_of,
         accept=directory.accept,

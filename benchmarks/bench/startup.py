@@ -23,7 +23,7 @@ from benchmarks.bench.talk import talking
 from benchmarks.soak.direct import CHANNEL
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION, GRANTED
-from bubbot.features.budget.state import BUDGET_PROJECTION, BUDGET_TAPE, SETTLED, BudgetSubject, Reservation
+from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.state import (
     FIRED,
@@ -42,6 +42,7 @@ from bubbot.gateway.outbox_views import OUTBOX_PROJECTION, RECEIPT
 from bubbot.ports.channel import Inbound, MessagePart, Sender
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import intent_entry
+from bubbot.ports.usage import BUDGET_TAPE, SETTLED, BudgetSubject, Reservation
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event
 from bubbot.tape.projection import ProjectedTape, Projection
@@ -172,7 +173,7 @@ async def measure(home: Path) -> Figures:
             "processor": 1000 * (time.process_time() - used),
             "clock": 1000 * (time.perf_counter() - begun),
             "read": counting[0].read,
-            "jobs": len(talk.app.scheduler.store.state.jobs),
+            "jobs": len(talk.app.schedule_store.state.jobs) if talk.app.schedule_store else 0,
             "people": len(access.state.grants),
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shopping import ADDED, BOUGHT, ListView
+from shopping import ADDED, BOUGHT, ListView  # type: ignore[import-not-found]  # not installed where types are checked
 
 from bubbot.tape.entry import event
 

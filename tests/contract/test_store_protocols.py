@@ -21,7 +21,7 @@ from tests.tapes import notes
 
 async def test_the_first_label_stays(store: TapeStore) -> None:
     assert isinstance(store, LabelsWorkspace)
-    assert [await store.workspace(path) for path in ("/home/a", "/home/b")] == ["/home/a", "/home/a"]
+    assert [await store.workspace(path) for path in ("/first", "/second")] == ["/first", "/first"]
 
 
 async def test_entries_and_commits_are_counted(store: TapeStore) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
-from bubbot.ports.store import KeepsChain
+from bubbot.ports.store import require_chain
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import TapeEntry
@@ -171,8 +171,7 @@ async def entries_of(home: Path, tape: str) -> list[TapeEntry]:
 async def damage(home: Path) -> list[str]:
     """What verify finds, and forks that are open still."""
     async with open_tapes(Home(home)) as (store, _):
-        assert isinstance(store, KeepsChain)
-        audit = await store.audit()
+        audit = await require_chain(store).audit()
         forks = await store.forks()
     faults = [f"{one.tape} #{one.id} {one.problem}: {one.detail}" for one in audit.findings]
     return faults + [f"fork {one.id} is open still" for one in forks]

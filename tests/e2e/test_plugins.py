@@ -112,7 +112,7 @@ class TestFeature:
     async def test_a_daemon_has_it_too(self, home: Path, shopping: Mapping[str, str]) -> None:
         (home / "config.toml").write_text("[shopping]\nmax_items = 1\n")
         async with running(home, env=shopping):
-            answers = await asyncio.to_thread(said, home, ",buy milk", ",buy jam", ",shopping")
+            answers = await asyncio.to_thread(said, home, ",buy milk", ",buy jam", ",shopping", env=shopping)
         assert answers == ["milk is on the list.", "the list is full: 1 items are on it", "milk"]
 
     def test_its_own_test_passes_where_it_is_installed(self, tmp_path: Path, shopping: Mapping[str, str]) -> None:

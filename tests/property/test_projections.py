@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.features.access.state import ACCESS_PROJECTION
-from bubbot.features.budget.state import BUDGET_PROJECTION, RATES_PROJECTION, BudgetSubject, Reservation
+from bubbot.features.budget.state import BUDGET_PROJECTION, RATES_PROJECTION
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef, Job, job_data
 from bubbot.gateway.inbox_views import INBOX_PROJECTION, MIGRATIONS_PROJECTION
 from bubbot.gateway.outbox_views import OUTBOX_PROJECTION
 from bubbot.ports.inbox import done_entry, interrupted_entry
+from bubbot.ports.usage import BudgetSubject, Reservation
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event, thaw, timestamp

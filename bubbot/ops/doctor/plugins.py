@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
@@ -57,10 +56,13 @@ def _find_failure(group: str, name: str) -> str:
         # Our models import heavy libraries such as litellm, so only check that their modules exist.
         missing = [point.module for point in entry_points(group=group, name=name) if not _has_module(point.module)]
         return f"The plugin {name!r} of {group} is lost: there is no module {missing[0]}." if missing else ""
-    loaders: Mapping[str, Callable[[str], object]] = {FEATURE_GROUP: load_feature, STRATEGY_GROUP: load_strategy}
-    load: Callable[[str], object] = loaders.get(group) or partial(plugins.load, group)
     try:
-        load(name)
+        if group == FEATURE_GROUP:
+            load_feature(name)
+        elif group == STRATEGY_GROUP:
+            load_strategy(name)
+        else:
+            plugins.load(group, name)
     except ConfigError as error:
         return str(error)
     return ""

@@ -23,7 +23,7 @@ from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.wiring.app import Bot, open_app
-from bubbot.wiring.features import FEATURES, load_factories
+from bubbot.wiring.features import FEATURES
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 GROUP = "bubbot.features"
@@ -145,37 +145,26 @@ class TestPackages:
         assert sessions == ["stdin:default"]
         assert "You said: hello" in "".join(texts)
 
-    def test_one_of_a_wrong_type_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        offer(monkeypatch, pinger=lambda kernel: Feature(name="pinger"))
-        with pytest.raises(
-            ConfigError, match=r"^The plugin 'pinger' of bubbot\.features is function, not a FeatureFactory\.$"
-        ):
-            load_factories()
-
-    def test_one_with_the_name_of_a_feature_of_bubbot_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        offer(monkeypatch, mine=FeatureFactory("memory", lambda _kernel, _settings: Feature(name="memory")))
-        with pytest.raises(
-            ConfigError,
-            match=r"^The plugin 'mine' of bubbot\.features has the name of a feature of bubbot: memory\.$",
-        ):
-            load_factories()
-
-    async def test_one_that_cannot_be_built_is_refused_with_its_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("made", "reason"), [(KeyError("nothing"), "KeyError: 'nothing'"), ("a feature", "it is str, not a Feature")]
+    )
+    async def test_one_that_cannot_be_built_is_named_and_left_out(
+        self,
+        made: object,
+        reason: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        def build(_kernel: Kernel, _settings: object) -> Feature:
-            raise KeyError("nothing")
+        def build(_kernel: Kernel, _settings: object) -> Any:
+            if isinstance(made, Exception):
+                raise made
+            return made
 
         offer(monkeypatch, broken=FeatureFactory("broken", build))
-        with pytest.raises(ConfigError, match=r"^The feature 'broken' could not be built: KeyError: 'nothing'$"):
-            async with opened(tmp_path / "home"):
-                pass
-
-    async def test_one_that_builds_something_else_is_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        build: Any = lambda _kernel, _settings: "a feature"  # noqa: E731
-        offer(monkeypatch, broken=FeatureFactory("broken", build))
-        with pytest.raises(ConfigError, match=r"^The feature 'broken' is str, not a Feature\.$"):
-            async with opened(tmp_path / "home"):
-                pass
+        async with opened(tmp_path / "home") as (app, texts):
+            await app.ask(said("hello"))
+            await app.deliverer.wait_until_idle()
+        assert "You said: hello" in "".join(texts)
+        assert "feature broken left out" in caplog.text
+        assert reason in caplog.text
