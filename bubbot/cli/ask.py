@@ -14,12 +14,12 @@ from bubbot.cli.chat_remote import make_adapter
 from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
-from bubbot.control.chat import SentFiles
-from bubbot.control.client import connect, run_on_home
-from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed, OutputFailed
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.server.chat import SentFiles
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.codec import JsonObject, encode
+from bubbot.server.peer import ControlPeer
 from bubbot.tape.entry import timestamp
 from bubbot.wiring.app import Bot, new_id, now, open_app
 

@@ -12,8 +12,8 @@ from bubbot.cli.chat_remote import chat_through_daemon, end_on_signals, notice_p
 from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
-from bubbot.control.client import run_on_home
 from bubbot.errors import ModelError
+from bubbot.server.client import run_on_home
 from bubbot.texts import Texts
 from bubbot.wiring.app import Bot, open_app
 

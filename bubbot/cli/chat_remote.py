@@ -13,9 +13,9 @@ from bubbot import plugins
 from bubbot.cli.output import AnswerPrinter, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup
-from bubbot.control.chat import ChatEnd, SentFiles
-from bubbot.control.client import connect, raise_when_closed
 from bubbot.ports.channel import Channel, ChannelOptions, CommandInfo, StopRequest, no_commands
+from bubbot.server.chat import ChatEnd, SentFiles
+from bubbot.server.client import connect, raise_when_closed
 from bubbot.settings.environment import terminal_style
 from bubbot.tape.entry import timestamp
 from bubbot.texts import Texts

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.control.client import connect, run_on_home
-from bubbot.control.codec import JsonObject
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.codec import JsonObject
 
 RELOAD_TIMEOUT_SECONDS = 120.0
 """Covers the 30 seconds that turns of a removed channel may take, and the platforms' checks of new tokens."""

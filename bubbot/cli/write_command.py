@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 from bubbot.cli.output import show
 from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
-from bubbot.control.client import connect, run_on_home
-from bubbot.control.codec import JsonObject, decode, encode
 from bubbot.errors import ConfigError, ControlError
 from bubbot.features.access.service import AccessService
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.wiring.app import open_tapes

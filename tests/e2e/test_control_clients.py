@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from bubbot import errors
-from bubbot.control.codec import encode
-from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
-from bubbot.control.peer import PROTOCOL
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.server.codec import encode
+from bubbot.server.lines import CONTROL_LINE_BYTES, encode_lines, read_message
+from bubbot.server.peer import PROTOCOL
 from tests.e2e import bot, forked, inside
 from tests.e2e.bot import environment, sentence
 from tests.e2e.test_control import daemon, entries, receipts

@@ -23,12 +23,12 @@ from bubbot.cli.run.control import serve_control
 from bubbot.cli.run.health import serve_health
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
-from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.models.lazy import LazyModel
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
+from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.wiring.daemon import Daemon, open_daemon
@@ -145,7 +145,7 @@ async def _serve_webhooks(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[
     if not daemon.webhook_channels():
         yield
         return
-    from bubbot.gateway.webhooks import WebhookSettings, serve_webhooks
+    from bubbot.server.webhooks import WebhookSettings, serve_webhooks
 
     async with serve_webhooks(
         daemon.webhook_channels, WebhookSettings(setup.settings.http.host, setup.settings.http.port)

@@ -9,14 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bubbot.cli.write_command import CommandContext, answer_command
-from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import ModelError
-from bubbot.gateway.control import ControlServer
-from bubbot.gateway.remote import ChatService
 from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Inbound
 from bubbot.ports.turn import TurnResult
+from bubbot.server.codec import JsonObject, encode
+from bubbot.server.control import ControlServer
+from bubbot.server.peer import ControlPeer
+from bubbot.server.remote import ChatService
 from bubbot.wiring.daemon import Daemon
 from bubbot.wiring.reload import Reloader
 

@@ -23,8 +23,8 @@ async def serve_health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[Non
     if settings.port is None:
         yield
         return
-    from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
     from bubbot.gateway.metrics import Metrics
+    from bubbot.server.health import HealthAddress, HealthProbe, serve_health
 
     metrics = Metrics()
     attach_metrics(daemon, metrics)

@@ -12,8 +12,8 @@ import pytest
 from bubbot.cli import chat_remote
 from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.setup import CommandSetup
-from bubbot.control.client import DaemonNotRunning
 from bubbot.home import Home
+from bubbot.server.client import DaemonNotRunning
 from bubbot.settings.loader import Settings
 
 

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 import pytest
 
-from bubbot.control.codec import decode, encode
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.state import FailingModel, SpentTotal, TotalKey
 from bubbot.features.schedule.state import ScheduleState
@@ -37,6 +36,7 @@ from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.runtime.app import RuntimeLoad
+from bubbot.server.codec import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
 from bubbot.wiring.health import newest_backup

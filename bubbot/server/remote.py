@@ -9,11 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bubbot.control.chat import RECEIPT_TIMEOUT_SECONDS
-from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway.control import Handler
 from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
     ChannelEvent,
@@ -37,6 +33,10 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.turn import TurnResult
 from bubbot.runtime.turns import LastTurnView
+from bubbot.server.chat import RECEIPT_TIMEOUT_SECONDS
+from bubbot.server.codec import JsonObject, decode, encode
+from bubbot.server.control import Handler
+from bubbot.server.peer import ControlPeer
 from bubbot.tape.service import TapeService
 
 log = logging.getLogger(__name__)

@@ -11,14 +11,7 @@ from shutil import rmtree
 
 import pytest
 
-from bubbot.control.chat import ChatEnd
-from bubbot.control.client import connect
-from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway import remote as module
-from bubbot.gateway.control import ControlServer
-from bubbot.gateway.remote import ChatService, RemoteChannel
 from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
@@ -38,6 +31,13 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.turn import TurnResult
+from bubbot.server import remote as module
+from bubbot.server.chat import ChatEnd
+from bubbot.server.client import connect
+from bubbot.server.codec import JsonObject, encode
+from bubbot.server.control import ControlServer
+from bubbot.server.peer import ControlPeer
+from bubbot.server.remote import ChatService, RemoteChannel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService

@@ -7,8 +7,6 @@ from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import BubbotError, ControlError
 from bubbot.ports.channel import (
     Channel,
@@ -25,6 +23,8 @@ from bubbot.ports.channel import (
     TurnStarted,
     refuse_blob,
 )
+from bubbot.server.codec import JsonObject, decode, encode
+from bubbot.server.peer import ControlPeer
 
 PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
 RECEIPT_TIMEOUT_SECONDS = 20.0

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from bubbot.control.address import check_folder, peer_uid
-from bubbot.control.codec import JsonObject, encode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
-from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError
+from bubbot.server.address import check_folder, peer_uid
+from bubbot.server.codec import JsonObject, encode_error
+from bubbot.server.lines import CONTROL_LINE_BYTES, encode_lines, read_message
+from bubbot.server.peer import PROTOCOL, ControlPeer
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
-from bubbot.gateway.paths import check_paths
 from bubbot.ports.channel import SupportsWebhook, WebhookVerifier
+from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, http_server
+from bubbot.server.paths import check_paths
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,7 @@ from typing import Any, get_origin, get_type_hints
 import pytest
 
 from bubbot import errors
-from bubbot.control import lines as framing
-from bubbot.control.chat import PREVIEWS
-from bubbot.control.codec import decode, decode_error, encode, encode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway.remote import EVENTS
 from bubbot.ports.channel import (
     Attachment,
     ChannelEvent,
@@ -42,6 +37,11 @@ from bubbot.ports.channel import (
     TurnStarted,
     UnparsedUpdate,
 )
+from bubbot.server import lines as framing
+from bubbot.server.chat import PREVIEWS
+from bubbot.server.codec import decode, decode_error, encode, encode_error
+from bubbot.server.lines import CONTROL_LINE_BYTES, encode_lines, read_message
+from bubbot.server.remote import EVENTS
 
 ADA = Sender("1", "Ada \ud800", bot=True)
 FILE = Attachment("ref", "a.txt", "text/plain", 12, "voice", "note")

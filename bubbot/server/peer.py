@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-from bubbot.control.codec import JsonObject, decode_error, encode_error
-from bubbot.control.lines import encode_lines, read_message
 from bubbot.errors import BubbotError, ControlError
+from bubbot.server.codec import JsonObject, decode_error, encode_error
+from bubbot.server.lines import encode_lines, read_message
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot, ModelOutage
-from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.metrics import Metrics
+from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot, ModelOutage
-from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
 from bubbot.gateway.metrics import Metrics
+from bubbot.server.health import HealthAddress, HealthProbe, serve_health
 from tests.unit.gateway.health.test_formatter import FULL
 
 FINE = replace(FULL, channels=FULL.channels[:1])

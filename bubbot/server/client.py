@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from bubbot.control.address import check_folder, peer_uid
-from bubbot.control.codec import JsonObject, decode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
-from bubbot.control.peer import CONNECTION_LOST, PROTOCOL, ControlPeer, OnNotice, OnRequest, ignore_notice
 from bubbot.errors import ConfigError, ControlError, HomeLocked
 from bubbot.home import Home
+from bubbot.server.address import check_folder, peer_uid
+from bubbot.server.codec import JsonObject, decode_error
+from bubbot.server.lines import CONTROL_LINE_BYTES, encode_lines, read_message
+from bubbot.server.peer import CONNECTION_LOST, PROTOCOL, ControlPeer, OnNotice, OnRequest, ignore_notice
 
 TRANSITION_TIMEOUT_SECONDS = 10.0
 """Seconds for a bot that is starting to answer, or for one that is ending to be gone."""

@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
-from bubbot.control import client, peer
-from bubbot.control.client import DaemonNotRunning, connect
-from bubbot.control.codec import JsonObject
-from bubbot.control.lines import CONTROL_LINE_BYTES
-from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
-from bubbot.gateway import control
-from bubbot.gateway.control import ControlServer
+from bubbot.server import client, control, peer
+from bubbot.server.client import DaemonNotRunning, connect
+from bubbot.server.codec import JsonObject
+from bubbot.server.control import ControlServer
+from bubbot.server.lines import CONTROL_LINE_BYTES
+from bubbot.server.peer import PROTOCOL, ControlPeer
 
 WAIT = 10.0
 HELLO = json.dumps({"hello": PROTOCOL}).encode() + b"\n"

@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import Iterator
 
-from bubbot.control.codec import JsonObject
 from bubbot.errors import ConfigError, ControlError
+from bubbot.server.codec import JsonObject
 
 CONTROL_LINE_BYTES = 2**20
 """Bytes of one line, its line feed included."""
