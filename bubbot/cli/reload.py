@@ -40,8 +40,8 @@ async def _reload(setup: CommandSetup) -> None:
             raise ControlError("no bot is running for this home: it reads the settings at its next start")
 
     async def reload_bot(address: str) -> None:
-        async with connect(address) as peer:
-            _print(await peer.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
+        async with connect(address) as bot:
+            _print(await bot.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
 
     await run_on_home(setup.home, fail_without_bot, reload_bot)
 

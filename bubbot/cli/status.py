@@ -112,8 +112,8 @@ async def _request_snapshot(home: Home) -> HealthSnapshot:
         address = home.read_lock_holder()[1]
         try:
             if address:
-                async with connect(address) as peer:
-                    return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
+                async with connect(address) as bot:
+                    return decode((await bot.request("status", {})).get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
         await asyncio.sleep(POLL_SECONDS)

@@ -131,8 +131,8 @@ async def run_write_command(
             )
 
     async def in_the_bot(address: str) -> CommandResult:
-        async with connect(address) as peer:
-            reply = await peer.request("command", {"name": name, "arguments": encode(arguments)})
+        async with connect(address) as bot:
+            reply = await bot.request("command", {"name": name, "arguments": encode(arguments)})
         return decode(reply.get("told"), CommandResult)
 
     result = await run_on_home(setup.home, in_this_process, in_the_bot)

@@ -1,21 +1,25 @@
-"""The client's end of a chat: what a local adapter receives goes to the running bot, and its answers come back."""
+"""A chat with the bot as `bubbot chat` and `bubbot ask` have it, and the one whose bot is another process."""
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
 
-from bubbot.errors import BubbotError, ControlError
+from bubbot.concurrency import task_group
+from bubbot.errors import BubbotError, ControlError, DeliveryFailed, OutputFailed
 from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
     CommandInfo,
+    Inbound,
     MessagePart,
     Preview,
     ShowsPreviews,
     StepFinished,
+    StopRequest,
     TextStreamed,
     ToolFinished,
     ToolStarted,
@@ -23,12 +27,50 @@ from bubbot.ports.channel import (
     TurnStarted,
     refuse_blob,
 )
+from bubbot.server.client import connect_chat, raise_when_closed
 from bubbot.server.codec import JsonObject, decode, encode
-from bubbot.server.peer import ControlPeer
+from bubbot.server.remote import AskResult
+
+if TYPE_CHECKING:
+    from bubbot.server.peer import ChatPeer
 
 PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
-RECEIPT_TIMEOUT_SECONDS = 20.0
-"""Seconds a client may take to show a part."""
+
+ShowResult = Callable[[AskResult, str], None]
+"""Print the result of a turn, or the text of its answer; return when the system has it. Raises `OutputFailed`."""
+
+
+class ChatConnection(Protocol):
+    """One session of the bot, which is in this process or in another."""
+
+    async def open(self) -> str:
+        """Return the notice to show first, or an empty text."""
+        ...
+
+    async def deliver_pending(self) -> int:
+        """Deliver the session's pending messages; return how many inbounds wait for their turns."""
+        ...
+
+    async def run(self) -> None:
+        """Run the adapter until the end of its input."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the turns that are still running."""
+        ...
+
+    async def wait_until_idle(self) -> None:
+        """Return when everything said in the session is answered."""
+        ...
+
+    async def ask(self, inbound: Inbound, show: ShowResult) -> AskResult:
+        """Run one turn and return its result.
+
+        Args:
+            inbound: the message.
+            show: shows the answer; the adapter shows its files. Not called if there is no answer, or if it was lost.
+        """
+        ...
 
 
 class SentFiles:
@@ -57,8 +99,8 @@ class SentFiles:
             self._bytes.pop(digest, None)
 
 
-class ChatEnd:
-    """The client's end of a chat.
+class RemoteChat:
+    """A chat whose adapter is in this process and whose bot is in another.
 
     Attributes:
         files: the bytes of the part being shown.
@@ -67,56 +109,88 @@ class ChatEnd:
 
     def __init__(self, session: str) -> None:
         self._session = session
-        self._channel: Channel | None = None
-        self._peer: ControlPeer | None = None
-        self._copies: set[asyncio.Task[object]] = set()
+        self._show: ShowResult | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.files = SentFiles()
         self.commands: tuple[CommandInfo, ...] = ()
 
-    async def open(self, peer: ControlPeer, channel: Channel) -> str:
-        """Attach the adapter to a session of the running bot; return the notice to show first, or an empty text."""
-        self._peer, self._channel = peer, channel
-        reply = await peer.request("open", {"session": self._session})
+    @asynccontextmanager
+    async def connect(self, address: str, channel: Channel) -> AsyncIterator[None]:
+        """Connect the adapter to the running bot until the block ends. Raises `ControlError` if the bot ends first."""
+        self._channel = channel
+        async with connect_chat(address, self._on_request, self._on_notice) as peer, task_group() as group:
+            self._peer: ChatPeer = peer
+            watching = group.create_task(raise_when_closed(peer))
+            yield
+            watching.cancel()
+
+    async def open(self) -> str:
+        """See `ChatConnection`."""
+        reply = await self._peer.request("open", {"session": self._session})
         self.commands = tuple(decode(command, CommandInfo) for command in reply["commands"])
         return str(reply["notice"])
 
     async def deliver_pending(self) -> int:
-        """Deliver the session's pending messages; return how many inbounds wait there for their turns."""
-        return int((await self._connection.request("owed", {"session": self._session}))["waiting"])
+        """See `ChatConnection`."""
+        return int((await self._peer.request("owed", {"session": self._session}))["waiting"])
+
+    async def run(self) -> None:
+        """See `ChatConnection`."""
+        await self._channel.run(self.receive)
+
+    def stop(self) -> None:
+        """See `ChatConnection`."""
+        self._keep(asyncio.create_task(self._stop()))
+
+    async def _stop(self) -> None:
+        name, _, chat = self._session.partition(":")
+        with suppress(BubbotError):  # the bot has ended, and with it its turns
+            await self.receive(StopRequest(name, chat))
 
     async def wait_until_idle(self) -> None:
-        """Return when everything said in the session is answered."""
-        await self._connection.request("idle", {"session": self._session})
+        """See `ChatConnection`."""
+        await self._peer.request("idle", {"session": self._session})
+
+    async def ask(self, inbound: Inbound, show: ShowResult) -> AskResult:
+        """See `ChatConnection`."""
+        self._show = show
+        reply = await self._peer.request("ask", {"inbound": encode(inbound)})
+        return decode(reply.get("result"), AskResult)
 
     async def receive(self, event: ChannelEvent) -> None:
         """See `Receive`: the running bot makes the event durable."""
-        await self._connection.request("event", {"event": encode(event)})
+        await self._peer.request("event", {"event": encode(event)})
 
-    async def on_request(self, _peer: ControlPeer, name: str, body: JsonObject) -> JsonObject:
+    async def _on_request(self, name: str, body: JsonObject) -> JsonObject:
         """Show a part and return its receipt."""
-        if name != "part" or self._channel is None:
+        if name != "part":
             raise ControlError(f"this chat does not know {name!r}")
         with self.files.open_part(body) as part:
-            receipt = await self._channel.send(part)
-        return {"external_id": receipt.external_id}
+            if self._show is None:
+                return {"external_id": (await self._channel.send(part)).external_id}
+            try:
+                if part.file:
+                    await self._channel.send(part)
+                else:
+                    result = decode(body.get("result"), AskResult)
+                    await asyncio.to_thread(self._show, result, result.text)
+            except (OSError, OutputFailed) as error:  # nobody else waits for the answer: the command reports the loss
+                reason = error.reason if isinstance(error, OutputFailed) else error
+                raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
+        return {}
 
-    def on_notice(self, name: str, body: JsonObject) -> None:
+    def _on_notice(self, name: str, body: JsonObject) -> None:
         """Show a preview, or the copy of an answer to another client."""
         if name == "preview" and isinstance(self._channel, ShowsPreviews):
             self._channel.preview(self._session, decode(body["event"], *PREVIEWS))
         elif name == "copy":
-            copying = asyncio.create_task(self._copy(body))
-            self._copies.add(copying)
-            copying.add_done_callback(self._copies.discard)
+            self._keep(asyncio.create_task(self._copy(body)))
 
     async def _copy(self, body: JsonObject) -> None:
-        if self._channel is not None:
-            # The client that asked has the part, and it is on the tape.
-            with suppress(BubbotError), self.files.open_part(body) as part:
-                await self._channel.send(part)
+        # The client that asked has the part, and it is on the tape.
+        with suppress(BubbotError), self.files.open_part(body) as part:
+            await self._channel.send(part)
 
-    @property
-    def _connection(self) -> ControlPeer:
-        if self._peer is None:
-            raise ControlError("the chat is not open")
-        return self._peer
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from bubbot.settings.loader import Settings
 
 RESTART_REQUIRED = frozenset(
-    {"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"}
+    {"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "server", "search", "log.format"}
 )
 """Keys, and entire sections, that are read once, at the start. A reload applies all others."""
 MAX_SHOWN_VALUE = 200

@@ -29,6 +29,7 @@ from bubbot.settings.sections import (
     MemorySettings,
     ScheduleSettings,
     SearchSettings,
+    ServerSettings,
     SettingDescription,
     StoreSettings,
     describe_table,
@@ -108,6 +109,7 @@ class Settings(BaseSettings):
     search: SearchSettings = SearchSettings()
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
+    server: ServerSettings = ServerSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
@@ -162,7 +164,7 @@ class Settings(BaseSettings):
 
     def secrets(self) -> tuple[str, ...]:
         """Return every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
-        secrets = [self.model.api_key.get_secret_value()] if self.model.api_key else []
+        secrets = [secret.get_secret_value() for secret in (self.model.api_key, self.server.token) if secret]
         if self.model.api_base and (password := urlsplit(self.model.api_base).password):
             secrets.append(password)
         return (*secrets, *_secrets_in(self.channels))

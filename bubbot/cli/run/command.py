@@ -10,8 +10,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,7 @@ from tempfile import gettempdir
 from typing import Any
 
 from bubbot.cli.quarantine import read_quarantine
-from bubbot.cli.run.control import serve_control
-from bubbot.cli.run.health import serve_health
+from bubbot.cli.run.server import check_server, serve
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
@@ -63,6 +62,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     _install_signal_handlers(signals)
     if setup.settings.missing_secrets and await read_quarantine(setup) is None:
         setup.settings.require_secrets()  # no channel starts in quarantine, so nothing needs them yet
+    check_server(setup.settings)
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
@@ -106,11 +106,7 @@ async def _serve(
     read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
     reloader = Reloader(daemon, setup.settings, read)
     await reloader.record_changes()
-    async with (
-        serve_control(daemon, reloader, path) as server,
-        _serve_webhooks(daemon, setup),
-        serve_health(daemon, setup),
-    ):
+    async with serve(daemon, reloader, setup.settings, path) as api:
         manager.start(app.group.create_task)
         report.watch(partial(_watched_channels, daemon))
         background = [
@@ -128,7 +124,7 @@ async def _serve(
         await _wait_for_first(ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name))
         log.info("shutting down", extra={"action": "run.ending"})
         app.sqlite_store.stop_waiting_for_room()
-        server.quiesce()
+        api.is_stopping = True
         for task in background:
             task.cancel()
         timeouts = ShutdownTimeouts()
@@ -137,21 +133,6 @@ async def _serve(
         await manager.stop(timeouts)
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
-
-
-@asynccontextmanager
-async def _serve_webhooks(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
-    """Accept webhooks of platforms; load the HTTP library, a third of the start-up, only if a channel needs it."""
-    if not daemon.webhook_channels():
-        yield
-        return
-    from bubbot.server.webhooks import WebhookSettings, serve_webhooks
-
-    async with serve_webhooks(
-        daemon.webhook_channels, WebhookSettings(setup.settings.http.host, setup.settings.http.port)
-    ):
-        daemon.has_webhook_server = True
-        yield
 
 
 async def _reload_when(requested: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:

@@ -47,7 +47,7 @@ async def _request_snapshot(home: Home) -> HealthSnapshot | None:
     if not address:
         return None
     try:
-        async with asyncio.timeout(ANSWER_SECONDS), connect(address) as peer:
-            return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
+        async with asyncio.timeout(ANSWER_SECONDS), connect(address) as bot:
+            return decode((await bot.request("status", {})).get("snapshot"), HealthSnapshot)
     except (DaemonNotRunning, TimeoutError, OSError, BubbotError):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bubbot.cli.run.control import _chat_service
+from bubbot.cli.run.server import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.ports.outbox import OutboxMessage
@@ -23,7 +23,7 @@ async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: 
 
 async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT), open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
-        line, doors = daemon.bot.channel_runtimes["stdin"], _chat_service(daemon)
+        line, doors = daemon.bot.channel_runtimes["stdin"], chat_service(daemon)
         go, sent = asyncio.Event(), list[str]()
 
         async def send(part: MessagePart) -> Receipt:
