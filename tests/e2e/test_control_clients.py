@@ -242,7 +242,7 @@ HEAD = f"POST /api/do/status HTTP/1.1\r\nHost: x\r\n{PROTOCOL_HEADER}: {PROTOCOL
     [
         ([b""], b""),
         ([b"\x00\xff" * 5000], b"400 Bad Request"),
-        ([b"x" * 2_000_000], b"400 Bad Request"),
+        ([b"x" * 2_000_000], b""),
         ([b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], b"404 Not Found"),
         ([b"GET /api/hello HTTP/1.1\r\nHost: x\r\n\r\n"], b"restart the bot after an update"),
         ([HEAD, b"Content-Length: 2\r\n\r\n[]"], b"a message was not a JSON object"),

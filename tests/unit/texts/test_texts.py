@@ -372,7 +372,7 @@ class TestWithoutATurn:
             assert too_old_text(Texts(), batch) == f"I was away. {told}; send it again if it still matters."
 
 
-PLACES = ("runtime", "gateway", "server", "inbox.py", "outbox.py")
+PLACES = ("runtime", "gateway", "inbox.py", "outbox.py")
 NOT_FOR_PEOPLE = {
     "runtime/prompt.py": "the system prompt: the model reads it",
     "runtime/calls.py: this is the same call": "a tool result: the model reads it",
@@ -383,12 +383,7 @@ NOT_FOR_PEOPLE = {
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
-    "server/control.py": "what is wrong between a command of the shell and the bot: for its operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
-    "server/health.py: the database cannot be read": "for a program",
-    "server/listener.py: request incomplete or not HTTP: %s": "for the log",
-    "server/remote.py: nobody has this chat open": "why a delivery waits: for the log",
-    "server/remote.py: the chat did not take the answer": "why a delivery waits: for the log",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
 }
 """Sentences that stay where they are, by file, or file and a part of the text, with the reason."""
