@@ -58,6 +58,7 @@ class HttpConnections:
         self.foreign = foreign
         self._limits = limits
         self._open: dict[asyncio.BaseTransport, HttpConnection] = {}
+        self._is_closed = False
 
     @contextmanager
     def suspend(self, request: web.Request) -> Iterator[None]:
@@ -72,7 +73,9 @@ class HttpConnections:
                 connection.idle()
 
     def admit(self, transport: asyncio.Transport, connection: HttpConnection) -> bool:
-        """Take a connection. At the limit, end the oldest that waits for a request; false if the bot works on all."""
+        """Take a connection. At the limit, end the oldest that waits for a request; false if there is no room."""
+        if self._is_closed:
+            return False
         if len(self._open) >= self._limits.connections:
             waiting = next((key for key, other in self._open.items() if other.is_waiting), None)
             if waiting is None:
@@ -80,6 +83,10 @@ class HttpConnections:
             self._open.pop(waiting).abort()
         self._open[transport] = connection
         return True
+
+    def close(self) -> None:
+        """Admit no further connection, also none that the system has accepted already."""
+        self._is_closed = True
 
     def forget(self, transport: asyncio.BaseTransport) -> None:
         """Forget a connection that is closed."""
@@ -279,6 +286,7 @@ async def listen(
         server = await _bind(at, protocol)
         yield 0 if isinstance(at, socket.socket) else int(server.sockets[0].getsockname()[1])
     finally:
+        connections.close()
         if server is not None:
             server.close()
         await runner.cleanup()

@@ -306,10 +306,12 @@ async def test_a_bot_that_does_not_answer_any_more_is_left(path: Path, monkeypat
     greetings = iter([GREETING])
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(next(greetings, b""))
-        await reader.read()
-        writer.transport.abort()
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(next(greetings, b""))
+            await reader.read()
+        finally:  # also if the test ends first
+            writer.transport.abort()
 
     server = await asyncio.start_unix_server(silent, path)
     async with asyncio.timeout(WAIT), connect(str(path)) as bot:
