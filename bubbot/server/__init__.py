@@ -1,1 +1,1 @@
-"""The control socket: how a shell command talks to the running bot. The server is in `gateway/control`."""
+"""The server inside the bot, and its clients: one API over HTTP, on the home's socket and where it is configured."""
