@@ -27,6 +27,7 @@ BubbotError
 │       ├── BudgetExceeded     a budget is used up
 │       └── RateLimitExceeded  more messages than the rate of a person or a chat
 ├── ControlError               the running bot and a shell command lost or misunderstood each other
+├── RequestInvalid             a request of another program that cannot be answered; `field` is the wrong one
 ├── OutputFailed               standard output cannot be written: closed, its disk full, or its reader gone
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
@@ -288,6 +289,17 @@ class ControlError(BubbotError):
     """The control connection broke, or received something that cannot be understood."""
 
     kind = "control"
+
+
+class RequestInvalid(BubbotError):
+    """A request of another program has a wrong `field`, or one that asks for what the bot cannot do."""
+
+    kind = "request_invalid"
+    field: str = ""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class OutputFailed(BubbotError):

@@ -10,18 +10,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bubbot.cli.chat_remote import make_adapter
+from bubbot.cli.chat_connection import with_chat
 from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
-from bubbot.control.chat import SentFiles
-from bubbot.control.client import connect, run_on_home
-from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import ControlPeer
-from bubbot.errors import ConfigError, ControlError, DeliveryFailed, OutputFailed
+from bubbot.errors import ConfigError, OutputFailed
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.server.chat import ChatConnection
+from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import Bot, new_id, now, open_app
+from bubbot.wiring.app import new_id, now
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +43,7 @@ def run(args: argparse.Namespace) -> int:
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
     with _without_delivery_warnings():
-        status = asyncio.run(
-            run_on_home(
-                setup.home,
-                lambda: _ask(setup, session, text, printer, as_json=args.json),
-                lambda address: _ask_running_bot(address, setup, session, text, printer, as_json=args.json),
-            )
-        )
+        status = asyncio.run(_ask(setup, session, text, printer, as_json=args.json))
     printer.check(session)
     return 1 if status == "failed" else 0
 
@@ -69,28 +61,24 @@ def _without_delivery_warnings() -> Iterator[None]:
 
 
 async def _ask(setup: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
-    chat = session.partition(":")[2]
-    unprinted: list[str] = []
+    """Run one turn, print its answer, and return how it ended."""
+    printed: list[AskResult] = []
 
-    def write(answer: str) -> None:
-        if as_json and not unprinted:  # standard output is for the JSON object alone
-            show_on_stderr(answer)
-        else:
-            printer(unprinted.pop() if unprinted else answer)
+    def show_result(result: AskResult, answer: str) -> None:
+        printer(_as_json(session, result) if as_json else answer)
+        printed.append(result)
 
-    settings = {"chat": chat, "write": write}
-    async with open_app(setup.settings, setup.home, channel_settings=settings, hold=True) as app:
-        await _show_quarantine(setup)
-        for earlier in await app.recover(session, deliver=False):
-            await earlier
-        app.held_messages.clear()  # undelivered answers of earlier turns wait for the next chat
-        result = await app.ask(_inbound(session, text))
-        if as_json:
-            ids = [entry.id for entry in result.merged_entries]
-            ends = [ids[0], ids[-1]] if ids else []
-            unprinted.append(_as_json(session, result.turn_id, result.status, result.text, ends))
-        await _deliver(app, unprinted, printer)
+    async def talk(chat: ChatConnection) -> str:
+        if notice := await read_quarantine_notice(setup):
+            show_on_stderr(notice)
+        result = await chat.ask(_inbound(session, text), show_result)
+        if not printed and printer.error is None and (as_json or result.text):
+            with suppress(OutputFailed):  # reported at the end
+                show_result(result, result.text)
         return result.status
+
+    # Standard output is for the JSON object alone.
+    return await with_chat(setup, session, {"write": show_on_stderr if as_json else printer}, talk, hold=True)
 
 
 def _inbound(session: str, text: str) -> Inbound:
@@ -98,65 +86,12 @@ def _inbound(session: str, text: str) -> Inbound:
     return Inbound(channel, new_id(), chat, Sender("0", "owner"), text.rstrip("\r\n"), timestamp(now()))
 
 
-async def _ask_running_bot(
-    address: str, setup: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool
-) -> str:
-    """Run the turn in the running bot: it sends the answer once merged; this process reports that it was printed."""
-    printed: list[str] = []
-    files = SentFiles()
-
-    def write(line: str) -> None:
-        if as_json:
-            show_on_stderr(line)
-        else:
-            printer(line)
-
-    channel = make_adapter(setup, session, {"write": write}, files)
-
-    def show_result(result: JsonObject) -> None:
-        line = str(result["text"])
-        if as_json:
-            line = _as_json(session, result["turn"], result["status"], line, result["entries"])
-        printer(line)
-        printed.append(line)
-
-    async def answer(_peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
-        if do != "part":
-            raise ControlError(f"bubbot ask does not know {do!r}")
-        try:
-            with files.open_part(body) as part:
-                if part.file:
-                    await channel.send(part)
-                else:
-                    await asyncio.to_thread(show_result, body["result"])
-        except (OSError, OutputFailed) as error:  # nobody else waits for the answer: this command reports the loss
-            reason = error.reason if isinstance(error, OutputFailed) else error
-            raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
-        return {}
-
-    async with connect(address, answer) as peer:
-        await _show_quarantine(setup)
-        result = await peer.request("ask", {"inbound": encode(_inbound(session, text))})
-        if not printed and printer.error is None and (as_json or result["text"]):
-            with suppress(OutputFailed):  # reported at the end
-                show_result(result)
-    return str(result["status"])
-
-
-async def _show_quarantine(setup: CommandSetup) -> None:
-    if notice := await read_quarantine_notice(setup):
-        show_on_stderr(notice)
-
-
-async def _deliver(app: Bot, unprinted: list[str], printer: AnswerPrinter) -> None:
-    """Print the answer and record its delivery."""
-    for intent in app.held_messages:
-        await app.deliverer.deliver(intent)
-    with suppress(OutputFailed):  # reported at the end
-        while unprinted:  # a silent turn has no answer to deliver
-            printer(unprinted.pop())
-
-
-def _as_json(session: str, turn: str, status: str, text: str, entries: list[int]) -> str:
-    data = {"session": session, "turn": turn, "status": status, "text": text, "entries": entries}
+def _as_json(session: str, result: AskResult) -> str:
+    data = {
+        "session": session,
+        "turn": result.turn,
+        "status": result.status,
+        "text": result.text,
+        "entries": list(result.entries),
+    }
     return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))

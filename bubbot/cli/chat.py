@@ -6,16 +6,18 @@ import argparse
 import asyncio
 import os
 import signal
+import sys
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from bubbot.cli.chat_remote import chat_through_daemon, end_on_signals, notice_printer, pipe_settings, terminal_settings
-from bubbot.cli.output import AnswerPrinter
+from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.output import AnswerPrinter, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
-from bubbot.control.client import run_on_home
-from bubbot.errors import ModelError
+from bubbot.server.chat import ChatConnection
+from bubbot.settings.environment import terminal_style
 from bubbot.texts import Texts
-from bubbot.wiring.app import Bot, open_app
 
 SIGNAL_CODE = 128
 """The offset of exit codes after a signal, as in a shell: 128 plus the number of the signal."""
@@ -31,13 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the chat until the end of the input or `,quit`; return 143 or 129 if SIGTERM or a hang-up ends a terminal."""
     setup, session, signals, printer = load_setup(args), session_id(args.session), list[int](), AnswerPrinter()
     try:
-        asyncio.run(
-            run_on_home(
-                setup.home,
-                lambda: _chat(setup, session, printer, signals),
-                lambda address: chat_through_daemon(address, setup, session, printer, signals),
-            )
-        )
+        asyncio.run(_chat(setup, session, printer, signals))
     except (asyncio.CancelledError, OSError):
         if not signals:
             raise
@@ -50,31 +46,68 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signals: list[int]) -> None:
+    """Run the chat until the end of the input, then wait for open answers.
+
+    Args:
+        setup: the settings and the home of this command.
+        session: the session id.
+        printer: prints the answers if this is a pipe.
+        signals: receives the number of the signal that ends the chat, if one does.
+    """
     interactive = terminal_settings(setup)
-    settings = interactive or pipe_settings(setup, printer)
     if interactive:
         end_on_signals(signals)
-    async with open_app(
-        setup.settings, setup.home, channel_settings={"chat": session.partition(":")[2], **settings}
-    ) as app:
-        show_notice = notice_printer()
+
+    async def talk(chat: ChatConnection) -> None:
+        show_notice = _notice_printer()
         if quarantine := await read_quarantine_notice(setup):
             show_notice(quarantine)
-        if notice := await _notice(app, session):
+        if notice := await chat.open():
             show_notice(notice)
-        await app.warm_model(session)
-        left_open = await app.recover(session)
-        if left_open:
-            taking_up = Texts(setup.settings.bot.language).say("taking_up", count=len(left_open))
-            show_notice(taking_up)
-        await app.channel.run(app.gate.receive)
+        if waiting := await chat.deliver_pending():
+            show_notice(Texts(setup.settings.bot.language).say("taking_up", count=waiting))
+        await chat.run()
         if interactive:  # let Ctrl-C stop the turns that are still running
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, partial(app.runtime.stop, session))
-        await app.runtime.wait_idle()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, chat.stop)
+        await chat.wait_until_idle()
+
+    await with_chat(setup, session, interactive or _pipe_settings(setup, printer), talk)
 
 
-async def _notice(app: Bot, session: str) -> str | None:
-    try:
-        return (await app.models.model_for_tape(app.tape(session))).traits.notice
-    except ModelError as error:
-        return str(error)
+def terminal_settings(setup: CommandSetup) -> dict[str, Any]:
+    """Choose the settings of the line editor; none for a pipe, or a terminal that can only print."""
+    style = terminal_style()
+    if not _is_ours(setup) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
+        return {}
+    return {"kind": "terminal", "colour": style == "colour"}
+
+
+def _pipe_settings(setup: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
+    """Choose the settings of the plain channel, which prints with `printer`; none if another adapter is configured."""
+    return {"write": printer} if _is_ours(setup) else {}
+
+
+def _notice_printer() -> Callable[[str], None]:
+    """Choose the output of notices: the standard output of a pipe carries only answers."""
+    return partial(show, flush=True) if _prints_to_terminal() else show_on_stderr
+
+
+def _is_ours(setup: CommandSetup) -> bool:
+    return bool(setup.settings.channels.get("stdin", {}).get("kind", "stdin") == "stdin")
+
+
+def _prints_to_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def end_on_signals(signals: list[int]) -> None:
+    """Restore the terminal when a signal ends the chat; the next chat resumes the turn that was running."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def end(number: int) -> None:
+        if task is not None and not signals:
+            signals.append(number)
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.control.client import connect, run_on_home
-from bubbot.control.codec import JsonObject
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.codec import JsonObject
 
 RELOAD_TIMEOUT_SECONDS = 120.0
 """Covers the 30 seconds that turns of a removed channel may take, and the platforms' checks of new tokens."""
@@ -40,8 +40,8 @@ async def _reload(setup: CommandSetup) -> None:
             raise ControlError("no bot is running for this home: it reads the settings at its next start")
 
     async def reload_bot(address: str) -> None:
-        async with connect(address) as peer:
-            _print(await peer.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
+        async with connect(address) as bot:
+            _print(await bot.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
 
     await run_on_home(setup.home, fail_without_bot, reload_bot)
 

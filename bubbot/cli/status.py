@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from bubbot.cli.output import show, show_json
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.control.client import DaemonNotRunning, connect
-from bubbot.control.codec import decode
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.ops.doctor.home import is_held
+from bubbot.server.client import DaemonNotRunning, connect
+from bubbot.server.codec import decode
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
 from bubbot.wiring.app import now, open_tapes
@@ -113,8 +113,8 @@ async def _request_snapshot(home: Home) -> HealthSnapshot:
         address = home.read_lock_holder()[1]
         try:
             if address:
-                async with connect(address) as peer:
-                    return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
+                async with connect(address) as bot:
+                    return decode((await bot.request("status", {})).get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
         await asyncio.sleep(POLL_SECONDS)

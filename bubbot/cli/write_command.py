@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 from bubbot.cli.output import show
 from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
-from bubbot.control.client import connect, run_on_home
-from bubbot.control.codec import JsonObject, decode, encode
 from bubbot.errors import ConfigError, ControlError
 from bubbot.features.access.service import AccessService
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
 from bubbot.tape.store import TapeStore
 from bubbot.wiring.app import open_tapes
@@ -131,8 +131,8 @@ async def run_write_command(
             )
 
     async def in_the_bot(address: str) -> CommandResult:
-        async with connect(address) as peer:
-            reply = await peer.request("command", {"name": name, "arguments": encode(arguments)})
+        async with connect(address) as bot:
+            reply = await bot.request("command", {"name": name, "arguments": encode(arguments)})
         return decode(reply.get("told"), CommandResult)
 
     result = await run_on_home(setup.home, in_this_process, in_the_bot)

@@ -19,6 +19,7 @@ RESTART_REQUIRED = frozenset(
         "store.address",
         "http",
         "health",
+        "server",
         "search",
         "log.format",
     }

@@ -30,6 +30,7 @@ from bubbot.settings.sections import (
     HealthSettings,
     HttpSettings,
     LogSettings,
+    ServerSettings,
     SettingDescription,
     StoreSettings,
     describe_table,
@@ -109,6 +110,7 @@ class Settings(BaseSettings):
     search: SearchSettings = SearchSettings()
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
+    server: ServerSettings = ServerSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)

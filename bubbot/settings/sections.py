@@ -182,6 +182,24 @@ class HealthSettings(SettingsSection):
     )
 
 
+class ServerSettings(SettingsSection):
+    """`[server]`: the address of the API for other programs of the owner; without `port` nothing listens."""
+
+    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
+    port: OptionalWhole = Field(
+        default=None, ge=0, le=65535, description="The port to listen on; 0 for any that is free.", examples=[8765]
+    )
+    token: Secret = Field(
+        default=None, description="The token that every request has to carry: whoever has it is the owner."
+    )
+    hosts: Names = Field(
+        default=[], description="Names by which requests reach the bot, besides `host`, localhost and IP addresses."
+    )
+    openai: bool = Field(
+        default=False, description="Answer chat completions of OpenAI's protocol, at `/v1/chat/completions`."
+    )
+
+
 class LogSettings(SettingsSection):
     """`[log]`: the log on stderr."""
 

@@ -18,10 +18,10 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.quarantine_view import RestoreFact
-from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
 from bubbot.ports.channel import SupportsWebhook
 from bubbot.ports.store import KeepsChain
+from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
 from bubbot.tape.entry import timestamp

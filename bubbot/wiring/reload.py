@@ -20,10 +20,10 @@ from bubbot.feature import Apply
 from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
-from bubbot.gateway.paths import check_paths
 from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
 from bubbot.runtime.recovery import recover
+from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event, timestamp

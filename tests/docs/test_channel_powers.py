@@ -23,7 +23,7 @@ CLASSES = {
     "Discord": ("channels.discord.channel", "DiscordChannel"),
     "stdin": ("channels.terminal.stdin", "StdinChannel"),
     "terminal": ("channels.terminal.channel", "TerminalChannel"),
-    "remote terminal": ("bubbot.gateway.remote", "RemoteChannel"),
+    "remote terminal": ("bubbot.server.remote", "RemoteChannel"),
 }
 
 

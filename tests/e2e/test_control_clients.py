@@ -6,19 +6,20 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bubbot import errors
-from bubbot.control.codec import encode
-from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
-from bubbot.control.peer import PROTOCOL
 from bubbot.errors import BubbotError
+from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.server.codec import encode
+from bubbot.server.protocol import CHAT_PATH, PROTOCOL, PROTOCOL_HEADER
 from tests.e2e import bot, forked, inside
 from tests.e2e.bot import environment, sentence
 from tests.e2e.test_control import daemon, entries, receipts
@@ -51,36 +52,38 @@ ANSWERS: list[dict[str, Any]] = [
 
 
 class Client:
-    """A client that speaks the protocol by hand."""
+    """A chat client that speaks the protocol by hand."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
 
     async def send(self, message: dict[str, Any]) -> None:
         """Sends a message."""
-        self.writer.writelines(encode_lines(message))
-        await self.writer.drain()
+        await self.socket.send_str(json.dumps(message))
 
     async def until(self, name: str, value: object) -> dict[str, Any] | None:
         """The next message that says this; None at the end of the connection."""
-        while (message := await read_message(self.reader)) is not None:
-            if message.get(name) == value:
-                return message
+        async for message in self.socket:
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                return None
+            found: dict[str, Any] = json.loads(message.data)
+            if found.get(name) == value:
+                return found
         return None
+
+
+def address(home: Path) -> str:
+    """The socket of the daemon of this home."""
+    found: str = json.loads((home / "daemon.lock").read_bytes())["address"]
+    return found
 
 
 @asynccontextmanager
 async def client(home: Path) -> AsyncIterator[Client]:
-    """A connection to the daemon of this home."""
-    address = json.loads((home / "daemon.lock").read_bytes())["address"]
-    reader, writer = await asyncio.open_unix_connection(address, limit=CONTROL_LINE_BYTES)
-    one = Client(reader, writer)
-    try:
-        await one.send({"hello": PROTOCOL, "pid": os.getpid()})
-        assert await one.until("hello", PROTOCOL)
-        yield one
-    finally:
-        writer.transport.abort()
+    """A chat with the daemon of this home, which ends without a word."""
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(address(home))) as session:
+        headers = {PROTOCOL_HEADER: str(PROTOCOL)}
+        yield Client(await session.ws_connect(f"http://x{CHAT_PATH}", headers=headers, max_msg_size=0))
 
 
 @pytest.fixture
@@ -102,9 +105,9 @@ def test_no_answer_of_a_client_to_a_part_ends_the_daemon(home: Path) -> None:
             assert part is not None
             await one.send({"to": part["id"], **answer})
             told = await one.until("to", 1)
-            assert told is None or told["ok"]["status"] == "answered", answer
+            assert told is None or told["ok"]["result"]["status"] == "answered", answer
         async with asyncio.timeout(WAIT), client(home) as other:
-            await other.send({"id": 1, "do": "status", "with": {}})
+            await other.send({"id": 1, "do": "owed", "with": {"session": "stdin:nobody"}})
             assert await other.until("to", 1), answer
 
     async def each() -> None:
@@ -122,13 +125,13 @@ def test_a_client_that_leaves_while_it_is_shown_a_part_ends_nothing_and_is_owed_
             await one.send({"id": 1, "do": "ask", "with": {"inbound": encode(inbound)}})
             assert await one.until("do", "part")
             if how == "garbage":
-                one.writer.write(b"\xff\n")
-            elif how == "cut":
-                one.writer.write(b'{"more": "{"}\n{"to": 1}\n')
-            elif how == "half":
-                one.writer.write_eof()
+                await one.socket.send_str("\x00nonsense")
+            elif how == "binary":
+                await one.socket.send_bytes(b"{}")
+            elif how == "polite":
+                await one.socket.close()
 
-    ways = ("abort", "half", "garbage", "cut")
+    ways = ("abort", "polite", "garbage", "binary")
     for how in ways:
         asyncio.run(leave(how))
     assert sorted(bot.said(home)) == sorted(f"You said: {how}" for how in ways)
@@ -208,3 +211,92 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting(home: Path) -> None:
         assert inside.run(home, "status", "--json").returncode == 0
         assert slow.stdout.read() == f"You said: {large[:100_000]}\n".encode()
         assert slow.process.wait(WAIT) == 0
+
+
+async def told(home: Path, pieces: Sequence[bytes], expected: bytes) -> bytes:
+    """What the daemon says to these bytes, until it has said what is expected or hangs up."""
+    reader, writer = await asyncio.open_unix_connection(address(home))
+    answer = b""
+    try:
+        async with asyncio.timeout(WAIT):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            while expected not in answer:
+                data = await reader.read(2**16)
+                if not data:
+                    break
+                answer += data
+        return answer
+    except OSError:
+        return answer
+    finally:
+        writer.transport.abort()
+
+
+HEAD = f"POST /api/do/status HTTP/1.1\r\nHost: x\r\n{PROTOCOL_HEADER}: {PROTOCOL}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([b""], b""),
+        ([b"\x00\xff" * 5000], b"400 Bad Request"),
+        ([b"x" * 2_000_000], b""),
+        ([b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], b"404 Not Found"),
+        ([b"GET /api/hello HTTP/1.1\r\nHost: x\r\n\r\n"], b"restart the bot after an update"),
+        ([HEAD, b"Content-Length: 2\r\n\r\n[]"], b"a message was not a JSON object"),
+        ([HEAD, b"Content-Length: 4\r\n\r\n\xff\xff\xff\xff"], b"a message was not JSON"),
+        ([HEAD, b"Content-Length: 200000\r\n\r\n", b"[" * 200_000], b"a message was not JSON"),
+        ([HEAD, b"Content-Length: 300000000\r\n\r\n"], b"413"),
+        ([HEAD, b"Content-Length: 20\r\n\r\n{}"], b""),
+        ([HEAD, b"X-Long: ", b"y" * 100_000, b"\r\n\r\n"], b"400 Bad Request"),
+        ([HEAD, b"X-More: z\r\n" * 5000, b"\r\n"], b"400 Bad Request"),
+        ([HEAD.replace(b"status", b"nothing"), b"Content-Length: 2\r\n\r\n{}"], b"does not know the request 'nothing'"),
+        ([b'{"hello": 1, "pid": 7}\n'], b"restart the bot after an update"),
+        ([b'{"hello": 1, "pid": 7}\n', b'{"id": 1, "do": "status", "with": {}}\n'], b'"kind":"config"'),
+    ],
+)
+async def test_garbage_costs_its_sender_the_connection_and_nobody_else_anything(
+    home: Path, pieces: list[bytes], expected: bytes
+) -> None:
+    assert expected in await told(home, pieces, expected)
+    assert (await asyncio.to_thread(inside.run, home, "status")).returncode == 0
+
+
+async def test_sixty_four_requests_at_once_are_answered_and_one_more_is_refused(home: Path) -> None:
+    async with asyncio.timeout(WAIT), client(home) as one:
+        for number in range(65):
+            inbound = Inbound("stdin", f"many-{number}", "many", OWNER, "hi", "2026-11-22T10:00:00Z")
+            await one.send({"id": number, "do": "ask", "with": {"inbound": encode(inbound)}})
+        answers: dict[int, dict[str, Any]] = {}
+        async for message in one.socket:
+            found = json.loads(message.data)
+            if found.get("do") == "part":
+                await one.send({"to": found["id"], "ok": {}})
+            elif "to" in found:
+                answers[found["to"]] = found
+            if len(answers) == 65:
+                break
+    assert "too many requests at once" in answers.pop(64)["error"]["text"]
+    assert {answer["ok"]["result"]["text"] for answer in answers.values()} == {"You said: hi"}
+
+
+async def test_a_bot_of_an_older_version_is_told_apart(tmp_path: Path, sockets: Path) -> None:
+    """It hangs up on HTTP, and refuses another version in a line of JSON."""
+
+    async def older(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readline()).startswith(b"{"):
+            text = "the running bot speaks version 1 of the control protocol and this command 2: restart the bot after an update"
+            writer.write(json.dumps({"error": {"kind": "config", "text": text}}).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    home, path = tmp_path / "home", sockets / "old.sock"
+    home.mkdir(mode=0o700)
+    server = await asyncio.start_unix_server(older, path)
+    with WriterLock(Home(home), str(path)):
+        for arguments in (("status",), ("ask", "hi"), ("chat",), ("memory", "save", "default", "x")):
+            done = await asyncio.to_thread(inside.run, home, *arguments)
+            assert (done.returncode, "restart the bot after an update" in sentence(done)) == (2, True), arguments
+    server.close()

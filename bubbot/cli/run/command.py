@@ -10,8 +10,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,16 @@ from tempfile import gettempdir
 from typing import Any
 
 from bubbot.cli.quarantine import read_quarantine
-from bubbot.cli.run.control import serve_control
-from bubbot.cli.run.health import serve_health
+from bubbot.cli.run.server import check_server, serve
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
-from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.models.lazy import LazyModel
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
 from bubbot.ports.store import WaitsForRoom
+from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.tape.store import TapeStore
 from bubbot.wiring.daemon import Daemon, open_daemon
@@ -64,6 +63,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     _install_signal_handlers(signals)
     if setup.settings.missing_secrets and await read_quarantine(setup) is None:
         setup.settings.require_secrets()  # no channel starts in quarantine, so nothing needs them yet
+    check_server(setup.settings)
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
@@ -107,11 +107,7 @@ async def _serve(
     read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
     reloader = Reloader(daemon, setup.settings, read)
     await reloader.record_changes()
-    async with (
-        serve_control(daemon, reloader, path) as server,
-        _serve_webhooks(daemon, setup),
-        serve_health(daemon, setup),
-    ):
+    async with serve(daemon, reloader, setup.settings, path) as api:
         manager.start(app.group.create_task)
         report.watch(partial(_watched_channels, daemon))
         background = [
@@ -130,7 +126,7 @@ async def _serve(
         log.info("shutting down", extra={"action": "run.ending"})
         if isinstance(app.base_store, WaitsForRoom):
             app.base_store.stop_waiting_for_room()
-        server.quiesce()
+        api.is_stopping = True
         for task in background:
             task.cancel()
         timeouts = ShutdownTimeouts()
@@ -139,21 +135,6 @@ async def _serve(
         await manager.stop(timeouts)
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
-
-
-@asynccontextmanager
-async def _serve_webhooks(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
-    """Accept webhooks of platforms; load the HTTP library, a third of the start-up, only if a channel needs it."""
-    if not daemon.webhook_channels():
-        yield
-        return
-    from bubbot.gateway.webhooks import WebhookSettings, serve_webhooks
-
-    async with serve_webhooks(
-        daemon.webhook_channels, WebhookSettings(setup.settings.http.host, setup.settings.http.port)
-    ):
-        daemon.has_webhook_server = True
-        yield
 
 
 async def _reload_when(requested: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:

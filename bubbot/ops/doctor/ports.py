@@ -33,6 +33,8 @@ def check_ports(settings: Settings, home: Home, config: Path) -> Iterator[Findin
 def _addresses(settings: Settings) -> Iterator[tuple[str, tuple[str, int]]]:
     if settings.health.port:
         yield "health", (settings.health.host, settings.health.port)
+    if settings.server.port:
+        yield "server", (settings.server.host, settings.server.port)
     if any(table.get("mode") == "webhook" for table in settings.channels.values()):
         yield "http", (settings.http.host, settings.http.port)
 

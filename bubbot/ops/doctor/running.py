@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from bubbot.control.client import DaemonNotRunning, connect
-from bubbot.control.codec import decode
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.server.client import DaemonNotRunning, connect
+from bubbot.server.codec import decode
 
 ANSWER_SECONDS = 3.0
 """The time for the answer; a bot that is starting or ending gets no finding."""
@@ -47,7 +47,7 @@ async def _request_snapshot(home: Home) -> HealthSnapshot | None:
     if not address:
         return None
     try:
-        async with asyncio.timeout(ANSWER_SECONDS), connect(address) as peer:
-            return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
+        async with asyncio.timeout(ANSWER_SECONDS), connect(address) as bot:
+            return decode((await bot.request("status", {})).get("snapshot"), HealthSnapshot)
     except (DaemonNotRunning, TimeoutError, OSError, BubbotError):
         return None

@@ -14,8 +14,8 @@ import pytest
 from bubbot.cli import write_command
 from bubbot.cli.main import COMMANDS
 from bubbot.cli.write_command import WRITE_COMMANDS, CommandContext, answer_command
-from bubbot.control.codec import encode
 from bubbot.errors import ConfigError, ControlError, EntryNotFound
+from bubbot.server.codec import encode
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.service import session_tape

@@ -396,12 +396,7 @@ NOT_FOR_PEOPLE = {
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
-    "gateway/control.py": "what is wrong between a command of the shell and the bot: for its operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
-    "gateway/health_server.py: the database cannot be read": "for a program",
-    "gateway/http_server.py: request incomplete or not HTTP: %s": "for the log",
-    "gateway/remote.py: nobody has this chat open": "why a delivery waits: for the log",
-    "gateway/remote.py: the chat did not take the answer": "why a delivery waits: for the log",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
 }
 """Sentences that stay where they are, by file, or file and a part of the text, with the reason."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.run.control import _chat_service
+from bubbot.cli.run.server import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.ports.outbox import OutboxMessage
@@ -34,7 +34,7 @@ async def test_its_sentences_outlive_their_files(tmp_path: Path, monkeypatch: py
 
 async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT), open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
-        line, doors = daemon.bot.channel_runtimes["stdin"], _chat_service(daemon)
+        line, doors = daemon.bot.channel_runtimes["stdin"], chat_service(daemon)
         go, sent = asyncio.Event(), list[str]()
 
         async def send(part: MessagePart) -> Receipt:

@@ -13,8 +13,7 @@ import pytest
 
 from bubbot import plugins
 from bubbot.cli.run.command import _reload_when
-from bubbot.cli.run.control import _chat_service
-from bubbot.cli.run.health import attach_metrics
+from bubbot.cli.run.server import attach_metrics, chat_service
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -325,7 +324,7 @@ async def test_the_clients_of_terminals_come_through_the_gate_as_it_is_now(
     tmp_path: Path, platforms: Platforms
 ) -> None:
     async with running(tmp_path, configured(a={})) as bot:
-        doors = _chat_service(bot.daemon)
+        doors = chat_service(bot.daemon)
         await bot.reload(configured(a={"owners": [2]}))
         seen: list[object] = []
 

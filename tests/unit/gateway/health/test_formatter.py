@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 import pytest
 
-from bubbot.control.codec import decode, encode
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import budget_usage, failing_models
 from bubbot.features.schedule.health import MAX_FIRINGS, next_firings
@@ -33,6 +32,7 @@ from bubbot.ports.health import BudgetUsage, ModelOutage, NextFiring
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.usage import FailingModel, SpentTotal, TotalKey
 from bubbot.runtime.app import RuntimeLoad
+from bubbot.server.codec import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
 from bubbot.wiring.health import newest_backup

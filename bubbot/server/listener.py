@@ -1,4 +1,4 @@
-"""HTTP server of the bot's ports, with limits of time and number that the HTTP library lacks for half a request.
+"""An address at which the bot's server listens, with limits that the HTTP library lacks for half a request.
 
 Each connection is in one of three states: it waits for a request or receives one (with a deadline), the bot works on a
 complete request (without: what is durable must be answered), or it is idle between two (with a longer deadline).
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
+from aiohttp.typedefs import Middleware
 
 from bubbot.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
+HTTP_BAD_REQUEST, HTTP_TOO_LARGE = 400, 413
 LINGERING_SECONDS = 2.0
 """Seconds for which an unread body is discarded, so that the client can read the reason."""
 
@@ -33,32 +36,32 @@ class HttpLimits:
         request_seconds: from the first byte of a request to its last, or until none came.
         idle_seconds: between two requests of a connection.
         shutdown_seconds: for calls under way at the end.
+        body_bytes: of one request.
     """
 
     connections: int = 100
     request_seconds: float = 10.0
     idle_seconds: float = 75.0
     shutdown_seconds: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAddress:
-    """The host and port at which a server listens, and the section of the settings that says so."""
-
-    section: str
-    host: str
-    port: int
+    body_bytes: int = 2**20
 
 
 class HttpConnections:
-    """The open connections of a server, and their deadlines."""
+    """The open connections of a listener, and their deadlines.
 
-    def __init__(self, limits: HttpLimits) -> None:
+    Args:
+        limits: of number and time.
+        foreign: returns the last words to a client whose first bytes are not HTTP; None if they may be.
+    """
+
+    def __init__(self, limits: HttpLimits, foreign: Callable[[bytes], bytes | None] = lambda _: None) -> None:
+        self.foreign = foreign
         self._limits = limits
         self._open: dict[asyncio.BaseTransport, HttpConnection] = {}
+        self._is_closed = False
 
     @contextmanager
-    def suspend_deadline(self, request: web.Request) -> Iterator[None]:
+    def suspend(self, request: web.Request) -> Iterator[None]:
         """Suspend the deadline of a request while the bot works on it."""
         connection = None if request.transport is None else self._open.get(request.transport)
         if connection is not None:
@@ -70,7 +73,9 @@ class HttpConnections:
                 connection.idle()
 
     def admit(self, transport: asyncio.Transport, connection: HttpConnection) -> bool:
-        """Take a connection. At the limit, end the oldest that waits for a request; false if the bot works on all."""
+        """Take a connection. At the limit, end the oldest that waits for a request; false if there is no room."""
+        if self._is_closed:
+            return False
         if len(self._open) >= self._limits.connections:
             waiting = next((key for key, other in self._open.items() if other.is_waiting), None)
             if waiting is None:
@@ -78,6 +83,10 @@ class HttpConnections:
             self._open.pop(waiting).abort()
         self._open[transport] = connection
         return True
+
+    def close(self) -> None:
+        """Admit no further connection, also none that the system has accepted already."""
+        self._is_closed = True
 
     def forget(self, transport: asyncio.BaseTransport) -> None:
         """Forget a connection that is closed."""
@@ -98,6 +107,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_idle = False
+        self._is_new = True
         self.is_waiting = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,7 +126,12 @@ class HttpConnection(asyncio.Protocol):
         if self._is_idle:
             self._is_idle = False
             self._end_after(self._connections.limits.request_seconds)
-        if self._transport is not None:
+        last_words = self._connections.foreign(data) if self._is_new else None
+        self._is_new = False
+        if self._transport is not None and last_words is not None:
+            self._transport.write(last_words)
+            self._transport.close()
+        elif self._transport is not None and not self._transport.is_closing():
             self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -178,32 +193,113 @@ class HttpErrorLogger(logging.LoggerAdapter[logging.Logger]):
         super().log(level, msg, *args, **kwargs)
 
 
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """The host and port at which a server listens, and the section of the settings that says so."""
+
+    section: str
+    host: str
+    port: int
+
+
+class HttpRefused(Exception):
+    """A request that is refused before its body is read; the connection is closed.
+
+    Attributes:
+        status: of the answer.
+        reason: a sentence for the client.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+CONNECTIONS = web.AppKey("connections", HttpConnections)
+
+
+def suspend_deadline(request: web.Request) -> AbstractContextManager[None]:
+    """Suspend the deadline of a request, which is complete, while the bot works on it."""
+    return request.app[CONNECTIONS].suspend(request)
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        HttpRefused: it is too large, or does not arrive as announced.
+    """
+    limit = request.app[CONNECTIONS].limits.body_bytes
+    too_large = f"the request is larger than {limit} bytes"
+    if request.content_length is not None and request.content_length > limit:
+        raise HttpRefused(HTTP_TOO_LARGE, too_large)
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise HttpRefused(HTTP_TOO_LARGE, too_large) from error
+    except (web.RequestPayloadError, OSError) as error:  # a wrong length or encoding, or the client is gone
+        raise HttpRefused(HTTP_BAD_REQUEST, "the body did not arrive as it was announced") from error
+
+
 @asynccontextmanager
-async def http_server(app: web.Application, address: HttpAddress, connections: HttpConnections) -> AsyncIterator[int]:
-    """Serve until the block ends; yield the port. Raise `ConfigError` if the address cannot be used."""
+async def listen(
+    at: HttpAddress | socket.socket,
+    routes: Sequence[web.RouteDef],
+    connections: HttpConnections,
+    middlewares: Sequence[Middleware] = (),
+) -> AsyncIterator[int]:
+    """Serve these routes at an address, and no other route there, until the block ends.
+
+    Args:
+        at: where to listen, or a Unix socket that listens already.
+        routes: what is served there.
+        connections: the connections and their limits.
+        middlewares: the outermost first.
+
+    Yields:
+        The port; 0 of a Unix socket.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    limits = connections.limits
+    app = web.Application(client_max_size=limits.body_bytes, middlewares=middlewares)
+    app[CONNECTIONS] = connections
+    app.router.add_routes(routes)
     runner = web.AppRunner(
         app,
         access_log=None,
-        shutdown_timeout=connections.limits.shutdown_seconds,
-        keepalive_timeout=connections.limits.idle_seconds,
+        shutdown_timeout=limits.shutdown_seconds,
+        keepalive_timeout=limits.idle_seconds,
         lingering_time=LINGERING_SECONDS,
         logger=HttpErrorLogger(log, {"action": "http.malformed"}),
     )
     await runner.setup()
     library, server = runner.server, None
     assert library is not None
+
+    def protocol() -> HttpConnection:
+        return HttpConnection(library(), connections)
+
     try:
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: HttpConnection(library(), connections), address.host, address.port, reuse_address=True
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"[{address.section}] host and port: {address.host}:{address.port} cannot be listened on "
-                f"({error.strerror}); choose another port"
-            ) from None
-        yield int(server.sockets[0].getsockname()[1])
+        server = await _bind(at, protocol)
+        yield 0 if isinstance(at, socket.socket) else int(server.sockets[0].getsockname()[1])
     finally:
+        connections.close()
         if server is not None:
             server.close()
         await runner.cleanup()
+
+
+async def _bind(at: HttpAddress | socket.socket, protocol: Callable[[], HttpConnection]) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    if isinstance(at, socket.socket):
+        return await loop.create_unix_server(protocol, sock=at)
+    try:
+        return await loop.create_server(protocol, at.host, at.port, reuse_address=True)
+    except OSError as error:
+        raise ConfigError(
+            f"[{at.section}] host and port: {at.host}:{at.port} cannot be listened on "
+            f"({error.strerror}); choose another port"
+        ) from None

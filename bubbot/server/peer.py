@@ -1,4 +1,4 @@
-"""One end of a control connection: both ends send requests and answer them in the same way.
+"""One end of a chat's WebSocket: both ends send requests and answer them in the same way.
 
 `{"id": 7, "do": "event", "with": {…}}` is a request, `{"to": 7, "ok": {…}}` or `{"to": 7, "error": {…}}` its answer,
 and a message without an id is a notice that nobody answers.
@@ -13,14 +13,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-from bubbot.control.codec import JsonObject, decode_error, encode_error
-from bubbot.control.lines import encode_lines, read_message
+from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp.web import WebSocketResponse
+
 from bubbot.errors import BubbotError, ControlError
+from bubbot.server.codec import JsonObject, decode_error, encode_error
+from bubbot.server.protocol import CONNECTION_LOST, encode_message, parse_message
 
 log = logging.getLogger(__name__)
 
-PROTOCOL = 1
-"""The version of the protocol; both ends must have the same."""
 MAX_CONCURRENT_REQUESTS = 64
 """Requests of the other end under way at once; more are refused."""
 SPARE_BUFFER_BYTES = 2**18
@@ -29,30 +30,27 @@ MAX_BUFFER_BYTES = 64 * 2**20
 """Bytes that may wait before the other end counts as dead; one message may always wait."""
 STALL_TIMEOUT_SECONDS = 30.0
 """Seconds the other end may pause reading."""
+HEARTBEAT_SECONDS = 40.0
+"""Seconds between two pings; the other end has half of it to answer."""
 
-CONNECTION_LOST = (
-    "The other end of the control connection is gone. A bot answers what it had accepted after its next start; "
-    "before a change is repeated, look whether it was made."
-)
-
-OnRequest: TypeAlias = Callable[["ControlPeer", str, JsonObject], Awaitable[JsonObject]]
+OnRequest: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 """Answers a request by its name; a `BubbotError` becomes the answer."""
 OnNotice: TypeAlias = Callable[[str, JsonObject], None]
 """Handles a notice and returns at once."""
 
 
-def ignore_notice(_do: str, _body: JsonObject) -> None:
+def ignore_notice(_name: str, _body: JsonObject) -> None:
     """Ignore a notice."""
 
 
-class ControlPeer:
-    """The other end of a connection, while `run` runs.
+class ChatPeer:
+    """The other end of a chat, while `run` runs.
 
     Args:
-        reader: reads from it.
-        writer: writes to it.
+        socket: the connection to it.
         on_request: answers its requests.
         on_notice: handles its notices.
+        abort: ends the connection at once.
 
     Attributes:
         closed: set when the connection has ended.
@@ -60,23 +58,22 @@ class ControlPeer:
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        socket: WebSocketResponse | ClientWebSocketResponse,
         on_request: OnRequest,
         on_notice: OnNotice = ignore_notice,
+        abort: Callable[[], None] = lambda: None,
     ) -> None:
-        self._reader = reader
-        self._writer = writer
+        self._socket = socket
         self._answer = on_request
         self._heard = on_notice
+        self._abort = abort
         self._number = 0
         self._asked: dict[int, asyncio.Future[JsonObject]] = {}
         self._answering: set[asyncio.Task[None]] = set()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[str] = deque()
         self._bytes = 0
         self._ready = asyncio.Event()
         self._sent = asyncio.Event()
-        writer.transport.set_write_buffer_limits(high=0)  # so that what has been drained is with the system
         self.closed = asyncio.Event()
 
     async def run(self) -> None:
@@ -94,15 +91,18 @@ class ControlPeer:
 
     async def _read_all(self) -> None:
         try:
-            while (message := await read_message(self._reader)) is not None:
-                self._dispatch(message)
+            async for message in self._socket:
+                if message.type is WSMsgType.ERROR:  # the connection is lost, or what came is no WebSocket's
+                    log.debug("chat connection closed: %s", message.data, extra={"action": "chat.lost"})
+                    return
+                if message.type is not WSMsgType.TEXT:
+                    raise ControlError("a message was not text")
+                self._dispatch(parse_message(message.data))
         except ControlError as error:
-            log.warning("control connection closed: %s", error, extra={"action": "control.garbled"})
-        except OSError:
-            pass  # the other end is dead
+            log.warning("chat connection closed: %s", error, extra={"action": "chat.garbled"})
 
     async def flush(self) -> None:
-        """Return when the system has taken all data, or cannot."""
+        """Return when everything is sent, or cannot be."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STALL_TIMEOUT_SECONDS):
                 while self._bytes and not self.closed.is_set():
@@ -111,13 +111,10 @@ class ControlPeer:
 
     def close(self) -> None:
         """Close the connection at once; pending requests fail."""
-        self.closed.set()
+        if not self.closed.is_set():
+            self.closed.set()
+            self._abort()
         self._sent.set()
-        transport = self._writer.transport
-        if self._bytes:
-            transport.abort()
-        else:
-            transport.close()
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(ControlError(CONNECTION_LOST))
@@ -157,13 +154,13 @@ class ControlPeer:
             self._send({"do": name, "with": body})
 
     def _send(self, message: JsonObject) -> None:
-        data = b"".join(encode_lines(message))
-        if self._waiting and self._bytes + len(data) > MAX_BUFFER_BYTES:
-            log.warning("control connection closed: the other end does not read", extra={"action": "control.slow"})
+        text = encode_message(message)
+        if self._waiting and self._bytes + len(text) > MAX_BUFFER_BYTES:
+            log.warning("chat connection closed: the other end does not read", extra={"action": "chat.slow"})
             self.close()
             return
-        self._waiting.append(data)
-        self._bytes += len(data)
+        self._waiting.append(text)
+        self._bytes += len(text)
         self._ready.set()
 
     async def _write_all(self) -> None:
@@ -172,16 +169,15 @@ class ControlPeer:
                 await self._ready.wait()
                 self._ready.clear()
                 while self._waiting:
-                    data = self._waiting.popleft()
-                    self._writer.write(data)
+                    text = self._waiting.popleft()
                     try:
                         async with asyncio.timeout(STALL_TIMEOUT_SECONDS):
-                            await self._writer.drain()
+                            await self._socket.send_str(text)
                     except TimeoutError:
-                        log.warning("control connection stalled", extra={"action": "control.slow"})
+                        log.warning("chat connection stalled", extra={"action": "chat.slow"})
                         self.close()
                         return
-                    self._bytes -= len(data)
+                    self._bytes -= len(text)
                     self._sent.set()
 
     def _dispatch(self, message: JsonObject) -> None:
@@ -192,8 +188,6 @@ class ControlPeer:
             raise ControlError("a message was neither request nor answer")
         elif not isinstance(number, int):
             self._heard(do, body)
-        elif do == "ping":
-            self._send({"to": number, "ok": {}})
         elif len(self._answering) >= MAX_CONCURRENT_REQUESTS:
             self._send({"to": number, "error": encode_error(ControlError("too many requests at once"))})
         else:
@@ -213,11 +207,11 @@ class ControlPeer:
     async def _handle(self, number: int, do: str, body: JsonObject) -> None:
         """Answer a request. Any error in it becomes an answer, and the connection stays open."""
         try:
-            self._reply({"to": number, "ok": await self._answer(self, do, body)})
+            self._reply({"to": number, "ok": await self._answer(do, body)})
         except BubbotError as error:
             self._reply({"to": number, "error": encode_error(error)})
         except Exception as error:  # a defect of ours must not cost other clients the bot
-            log.exception("control request failed", extra={"action": "control.failed", "request": do})
+            log.exception("chat request failed", extra={"action": "chat.failed", "request": do})
             internal_error = BubbotError(
                 f"something went wrong in the running bot ({type(error).__name__}); see its log"
             )

@@ -12,8 +12,8 @@ from shutil import rmtree
 
 import pytest
 
-from bubbot.control.address import PATH_LIMIT, check_folder, peer_uid, socket_path
 from bubbot.errors import ConfigError
+from bubbot.server.address import PATH_LIMIT, check_folder, peer_uid, socket_path
 
 NOBODY = 65534
 

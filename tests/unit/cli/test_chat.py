@@ -1,4 +1,4 @@
-"""A chat through the running bot: what it does before it connects."""
+"""`bubbot chat`: what it does before it connects."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.cli import chat_remote
+from bubbot.cli import chat
 from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.setup import CommandSetup
-from bubbot.control.client import DaemonNotRunning
 from bubbot.home import Home
 from bubbot.settings.loader import Settings
 
@@ -21,10 +20,11 @@ from bubbot.settings.loader import Settings
 async def test_only_a_line_editor_handles_signals_so_that_the_terminal_is_restored(
     interactive: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_remote, "terminal_settings", lambda _: interactive)
-    setup = CommandSetup(Settings(), Home(tmp_path))
-    with pytest.raises(DaemonNotRunning):
-        await chat_remote.chat_through_daemon(str(tmp_path / "none"), setup, "stdin:default", AnswerPrinter(), [])
+    async def connect(*_: object) -> None: ...
+
+    monkeypatch.setattr(chat, "terminal_settings", lambda _: interactive)
+    monkeypatch.setattr(chat, "with_chat", connect)
+    await chat._chat(CommandSetup(Settings(), Home(tmp_path)), "stdin:default", AnswerPrinter(), [])
     loop = asyncio.get_running_loop()
     handled = [loop.remove_signal_handler(number) for number in (signal.SIGTERM, signal.SIGHUP)]
     assert handled == [bool(interactive)] * 2

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
-from bubbot.gateway.paths import check_paths
 from bubbot.ports.channel import SupportsWebhook, WebhookVerifier
+from bubbot.server.listener import (
+    HttpAddress,
+    HttpConnections,
+    HttpLimits,
+    HttpRefused,
+    listen,
+    read_body,
+    suspend_deadline,
+)
+from bubbot.server.paths import check_paths
 
 log = logging.getLogger(__name__)
 
 SERVER_BODY_BYTES = 1_100_000
 """Bytes of a call; above what any channel takes, so that the channel can refuse it itself."""
-HTTP_UNAUTHORIZED, HTTP_NOT_FOUND, HTTP_BAD_REQUEST, HTTP_TOO_LARGE, HTTP_SERVER_ERROR = 401, 404, 400, 413, 500
+HTTP_UNAUTHORIZED, HTTP_NOT_FOUND, HTTP_SERVER_ERROR = 401, 404, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,7 @@ class WebhookSettings:
 
     host: str = "127.0.0.1"
     port: int = 8080
-    limits: HttpLimits = field(default_factory=HttpLimits)
+    limits: HttpLimits = HttpLimits()  # noqa: RUF009 - frozen
 
 
 WebhookChannels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]
@@ -42,10 +51,10 @@ async def serve_webhooks(channels: WebhookChannels, settings: WebhookSettings) -
         ConfigError: the address cannot be used, or two channels want the same path.
     """
     check_paths(channels())
-    app = web.Application(client_max_size=SERVER_BODY_BYTES)
-    connections = HttpConnections(settings.limits)
-    app.router.add_post("/{path:.*}", _webhook_handler(channels, connections))
-    async with http_server(app, HttpAddress("http", settings.host, settings.port), connections) as port:
+    routes = [web.post("/{path:.*}", _webhook_handler(channels))]
+    address = HttpAddress("http", settings.host, settings.port)
+    connections = HttpConnections(replace(settings.limits, body_bytes=SERVER_BODY_BYTES))
+    async with listen(address, routes, connections) as port:
         log.info(
             "listening for webhooks",
             extra={"action": "http.listening", "paths": ", ".join(channel.path for channel in channels().values())},
@@ -53,9 +62,7 @@ async def serve_webhooks(channels: WebhookChannels, settings: WebhookSettings) -
         yield port
 
 
-def _webhook_handler(
-    channels: WebhookChannels, connections: HttpConnections
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _webhook_handler(channels: WebhookChannels) -> Handler:
     async def handle_call(request: web.Request) -> web.Response:
         match = next(((name, channel) for name, channel in channels().items() if channel.path == request.path), None)
         if match is None:
@@ -64,13 +71,11 @@ def _webhook_handler(
         headers = {key.lower(): value for key, value in request.headers.items()}
         if isinstance(channel, WebhookVerifier) and not channel.verify(headers):
             return _refuse(HTTP_UNAUTHORIZED)
-        if request.content_length is not None and request.content_length > SERVER_BODY_BYTES:
-            return _refuse(HTTP_TOO_LARGE)
         try:
-            body = await request.read()
-        except (web.RequestPayloadError, OSError):  # a wrong length or encoding, or the client is gone
-            return _refuse(HTTP_BAD_REQUEST)
-        with connections.suspend_deadline(request):
+            body = await read_body(request)
+        except HttpRefused as refused:
+            return _refuse(refused.status)
+        with suspend_deadline(request):
             try:
                 status = await channel.handle(headers, body)
             except Exception:  # the platform sees the failure and calls again; the other channels keep running

@@ -8,21 +8,20 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
-from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.metrics import Metrics
 from bubbot.ports.health import ModelOutage
+from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, listen, suspend_deadline
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LAG_SAMPLE_SECONDS = 0.5
 """Seconds between two measurements of the event loop's lag."""
@@ -67,18 +66,13 @@ async def serve_health(
     Raises:
         ConfigError: the address cannot be used.
     """
-    connections = HttpConnections(limits)
-
-    @web.middleware
-    async def track_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-        with connections.suspend_deadline(request):
-            return await handler(request)
-
-    app = web.Application(middlewares=[track_request])
-    app.router.add_get("/live", _live)
-    app.router.add_get("/ready", _ready_handler(probe))
-    app.router.add_get("/metrics", _metrics_handler(probe, metrics))
-    async with http_server(app, HttpAddress("health", address.host, address.port), connections) as port:
+    routes = [
+        web.get("/live", _live),
+        web.get("/ready", _ready_handler(probe)),
+        web.get("/metrics", _metrics_handler(probe, metrics)),
+    ]
+    at, connections = HttpAddress("health", address.host, address.port), HttpConnections(limits)
+    async with listen(at, routes, connections, [_track_request]) as port:
         sampling = asyncio.create_task(_sample(metrics))
         url_host = f"[{address.host}]" if ":" in address.host else address.host
         log.info(
@@ -99,6 +93,12 @@ async def serve_health(
         finally:
             sampling.cancel()
             await asyncio.gather(sampling, return_exceptions=True)
+
+
+@web.middleware
+async def _track_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    with suspend_deadline(request):
+        return await handler(request)
 
 
 async def _live(_request: web.Request) -> web.Response:

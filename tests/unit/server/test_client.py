@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.control import client
-from bubbot.control.client import DaemonNotRunning, run_on_home
 from bubbot.errors import HomeLocked
 from bubbot.home import Home, WriterLock
+from bubbot.server import client
+from bubbot.server.client import DaemonNotRunning, run_on_home
 
 WAIT = 10.0
 

@@ -6,19 +6,13 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
 import pytest
 
-from bubbot.control.chat import ChatEnd
-from bubbot.control.client import connect
-from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway import remote as module
-from bubbot.gateway.control import ControlServer
-from bubbot.gateway.remote import ChatService, RemoteChannel
 from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
@@ -38,6 +32,15 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.turn import TurnResult
+from bubbot.server import remote as module
+from bubbot.server.api import Api
+from bubbot.server.chat import RemoteChat
+from bubbot.server.client import connect_chat
+from bubbot.server.codec import JsonObject, encode
+from bubbot.server.local import serve_socket
+from bubbot.server.peer import ChatPeer, ignore_notice
+from bubbot.server.remote import AskResult, ChatClient, ChatService, RemoteChannel
+from bubbot.server.routes import RemoteTerminal
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
@@ -106,9 +109,9 @@ class Bench:
         self.accepted.put_nowait((inbound, result))
         return result
 
-    def forget(self, peer: ControlPeer) -> None:
+    def forget(self, client: ChatClient) -> None:
         """Passes on that a client has gone."""
-        self.remote.forget_client(peer)
+        self.remote.forget_client(client)
         self.left.set()
 
     @asynccontextmanager
@@ -131,27 +134,28 @@ class Bench:
         commands = [CommandInfo("help", "says")]
         doors = ChatService(self.accept, notice, owed, idle, delivered, lambda: commands, lambda _: self.tape)
         running = asyncio.create_task(self.remote.run(self.receive))
-        async with asyncio.timeout(WAIT), ControlServer(self.remote.handlers(doors), self.forget).listen(self.path):
+        api = Api({}, self.remote.handlers(doors), self.forget)
+        async with asyncio.timeout(WAIT), serve_socket(api, self.path):
             yield
         running.cancel()
 
     @asynccontextmanager
-    async def chat(self, screen: Screen | None = None) -> AsyncIterator[tuple[ChatEnd, Screen]]:
+    async def chat(self, screen: Screen | None = None) -> AsyncIterator[tuple[RemoteChat, Screen]]:
         """A client that has opened the session."""
-        end, screen = ChatEnd(HOME), screen or Screen()
-        async with connect(str(self.path), end.on_request, end.on_notice) as peer:
-            assert await end.open(peer, screen) == "this is stdin:home"
+        end, screen = RemoteChat(HOME), screen or Screen()
+        async with end.connect(str(self.path), screen):
+            assert await end.open() == "this is stdin:home"
             yield end, screen
 
     @asynccontextmanager
-    async def asker(self, shown: list[JsonObject]) -> AsyncIterator[ControlPeer]:
+    async def asker(self, shown: list[JsonObject]) -> AsyncIterator[ChatPeer]:
         """A client such as `bubbot ask`."""
 
-        async def answer(_peer: ControlPeer, _do: str, body: JsonObject) -> JsonObject:
+        async def answer(_name: str, body: JsonObject) -> JsonObject:
             shown.append(body)
             return {}
 
-        async with connect(str(self.path), answer) as peer:
+        async with connect_chat(str(self.path), answer, ignore_notice) as peer:
             yield peer
 
 
@@ -244,7 +248,9 @@ async def test_where_the_one_that_asked_is_gone_another_gets_the_answer(bot: Ben
             asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
             _, result = await bot.accepted.get()
         await asyncio.gather(asking, return_exceptions=True)
-        await bot.remote._asked["1"].peer.closed.wait()
+        gone = bot.remote._asked["1"].client
+        assert isinstance(gone, RemoteTerminal)
+        await gone.peer.closed.wait()
         await bot.remote.send(answer_to("1"))
         assert screen.shown.get_nowait() == "hello"
         result.set_result(TurnResult("t1", "silent"))
@@ -285,14 +291,14 @@ async def test_ask_is_shown_the_text_with_how_the_turn_ended(bot: Bench) -> None
             [event("turn/start", {"attempt": 1}, turn="t1"), event("turn/end", {"status": "answered"}, turn="t1")]
         )
         await bot.remote.send(answer_to("1"))
-        ended = {"turn": "t1", "status": "answered", "text": "hello", "entries": [1, 2]}
+        ended = encode(AskResult("t1", "answered", "hello", (1, 2)))
         assert [one["result"] for one in shown] == [ended]
         result.set_result(TurnResult("t1", "answered", "hello", stored))
-        assert await asking == ended
+        assert await asking == {"result": ended}
         asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi", "2"))}))
         _, result = await bot.accepted.get()
         result.set_result(TurnResult("t2", "silent"))
-        assert await asking == {"turn": "t2", "status": "silent", "text": "", "entries": []}
+        assert await asking == {"result": encode(AskResult("t2", "silent", ""))}
 
 
 async def test_ask_is_answered_when_the_answer_was_shown_even_where_it_is_delivered_later(bot: Bench) -> None:
@@ -304,7 +310,7 @@ async def test_ask_is_answered_when_the_answer_was_shown_even_where_it_is_delive
         await peer.request("event", {"event": encode(StopRequest("stdin", "home"))})  # answers come in order
         assert not asking.done()
         await bot.remote.send(answer_to("1"))
-        assert (await asking)["text"] == shown[0]["result"]["text"] == "hello"
+        assert (await asking)["result"]["text"] == shown[0]["result"]["text"] == "hello"
 
 
 async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
@@ -330,3 +336,46 @@ async def test_who_asked_is_forgotten_in_the_end(bot: Bench, monkeypatch: pytest
         for number in range(5):
             await end.receive(said("hi", str(number)))
         assert list(bot.remote._asked) == ["3", "4"]
+
+
+async def test_who_asked_by_an_id_sees_its_own_turn_and_no_other(bot: Bench) -> None:
+    """The turn of a message that has an id of its own is shown to its sender, who has not opened the session."""
+
+    class Watcher:
+        def __init__(self) -> None:
+            self.seen: list[Preview] = []
+            self.is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+        async def show(self, part: MessagePart, data: bytes | None, result: AskResult | None) -> str:
+            return "r2"
+
+        def copy(self, part: MessagePart, data: bytes | None) -> None:
+            raise AssertionError("it has not opened the session")
+
+        def preview(self, event: Preview) -> None:
+            self.seen.append(event)
+
+    async def never(_: object) -> None: ...
+
+    watcher = Watcher()
+    service = ChatService(bot.accept, never, never, never, never, lambda: (), lambda _: bot.tape)  # type: ignore[arg-type]
+    durable = asyncio.Event()
+    asking = asyncio.create_task(
+        bot.remote.ask(watcher, replace(said("hi"), message="1"), service, on_accepted=durable.set)
+    )
+    await durable.wait()
+    mine: list[Preview] = [TurnStarted(7, "1"), TextStreamed("mine"), TurnFinished("answered")]
+    others: list[Preview] = [TurnStarted(8, "2"), TextStreamed("not mine"), TurnFinished("answered")]
+    for shown in (*others, *mine, *others):
+        bot.remote.preview(HOME, shown)
+    assert watcher.seen == mine
+    assert await bot.remote.send(answer_to("1")) == Receipt("r2")
+    with pytest.raises(DeliveryFailed, match="nobody"):
+        await bot.remote.send(MessagePart("home", "unasked"))
+    (await bot.accepted.get())[1].set_result(TurnResult("t1", "answered", "hello"))
+    assert (await asking).text == "hello"
+    bot.remote.forget_client(watcher)
+    assert bot.remote._asked == {}

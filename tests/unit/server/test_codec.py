@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from math import inf
@@ -13,12 +12,7 @@ from typing import Any, get_origin, get_type_hints
 import pytest
 
 from bubbot import errors
-from bubbot.control import lines as framing
-from bubbot.control.chat import PREVIEWS
-from bubbot.control.codec import decode, decode_error, encode, encode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, encode_lines, read_message
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway.remote import EVENTS
 from bubbot.ports.channel import (
     Attachment,
     ChannelEvent,
@@ -42,6 +36,11 @@ from bubbot.ports.channel import (
     TurnStarted,
     UnparsedUpdate,
 )
+from bubbot.server import protocol
+from bubbot.server.chat import PREVIEWS
+from bubbot.server.codec import decode, decode_error, encode, encode_error
+from bubbot.server.protocol import encode_message, parse_message
+from bubbot.server.remote import EVENTS
 
 ADA = Sender("1", "Ada \ud800", bot=True)
 FILE = Attachment("ref", "a.txt", "text/plain", 12, "voice", "note")
@@ -65,22 +64,9 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-async def carried(*messages: dict[str, Any]) -> list[dict[str, Any] | None]:
-    """What is read of these messages at the other end."""
-    reader = asyncio.StreamReader(limit=CONTROL_LINE_BYTES)
-    for message in messages:
-        for line in encode_lines(message):
-            assert len(line) <= CONTROL_LINE_BYTES
-            reader.feed_data(line)
-    reader.feed_eof()
-    return [await read_message(reader) for _ in range(len(messages) + 1)]
-
-
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-async def test_a_value_comes_back_as_it_was(value: Any) -> None:
-    (found, end) = await carried({"value": encode(value)})
-    assert found is not None
-    assert end is None
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    found = parse_message(encode_message({"value": encode(value)}))
     assert decode(found["value"], MessagePart, CommandInfo, *EVENTS, *PREVIEWS) == value
 
 
@@ -200,38 +186,26 @@ def test_a_value_that_json_cannot_hold_is_carried_as_text() -> None:
     assert found.values == {"when": "x"}
 
 
-async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_message_does_not_go_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     long = {"text": '"\\\u00e9' * 700_000}
-    assert await carried(long, {"next": 1}) == [long, {"next": 1}, None]
-    monkeypatch.setattr(framing, "MESSAGE_LIMIT", 2 * CONTROL_LINE_BYTES)
+    assert parse_message(encode_message(long)) == long
+    monkeypatch.setattr(protocol, "MESSAGE_LIMIT", 2**21)
     with pytest.raises(ConfigError, match="at most 2: stop the bot first"):
-        list(encode_lines({"text": "x" * 2 * CONTROL_LINE_BYTES}))
-    with pytest.raises(ControlError, match="longer than 2097152 bytes"):
-        await carried({"more": "x" * 700_000}, {"more": "x" * 700_000}, {"more": "x" * 700_000})
+        encode_message({"text": "x" * 2**21})
 
 
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        (b"\xff\n", "not JSON"),
-        (b"[]\n", "not a JSON object"),
-        (b"[" * 200_000 + b"\n", "not JSON"),
-        (b"x" * (CONTROL_LINE_BYTES + 1), "longer than"),
-        (b'{"more": "a"}\n{"do": 1}\n', "cut off"),
-        (b'{"more": 7}\n', "not text"),
-        (b'{"last": "7"}\n', "not a JSON object"),
+        ("\xff", "not JSON"),
+        ("", "not JSON"),
+        ("[]", "not a JSON object"),
+        ("7", "not a JSON object"),
+        ("[" * 200_000, "not JSON"),
     ],
 )
-async def test_garbage_is_an_error(raw: bytes, told: str) -> None:
-    reader = asyncio.StreamReader(limit=CONTROL_LINE_BYTES)
-    reader.feed_data(raw)
-    reader.feed_eof()
+def test_garbage_is_an_error(raw: str, told: str) -> None:
     with pytest.raises(ControlError, match=told):
-        await read_message(reader)
-
-
-async def test_a_line_without_an_end_is_the_end() -> None:
-    reader = asyncio.StreamReader()
-    reader.feed_data(b'{"do": "x"}')
-    reader.feed_eof()
-    assert await read_message(reader) is None
+        parse_message(raw)
+    with pytest.raises(ControlError):
+        parse_message(raw.encode("latin-1"))

@@ -12,9 +12,9 @@ import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
-from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
 from bubbot.gateway.metrics import Metrics
 from bubbot.ports.health import ModelOutage
+from bubbot.server.health import HealthAddress, HealthProbe, serve_health
 from tests.unit.gateway.health.test_formatter import FULL
 
 FINE = replace(FULL, channels=FULL.channels[:1])

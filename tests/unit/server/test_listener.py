@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bubbot.gateway.health_server import HealthAddress, HealthProbe, serve_health
-from bubbot.gateway.http_server import HttpLimits
 from bubbot.gateway.metrics import Metrics
-from bubbot.gateway.webhooks import SERVER_BODY_BYTES, WebhookSettings, serve_webhooks
-from tests.unit.gateway.test_health_server import _never
+from bubbot.server.health import HealthAddress, HealthProbe, serve_health
+from bubbot.server.listener import HttpLimits
+from bubbot.server.webhooks import SERVER_BODY_BYTES, WebhookSettings, serve_webhooks
+from tests.unit.server.test_health import _never
 from tests.virtual import virtual
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

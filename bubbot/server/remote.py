@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
-from bubbot.control.chat import RECEIPT_TIMEOUT_SECONDS
-from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway.control import Handler
 from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
     ChannelEvent,
@@ -29,14 +25,14 @@ from bubbot.ports.channel import (
     Receipt,
     Receive,
     StopRequest,
-    TextStreamed,
-    ToolFinished,
-    ToolStarted,
+    TurnFinished,
+    TurnStarted,
     UnparsedUpdate,
     refuse_blob,
 )
 from bubbot.ports.turn import TurnResult
 from bubbot.runtime.turns import LastTurnView
+from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.tape.service import TapeService
 
 log = logging.getLogger(__name__)
@@ -46,11 +42,69 @@ MAX_REMEMBERED_SENDERS = 1000
 """Messages whose client is remembered; answers to older ones go to the newest client of the session."""
 CLIENT_READY_SECONDS = 30.0
 """Seconds to wait until the channel runs."""
-ID_LIMIT = 200
-"""Characters of the id that a client gives a part."""
+RECEIPT_TIMEOUT_SECONDS = 20.0
+"""Seconds a client may take to show a part."""
 MAX_REMOTE_REASON = 500
 """Characters to keep of a client's reason."""
 NO_CLIENT_REASON = "nobody has this chat open; it waits for the next one"
+
+
+@dataclass(frozen=True, slots=True)
+class AskResult:
+    """How a turn ended, for the program that asked.
+
+    Attributes:
+        turn: its id.
+        status: see `Status`.
+        text: the answer as people read it.
+        entries: the first and the last entry of the turn on its tape; empty if there is none.
+    """
+
+    turn: str
+    status: str
+    text: str
+    entries: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, result: TurnResult) -> AskResult:
+        """Return the result of a turn."""
+        ids = [entry.id for entry in result.merged_entries]
+        return cls(result.turn_id, result.status, result.text, (ids[0], ids[-1]) if ids else ())
+
+
+class ChatClient(Protocol):
+    """A program that shows the bot's answers to a person, at the other end of a connection."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True if it has disconnected."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect it at once."""
+        ...
+
+    async def show(self, part: MessagePart, data: bytes | None, result: AskResult | None) -> str:
+        """Return when the client has shown a part, with the id that the part has there; see `RECEIPT_TIMEOUT_SECONDS`.
+
+        Args:
+            part: the part.
+            data: the bytes of its file; None if it has none.
+            result: the result of the turn, if the client asked for it.
+        """
+        ...
+
+    def copy(self, part: MessagePart, data: bytes | None) -> None:
+        """Send a copy of a part that another client was shown."""
+        ...
+
+    def preview(self, event: Preview) -> None:
+        """Send a preview; a slow client may miss some."""
+        ...
+
+
+ChatHandler: TypeAlias = Callable[[ChatClient, JsonObject], Awaitable[JsonObject]]
+"""Answers one kind of request of a chat client; a `BubbotError` becomes the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +135,14 @@ class _RemoteSender:
     """The client that sent a message.
 
     Attributes:
-        peer: its connection.
+        client: the client.
         session: the session of the message.
         tape: that of the session, for `bubbot ask`, whose part comes with the result; else None.
         result: the turn's, for `bubbot ask`; else None.
         shown: set when the client has taken its part, or has failed to.
     """
 
-    peer: ControlPeer
+    client: ChatClient
     session: str
     tape: TapeService | None = None
     result: asyncio.Future[TurnResult] | None = None
@@ -109,8 +163,9 @@ class RemoteChannel:
         self.name = name
         self.read_blob: Callable[[str], Awaitable[bytes]] = refuse_blob
         self._receive: asyncio.Future[Receive] | None = None
-        self._attached: dict[str, list[ControlPeer]] = {}
+        self._attached: dict[str, list[ChatClient]] = {}
         self._asked: dict[str, _RemoteSender] = {}
+        self._running: dict[str, ChatClient] = {}
 
     async def run(self, receive: Receive) -> None:
         """Receive what the clients send, until cancelled."""
@@ -128,92 +183,113 @@ class RemoteChannel:
         """Send a part and return when the client that asked has shown it."""
         session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
         sender = self._asked.get(part.reply_to)
-        if sender is not None and (sender.session != session or sender.peer.closed.is_set()):
+        if sender is not None and (sender.session != session or sender.client.is_closed):
             sender = None
         clients = self._clients(session)
-        client = sender.peer if sender else clients[-1] if clients else None
+        client = sender.client if sender else clients[-1] if clients else None
         if client is None:
             raise DeliveryFailed(NO_CLIENT_REASON)
-        body: JsonObject = {"part": encode(part)}
-        if part.file and part.file.digest:
-            body["bytes"] = b64encode(await self.read_blob(part.file.digest)).decode()
+        data = await self.read_blob(part.file.digest) if part.file and part.file.digest else None
         for other in clients:
             if other is not client:
-                other.notify("copy", body)
-        if sender and sender.tape:
-            body["result"] = await _turn_result(sender, part.text)
+                other.copy(part, data)
+        result = await _turn_result(sender, part.text) if sender and sender.tape else None
         try:
-            return await _show_at(client, body)
+            return await _show_at(client, part, data, result)
         finally:
             if sender:
                 sender.shown.set()
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `ShowsPreviews`. For a slow client, pieces are dropped; begin and end of a turn are not."""
+        """See `ShowsPreviews`. The clients of the session see them, and the one whose message is answered."""
+        if isinstance(event, TurnStarted) and (sender := self._asked.get(event.message)) is not None:
+            self._running[session] = sender.client
         clients = self._clients(session)
-        if clients:
-            spare = isinstance(event, TextStreamed | ToolStarted | ToolFinished)
-            body = {"event": encode(event)}
-            for peer in clients:
-                peer.notify("preview", body, droppable=spare)
+        asking = self._running.get(session)
+        if asking is not None and asking not in clients:
+            clients.append(asking)
+        for client in clients:
+            client.preview(event)
+        if isinstance(event, TurnFinished):
+            self._running.pop(session, None)
 
-    def handlers(self, service: ChatService) -> Mapping[str, Handler]:
-        """Return the control server's handlers for this channel, by request."""
+    def handlers(self, service: ChatService) -> Mapping[str, ChatHandler]:
+        """Return the handlers of clients' requests, by name."""
 
-        async def opened(peer: ControlPeer, body: JsonObject) -> JsonObject:
+        async def opened(client: ChatClient, body: JsonObject) -> JsonObject:
             session = self._session(body)
-            self._attached.setdefault(session, []).append(peer)
+            self._attached.setdefault(session, []).append(client)
             commands = [encode(command) for command in service.commands()]
             return {"notice": await service.opening_notice(session), "commands": commands}
 
-        async def owed(_peer: ControlPeer, body: JsonObject) -> JsonObject:
+        async def owed(_client: ChatClient, body: JsonObject) -> JsonObject:
             return {"waiting": await service.deliver_pending(self._session(body))}
 
-        async def idle(_peer: ControlPeer, body: JsonObject) -> JsonObject:
+        async def idle(_client: ChatClient, body: JsonObject) -> JsonObject:
             await service.wait_until_idle(self._session(body))
             return {}
 
-        async def event(peer: ControlPeer, body: JsonObject) -> JsonObject:
+        async def event(client: ChatClient, body: JsonObject) -> JsonObject:
             received = decode(body.get("event"), *EVENTS)
             if received.channel != self.name:
                 raise ControlError(f"the event is of the channel {received.channel!r}, not of {self.name!r}")
             if isinstance(received, Inbound):
-                self._remember(received.external_id, _RemoteSender(peer, received.session))
+                self._remember(received.external_id, _RemoteSender(client, received.session))
             async with asyncio.timeout(CLIENT_READY_SECONDS):
                 receive = await asyncio.shield(self._receiver())
             await receive(received)
             return {}
 
-        async def ask(peer: ControlPeer, body: JsonObject) -> JsonObject:
-            return await self._ask(peer, decode(body.get("inbound"), Inbound), service)
+        async def ask(client: ChatClient, body: JsonObject) -> JsonObject:
+            return {"result": encode(await self.ask(client, decode(body.get("inbound"), Inbound), service))}
 
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
-    def forget_client(self, peer: ControlPeer) -> None:
+    def forget_client(self, client: ChatClient) -> None:
         """Forget a client that has disconnected."""
         for session, clients in list(self._attached.items()):
-            if peer in clients:
-                clients.remove(peer)
+            if client in clients:
+                clients.remove(client)
             if not clients:
                 del self._attached[session]
-        for external_id in [key for key, sender in self._asked.items() if sender.peer is peer]:
+        for external_id in [key for key, sender in self._asked.items() if sender.client is client]:
             del self._asked[external_id]
+        for session in [key for key, asking in self._running.items() if asking is client]:
+            del self._running[session]
 
-    async def _ask(self, peer: ControlPeer, inbound: Inbound, service: ChatService) -> JsonObject:
+    async def ask(
+        self,
+        client: ChatClient,
+        inbound: Inbound,
+        service: ChatService,
+        on_accepted: Callable[[], None] = lambda: None,
+    ) -> AskResult:
+        """Accept a message and return the result of its turn, once the client was shown the answer.
+
+        Args:
+            client: shows the answer.
+            inbound: the message.
+            service: the bot.
+            on_accepted: called when the message is durable.
+
+        Raises:
+            ConfigError: the message was accepted before.
+        """
         if inbound.channel != self.name:
             raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
-        sender = _RemoteSender(peer, inbound.session, service.tape_of(inbound.session))
+        sender = _RemoteSender(client, inbound.session, service.tape_of(inbound.session))
         self._remember(inbound.external_id, sender)
         sender.result = await service.accept(inbound)
         if sender.result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
+        on_accepted()
         result = await asyncio.shield(sender.result)
         with suppress(TimeoutError):  # the client leaves with the result; the answer and its files come first
             async with asyncio.timeout(RECEIPT_TIMEOUT_SECONDS):
                 if result.text:
                     await sender.shown.wait()
                 await service.wait_until_delivered(inbound.chat)
-        return _result_json(result)
+        return AskResult.of(result)
 
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
@@ -226,9 +302,9 @@ class RemoteChannel:
         while len(self._asked) > MAX_REMEMBERED_SENDERS:
             del self._asked[next(iter(self._asked))]
 
-    def _clients(self, session: str) -> list[ControlPeer]:
+    def _clients(self, session: str) -> list[ChatClient]:
         """Return the clients of a session, the newest last."""
-        return [peer for peer in self._attached.get(session, ()) if not peer.closed.is_set()]
+        return [client for client in self._attached.get(session, ()) if not client.is_closed]
 
     def _receiver(self) -> asyncio.Future[Receive]:
         if self._receive is None:
@@ -236,13 +312,10 @@ class RemoteChannel:
         return self._receive
 
 
-async def _show_at(client: ControlPeer, body: JsonObject) -> Receipt:
+async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, result: AskResult | None) -> Receipt:
     """Let a client show a part. Any answer other than a receipt becomes a `DeliveryFailed` of our own making."""
     try:
-        reply = await client.request("part", body, timeout=RECEIPT_TIMEOUT_SECONDS)
-        external_id = reply.get("external_id", "")
-        if not isinstance(external_id, str) or len(external_id) > ID_LIMIT or not external_id.isprintable():
-            raise ControlError("its receipt cannot be read")
+        return Receipt(await client.show(part, data, result))
     except DeliveryFailed as error:
         # A terminal can only say if another try is useless; its other claims are ignored.
         raise DeliveryFailed(str(error)[:MAX_REMOTE_REASON], permanent=error.permanent) from error
@@ -254,24 +327,13 @@ async def _show_at(client: ControlPeer, body: JsonObject) -> Receipt:
         client.close()
         log.exception("chat client failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the chat failed ({type(error).__name__}); the answer waits for the next one") from error
-    return Receipt(external_id)
 
 
-async def _turn_result(sender: _RemoteSender, text: str) -> JsonObject:
+async def _turn_result(sender: _RemoteSender, text: str) -> AskResult:
     """Return the result of the turn with this text. The turn is merged before its text is sent, so its tape knows."""
     if sender.result is not None and sender.result.done():
-        return _result_json(sender.result.result())
+        return AskResult.of(sender.result.result())
     last_turn = await sender.tape.read(LastTurnView()) if sender.tape else None
     if last_turn is None:  # the tape was archived in the meantime
-        return {"turn": "", "status": "answered", "text": text, "entries": []}
-    return {"turn": last_turn.turn, "status": last_turn.status, "text": text, "entries": list(last_turn.entries)}
-
-
-def _result_json(result: TurnResult) -> JsonObject:
-    ids = [entry.id for entry in result.merged_entries]
-    return {
-        "turn": result.turn_id,
-        "status": result.status,
-        "text": result.text,
-        "entries": [ids[0], ids[-1]] if ids else [],
-    }
+        return AskResult("", "answered", text)
+    return AskResult(last_turn.turn, last_turn.status, text, tuple(last_turn.entries))

@@ -1,0 +1,174 @@
+"""The server of `bubbot run`: the API for `chat`, `ask` and the other commands, health, and calls of platforms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bubbot.cli.write_command import CommandContext, answer_command
+from bubbot.errors import ConfigError, ModelError
+from bubbot.models.lazy import LazyModel
+from bubbot.ports.channel import Inbound
+from bubbot.ports.turn import TurnResult
+from bubbot.server.api import Api
+from bubbot.server.codec import JsonObject, encode
+from bubbot.server.local import serve_socket
+from bubbot.server.remote import ChatService
+from bubbot.settings.loader import Settings
+from bubbot.wiring.app import new_id, now
+from bubbot.wiring.daemon import Daemon
+from bubbot.wiring.reload import Reloader
+
+if TYPE_CHECKING:
+    from bubbot.gateway.metrics import Metrics
+
+
+MIN_TOKEN_CHARS = 16
+"""Characters of the owner's token; a shorter one can be guessed."""
+
+
+def check_server(settings: Settings) -> None:
+    """Raise `ConfigError` if `[server]` would answer everybody, or nobody."""
+    server, token = settings.server, _token(settings)
+    if server.openai and server.port is None:
+        raise ConfigError("[server] openai is true, but there is no port: set [server] port and token")
+    if server.port is not None and not token and settings.missing_secret("server", "token") is None:
+        raise ConfigError("[server] port is set, but not token: set [server] token_file, so that only you are answered")
+    if token and len(token) < MIN_TOKEN_CHARS:
+        raise ConfigError(
+            f"[server] token has to have at least {MIN_TOKEN_CHARS} characters, since whoever has it is the owner: "
+            "`openssl rand -hex 24` makes one"
+        )
+
+
+def _token(settings: Settings) -> str:
+    return settings.server.token.get_secret_value() if settings.server.token else ""
+
+
+@asynccontextmanager
+async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, path: Path) -> AsyncIterator[Api]:
+    """Serve at every configured address, and on the Unix socket at `path`, until the block ends.
+
+    The libraries for HTTP, a third of the start-up, and for metrics are loaded only if they are needed.
+    """
+    api = _make_api(daemon, reloader)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serve_socket(api, path))
+        if daemon.webhook_channels():
+            from bubbot.server.webhooks import WebhookSettings, serve_webhooks
+
+            address = WebhookSettings(settings.http.host, settings.http.port)
+            await stack.enter_async_context(serve_webhooks(daemon.webhook_channels, address))
+            daemon.has_webhook_server = True
+        if settings.health.port is not None:
+            await stack.enter_async_context(_serve_health(daemon, settings.health.host, settings.health.port))
+        if settings.server.port is not None and daemon.quarantine is None:
+            await stack.enter_async_context(_serve_network(daemon, api, settings, settings.server.port))
+        yield api
+
+
+@asynccontextmanager
+async def _serve_network(daemon: Daemon, api: Api, settings: Settings, port: int) -> AsyncIterator[None]:
+    from bubbot.server.completions import Completions
+    from bubbot.server.network import NetworkSettings, serve_network
+
+    server, completions = settings.server, None
+    if server.openai:
+        completions = Completions(
+            api, daemon.remote, chat_service(daemon), model=settings.bot.name, now=now, new_id=new_id
+        )
+    address = NetworkSettings(server.host, port, _token(settings), server.hosts)
+    async with serve_network(api, address, completions):
+        yield
+
+
+def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
+    app = daemon.bot
+
+    async def command(body: JsonObject) -> JsonObject:
+        current = reloader.current
+        context = CommandContext(
+            app.base_store, app.workspace, current, app.runtime.exclusive, daemon.access, app.schedule_store
+        )
+        return await answer_command(context, body)
+
+    async def reload(_body: JsonObject) -> JsonObject:
+        return asdict(await reloader.reload("command"))
+
+    async def status(_body: JsonObject) -> JsonObject:
+        return {"snapshot": encode(await app.health_collector.snapshot())}
+
+    queries = {"command": command, "reload": reload, "status": status}
+    return Api(queries, daemon.remote.handlers(chat_service(daemon)), daemon.remote.forget_client)
+
+
+@asynccontextmanager
+async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[None]:
+    from bubbot.gateway.metrics import Metrics
+    from bubbot.server.health import HealthAddress, HealthProbe, serve_health
+
+    metrics = Metrics()
+    attach_metrics(daemon, metrics)
+    watch = daemon.bot.health_collector
+    probe = HealthProbe(
+        watch.channels,
+        lambda: watch.quarantine,
+        watch.snapshot,
+        watch.commit_count,
+        watch.failing_models,
+        watch.is_disk_full,
+    )
+    async with serve_health(HealthAddress(host, port), probe, metrics):
+        yield
+
+
+def attach_metrics(daemon: Daemon, metrics: Metrics) -> None:
+    """Attach the metrics to the bot, and after each reload to its new channels; counters keep their values."""
+    sources = daemon.bot.health_collector.sources
+    budget = sources.features.budget
+
+    def attach() -> None:
+        metrics.attach(sources.channel_runtimes.values(), sources.activity, budget.budget if budget else None)
+
+    attach()
+    daemon.on_reload.append(attach)
+
+
+def chat_service(daemon: Daemon) -> ChatService:
+    """Return what clients may ask of the bot for their sessions."""
+    app, runtime = daemon.bot, daemon.bot.channel_runtimes[daemon.remote.name]
+
+    async def read_notice(session: str) -> str:
+        try:
+            model = await app.models.model_for_tape(app.tape(session))
+        except ModelError as error:
+            return str(error)
+        if isinstance(model, LazyModel):
+            model.warm()
+        return model.traits.notice or ""
+
+    async def count_pending(session: str) -> int:
+        await runtime.deliverer.resume(session, queued=True)
+        running, waiting = app.runtime.session_activity(session)
+        return waiting + running
+
+    async def wait_until_idle(session: str) -> None:
+        await app.runtime.wait_session_idle(session)
+        await runtime.deliverer.wait_until_delivered(session.split(":", 2)[1])  # does not wait for slower chats
+
+    async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+        return await runtime.gate.accept(inbound)  # a reload replaces the gate
+
+    return ChatService(
+        accept,
+        read_notice,
+        count_pending,
+        wait_until_idle,
+        runtime.deliverer.wait_until_delivered,
+        lambda: app.commands,
+        app.tape,
+    )

@@ -1,0 +1,351 @@
+"""The protocol of OpenAI's chat completions, for programs of the owner.
+
+The last message of a request is said in a session of the bot, which has its own memory: the messages before it are not
+read. It is an inbound like any other, durable before it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from aiohttp import web
+
+from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid
+from bubbot.ports.channel import Inbound, MessagePart, Preview, Sender, StepFinished, TextStreamed
+from bubbot.server.api import Api
+from bubbot.server.listener import read_body, suspend_deadline
+from bubbot.server.remote import RECEIPT_TIMEOUT_SECONDS, AskResult, ChatService, RemoteChannel
+from bubbot.tape.entry import timestamp
+
+log = logging.getLogger(__name__)
+
+COMPLETIONS_PATH = "/v1/chat/completions"
+SESSION_HEADER, IDEMPOTENCY_HEADER = "X-Bubbot-Session", "Idempotency-Key"
+DEFAULT_CHAT = "default"
+NAME_LIMIT = 200
+"""Characters of a session's name, or of an idempotency key."""
+KEEP_ALIVE_SECONDS = 15.0
+"""Seconds of silence in a stream after which a comment shows that it is alive."""
+WRITE_TIMEOUT_SECONDS = 30.0
+"""Seconds a client may pause reading."""
+UNSUPPORTED: Mapping[str, Sequence[object]] = {
+    "n": (None, 1),
+    "tools": (None, []),
+    "functions": (None, []),
+    "response_format": (None, {"type": "text"}),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "logprobs": (None, False),
+}
+"""Fields that would change what an answer is, with the values that do not. Others, such as `temperature`, are ignored."""
+NO_RETRY = {"x-should-retry": "false"}
+"""OpenAI's clients repeat failed requests; here that would be said twice."""
+HTTP_BAD_GATEWAY, HTTP_SERVER_ERROR = 502, 500
+_TYPES = {401: "authentication_error", 403: "permission_error", 413: "invalid_request_error"}
+
+
+def completion_error(status: int, error: BubbotError) -> web.Response:
+    """Return an error in OpenAI's form."""
+    return web.json_response(_error_body(status, error), status=status, headers=NO_RETRY)
+
+
+def _error_body(status: int, error: BubbotError) -> dict[str, Any]:
+    kind = _TYPES.get(status, "invalid_request_error" if status < HTTP_SERVER_ERROR else "server_error")
+    field = error.field if isinstance(error, RequestInvalid) else None
+    return {"error": {"message": str(error), "type": kind, "param": field, "code": error.kind}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer of a turn; `taken` is to be settled when the client has it."""
+
+    result: AskResult
+    taken: asyncio.Future[None]
+
+
+_Item: TypeAlias = str | _Answer | StepFinished | None
+
+
+class CompletionClient:
+    """A request that waits for its answer; see `ChatClient`.
+
+    Attributes:
+        items: pieces of text, the ends of steps, the answer; None: the turn has ended.
+    """
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._is_closed = False
+        self.items: asyncio.Queue[_Item] = asyncio.Queue()
+
+    @property
+    def is_closed(self) -> bool:
+        """See `ChatClient`."""
+        transport = self._request.transport
+        return self._is_closed or transport is None or transport.is_closing()
+
+    def close(self) -> None:
+        """See `ChatClient`."""
+        self._is_closed = True
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def show(self, part: MessagePart, data: bytes | None, result: AskResult | None) -> str:  # noqa: ARG002
+        """See `ChatClient`."""
+        if part.file or result is None:
+            raise DeliveryFailed("a chat completion carries one text and no files", permanent=True)
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.items.put_nowait(_Answer(result, taken))
+        try:
+            async with asyncio.timeout(RECEIPT_TIMEOUT_SECONDS):
+                await taken
+        except TimeoutError as error:
+            raise ControlError("it was not read") from error
+        return ""
+
+    def copy(self, part: MessagePart, data: bytes | None) -> None:
+        """See `ChatClient`."""
+
+    def preview(self, event: Preview) -> None:
+        """See `ChatClient`."""
+        if isinstance(event, TextStreamed):
+            self.items.put_nowait(event.text)
+        elif isinstance(event, StepFinished):
+            self.items.put_nowait(event)
+
+
+class Completions:
+    """Answers chat completions.
+
+    Args:
+        api: tells whether the bot is shutting down.
+        remote: the channel that the messages come from.
+        service: the bot.
+        model: the name under which the bot is a model.
+        now: the clock.
+        new_id: returns a new id.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        remote: RemoteChannel,
+        service: ChatService,
+        *,
+        model: str,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._api = api
+        self._remote = remote
+        self._service = service
+        self._model = model
+        self._now = now
+        self._new_id = new_id
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes."""
+        return [
+            web.get("/v1/models", self._list_models),
+            web.post(COMPLETIONS_PATH, self._complete),
+        ]
+
+    async def _list_models(self, _request: web.Request) -> web.StreamResponse:
+        model = {"id": self._model, "object": "model", "created": 0, "owned_by": "bubbot"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        chat = _header(request, SESSION_HEADER, DEFAULT_CHAT).removeprefix(f"{self._remote.name}:") or DEFAULT_CHAT
+        external_id = _header(request, IDEMPOTENCY_HEADER, "") or self._new_id()
+        body = await read_body(request)
+        with suspend_deadline(request):
+            self._api.require_open()
+            text, is_streaming = _read_request(body)
+            inbound = Inbound(
+                self._remote.name,
+                external_id,
+                chat,
+                Sender("0", "owner"),
+                text,
+                timestamp(self._now()),
+                message=external_id,
+            )
+            client, accepted = CompletionClient(request), asyncio.Event()
+            asking = asyncio.create_task(self._remote.ask(client, inbound, self._service, accepted.set))
+
+            def end(_: object) -> None:
+                accepted.set()
+                client.items.put_nowait(None)
+
+            asking.add_done_callback(end)
+            try:
+                await accepted.wait()
+                if asking.done():
+                    await asking  # raises if the message was not accepted
+                respond = self._stream if is_streaming else self._answer
+                return await respond(request, client, asking)
+            finally:  # the turn goes on; what is not delivered waits for the next chat
+                self._remote.forget_client(client)
+                asking.cancel()
+                with suppress(asyncio.CancelledError, BubbotError):
+                    await asking
+
+    async def _answer(
+        self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult]
+    ) -> web.StreamResponse:
+        """Answer when the turn has ended; the answer is delivered when the client has all of it."""
+        item = await client.items.get()
+        while isinstance(item, str | StepFinished):
+            item = await client.items.get()
+        result = item.result if item else await asking
+        if result.status == "failed":
+            response = completion_error(HTTP_BAD_GATEWAY, ControlError(result.text))
+        else:
+            message = {"role": "assistant", "content": result.text, "refusal": None}
+            choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+            response = web.json_response(self._object("chat.completion", result.turn, choice))
+        await response.prepare(request)
+        await _within_time(client, response.write_eof())
+        await _settle(item, asking)
+        return response
+
+    async def _stream(
+        self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult]
+    ) -> web.StreamResponse:
+        """Answer in server-sent events, while the turn runs."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        await response.prepare(request)
+        completion = self._new_id()
+
+        async def send(data: bytes) -> None:
+            await _within_time(client, response.write(data))
+
+        async def send_delta(delta: dict[str, str], finish: str | None = None) -> None:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            await send(_sse(self._object("chat.completion.chunk", completion, choice)))
+
+        await send_delta({"role": "assistant", "content": ""})
+        earlier, step = "", ""
+        while isinstance(item := await _next(client.items, send), str | StepFinished):
+            if isinstance(item, str):
+                if earlier and not step:
+                    await send_delta({"content": "\n\n"})
+                step += item
+                if item:
+                    await send_delta({"content": item})
+            elif item.calls:
+                earlier, step = earlier + step, ""
+        result = item.result if item else await asking
+        if result.status == "failed":
+            await send(_sse(_error_body(HTTP_BAD_GATEWAY, ControlError(result.text))))
+        else:
+            # What was shown may not be what is said in the end.
+            rest = result.text[len(step) :] if result.text.startswith(step) else f"\n\n{result.text}"
+            if rest:
+                await send_delta({"content": rest if step or not earlier else f"\n\n{rest}"})
+            await send_delta({}, "stop")
+        await send(b"data: [DONE]\n\n")
+        await _within_time(client, response.write_eof())
+        await _settle(item, asking)
+        return response
+
+    def _object(self, kind: str, completion: str, choice: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{completion}",
+            "object": kind,
+            "created": int(self._now().timestamp()),
+            "model": self._model,
+            "choices": [choice],
+        }
+
+
+async def _next(items: asyncio.Queue[_Item], send: Callable[[bytes], Any]) -> _Item:
+    """Return the next item; show that the stream is alive until it comes."""
+    while True:
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                return await items.get()
+        except TimeoutError:
+            await send(b": still at work\n\n")
+
+
+async def _settle(item: _Item, asking: asyncio.Task[AskResult]) -> None:
+    """Record that the client has the answer."""
+    if isinstance(item, _Answer) and not item.taken.done():
+        item.taken.set_result(None)
+    with suppress(BubbotError):
+        await asking
+
+
+async def _within_time(client: CompletionClient, writing: Any) -> None:
+    """Write to a client that reads; disconnect one that does not."""
+    try:
+        async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+            await writing
+    except TimeoutError as error:
+        client.close()
+        raise ConnectionResetError("the client does not read") from error
+
+
+def _sse(data: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(data)}\n\n".encode()
+
+
+def _header(request: web.Request, name: str, default: str) -> str:
+    value = request.headers.get(name, default).strip()
+    if len(value) > NAME_LIMIT or not value.isprintable():
+        raise RequestInvalid(f"{name} has to be a line of at most {NAME_LIMIT} characters", name)
+    return value
+
+
+def _read_request(body: bytes) -> tuple[str, bool]:
+    """Return the text to say, and whether the answer is wanted as a stream.
+
+    Raises:
+        RequestInvalid: the request is not one of OpenAI's, or asks for what the bot cannot do.
+    """
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestInvalid("the body is not JSON", "body") from error
+    if not isinstance(data, dict):
+        raise RequestInvalid("the body is not a JSON object", "body")
+    for field, harmless in UNSUPPORTED.items():
+        if field in data and data[field] not in harmless:
+            raise RequestInvalid(f"{field} is not supported: the bot answers once, in text, by its own tools", field)
+    messages = data.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RequestInvalid("messages has to be a list that is not empty", "messages")
+    last, field = messages[-1], f"messages[{len(messages) - 1}]"
+    if not isinstance(last, dict) or last.get("role") != "user":
+        raise RequestInvalid("the last message has to be of the role user: it is what is said to the bot", field)
+    text = _read_text(last.get("content"), f"{field}.content")
+    if not text.strip():
+        raise RequestInvalid("the last message is empty", f"{field}.content")
+    stream = data.get("stream")
+    if stream not in (None, True, False):
+        raise RequestInvalid("stream has to be true or false", "stream")
+    return text, bool(stream)
+
+
+def _read_text(content: object, field: str) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise RequestInvalid(f"{field} has to be a text or a list of parts", field)
+    texts: list[str] = []
+    for index, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text" or not isinstance(part.get("text"), str):
+            raise RequestInvalid(
+                f"{field}[{index}] is of the type {kind!r}, and only text can be said here", f"{field}[{index}]"
+            )
+        texts.append(part["text"])
+    return "\n".join(texts)

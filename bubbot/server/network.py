@@ -1,0 +1,94 @@
+"""The server on a TCP address, for programs that have the owner's token."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hmac import compare_digest
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from bubbot.errors import BubbotError
+from bubbot.server.api import Api
+from bubbot.server.completions import Completions, completion_error
+from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, HttpRefused, listen
+from bubbot.server.routes import Admit, admission, api_routes, error_response, errors_as
+
+log = logging.getLogger(__name__)
+
+NETWORK_LIMITS = HttpLimits(connections=64, body_bytes=32 * 2**20)
+HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_MISDIRECTED = 401, 403, 421
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """Where the server listens, and who may ask there.
+
+    Attributes:
+        host: the address to listen on.
+        port: the port; 0 for any that is free.
+        token: the owner's token, which every request has to carry.
+        hosts: further names of this machine in requests.
+    """
+
+    host: str
+    port: int
+    token: str
+    hosts: Sequence[str] = ()
+
+
+@asynccontextmanager
+async def serve_network(
+    api: Api, settings: NetworkSettings, completions: Completions | None = None, limits: HttpLimits = NETWORK_LIMITS
+) -> AsyncIterator[int]:
+    """Serve the API, and chat completions if they are switched on, until the block ends; yield the port.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    routes = [*api_routes(api), *(completions.routes() if completions else ())]
+    address = HttpAddress("server", settings.host, settings.port)
+    middlewares = [errors_as(_render_error), admission(_admit_owner(settings))]
+    async with listen(address, routes, HttpConnections(limits), middlewares) as port:
+        log.info("serving the API", extra={"action": "server.listening", "host": settings.host, "port": port})
+        yield port
+
+
+def _render_error(request: web.Request, status: int, error: BubbotError) -> web.Response:
+    if request.path.startswith("/v1/"):
+        return completion_error(status, error)
+    return error_response(request, status, error)
+
+
+def _admit_owner(settings: NetworkSettings) -> Admit:
+    """Build the check of a request: the name it is sent to, the page it comes from, the token."""
+    token = settings.token.encode()
+    names = {name.lower() for name in (settings.host, *settings.hosts, "localhost")}
+
+    def admit(request: web.Request) -> None:
+        if not _is_ours(request.host, names):
+            raise HttpRefused(
+                HTTP_MISDIRECTED,
+                f"the host {request.host[:100]!r} is not a name of this bot: add it to [server] hosts if it is yours",
+            )
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            raise HttpRefused(HTTP_FORBIDDEN, "pages of other sites may not use this bot")
+        scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not compare_digest(sent.strip().encode(errors="replace"), token):
+            raise HttpRefused(HTTP_UNAUTHORIZED, "the token is missing or wrong: send [server] token as a bearer token")
+
+    return admit
+
+
+def _is_ours(host: str, names: set[str]) -> bool:
+    """Return true for a name of this bot or an IP address, which no foreign name can be made to mean."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name in names or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False

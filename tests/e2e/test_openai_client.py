@@ -1,0 +1,241 @@
+"""OpenAI's own client against a real daemon, and strangers who get nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import openai
+import pytest
+
+from tests.e2e import bot
+from tests.e2e.bot import sentence
+from tests.e2e.test_control import daemon, entries, named
+from tests.e2e.test_control import sockets as sockets  # noqa: PLC0414 - a fixture
+
+TOKEN = "0123456789abcdef-token"
+WAIT = 30.0
+SCRIPT = {
+    "rules": [
+        {"when": "slow", "steps": [{"delay": 3, "text": "late"}]},
+        {"when": "down", "steps": [{"error": "unavailable", "message": "the provider is down"}]},
+        {"when": "look", "steps": [{"text": "Let me look.", "calls": [{"name": "tape_info"}]}, {"text": "Here."}]},
+    ]
+}
+
+
+def free_port() -> int:
+    """A port that nobody has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def port(home: Path, sockets: Path, tmp_path: Path) -> Iterator[int]:
+    """The port of a daemon that speaks the protocol; it has to live to the end of the test."""
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    number = free_port()
+    env = {
+        "BUBBOT_MODEL__SCRIPT": str(tmp_path / "script.json"),
+        "BUBBOT_SERVER__PORT": str(number),
+        "BUBBOT_SERVER__TOKEN": TOKEN,
+        "BUBBOT_SERVER__OPENAI": "true",
+    }
+    with daemon(home, sockets, **env) as process:
+        yield number
+        assert process.returncode is None, "the daemon has ended"
+
+
+@pytest.fixture
+def client(port: int) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, timeout=WAIT) as made:
+        yield made
+
+
+def user(text: str) -> list[Any]:
+    """A conversation as a program keeps it; only its last message is said."""
+    return [
+        {"role": "system", "content": "You are somebody else."},
+        {"role": "user", "content": "earlier"},
+        {"role": "assistant", "content": "earlier answer"},
+        {"role": "user", "content": text},
+    ]
+
+
+def said(client: openai.OpenAI, text: str, *, stream: bool) -> Iterator[Any]:
+    """What comes of a message: the pieces of a stream, or one answer."""
+    answer: Any = client.chat.completions.create(model="x", messages=user(text), stream=stream)
+    yield from answer if stream else [answer]
+
+
+def test_openais_own_client_talks_to_the_bot(client: openai.OpenAI, home: Path) -> None:
+    assert [model.id for model in client.models.list()] == ["bubbot"]
+    answer = client.chat.completions.create(model="bubbot", messages=user("hello"), temperature=0.3)
+    assert answer.choices[0].message.content == "You said: hello"
+    assert answer.choices[0].finish_reason == "stop"
+    pieces = client.chat.completions.create(model="any", messages=user("again"), stream=True)
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == "You said: again"
+    looked = client.chat.completions.create(model="bubbot", messages=user("look"), stream=True)
+    assert "".join(piece.choices[0].delta.content or "" for piece in looked) == "Let me look.\n\nHere."
+    assert client.chat.completions.create(model="bubbot", messages=user("look")).choices[0].message.content == "Here."
+    received = [one["text"] for one in named(home, "inbox/received")]
+    assert received == ["hello", "again", "look", "look"]
+    assert len(named(home, "outbox/receipt")) == 4
+    assert bot.said(home) == []  # nothing is left to deliver
+
+
+def test_a_session_has_its_own_tape_and_parts_of_text_are_one_message(client: openai.OpenAI, home: Path) -> None:
+    parts: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+    client.chat.completions.create(model="x", messages=parts, extra_headers={"X-Bubbot-Session": "work"})
+    assert entries(home) == []
+    spoken = [one["payload"]["content"] for one in entries(home, "stdin:work") if one["kind"] == "message"]
+    assert spoken == ["a\nb", "You said: a\nb"]
+
+
+def test_a_message_that_is_sent_again_is_said_once(client: openai.OpenAI, home: Path) -> None:
+    once = {"Idempotency-Key": "k1"}
+    client.chat.completions.create(model="x", messages=user("hello"), extra_headers=once)
+    with pytest.raises(openai.BadRequestError, match="was accepted before"):
+        client.chat.completions.create(model="x", messages=user("hello"), extra_headers=once)
+    assert len(named(home, "inbox/received")) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_turn_that_failed_is_an_error_and_is_not_repeated(client: openai.OpenAI, home: Path, stream: bool) -> None:
+    with pytest.raises(openai.APIError, match="the provider is down"):
+        list(said(client, "down", stream=stream))
+    assert len(named(home, "inbox/received")) == 1
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "field"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": " "}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "see"}, IMAGE]}]},
+            "messages[0].content[1]",
+        ),
+        ({"messages": [{"role": "user", "content": "x"}], "n": 2}, "n"),
+        (
+            {"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}},
+            "response_format",
+        ),
+    ],
+)
+def test_what_the_bot_cannot_do_is_an_error_that_names_the_field(
+    client: openai.OpenAI, home: Path, request_fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="x", **request_fields)
+    assert (refused.value.param, refused.value.type) == (field, "invalid_request_error")
+    assert entries(home) == []
+
+
+def test_a_client_that_leaves_is_owed_its_answer(client: openai.OpenAI, home: Path) -> None:
+    for stream in (False, True):
+        impatient = client.with_options(timeout=0.5, max_retries=0)
+        with pytest.raises((openai.APITimeoutError, httpx.ReadTimeout)):  # before the answer begins, or within it
+            list(said(impatient, "slow", stream=stream))
+    assert sorted(bot.said(home)) == ["late", "late"]
+
+
+def test_without_the_token_nothing_is_said(port: int, home: Path) -> None:
+    stranger = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="0123456789abcdef", timeout=WAIT)
+    with stranger, pytest.raises(openai.AuthenticationError, match="token is missing or wrong"):
+        stranger.chat.completions.create(model="x", messages=user("hello"))
+    assert entries(home) == []
+
+
+async def test_strangers_are_refused_within_seconds_and_hold_nobody_up(port: int) -> None:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+    right = f"{head}Authorization: Bearer {TOKEN}\r\n"
+    body = json.dumps({"messages": [{"role": "user", "content": "hello"}]})
+    whole = f"Content-Length: {len(body)}\r\n\r\n{body}"
+    evil = right.replace(f"127.0.0.1:{port}", "evil.example")
+    refusals = [
+        (f"{evil}{whole}", "421"),
+        (f"{right}Origin: http://evil.example\r\n{whole}", "403"),
+        (f"{head}Authorization: Bearer wrong\r\n{whole}", "401"),
+        (f"{head}Authorization: Bearer \xe9\r\nContent-Length: 99999999999\r\n\r\n", "401"),
+        (f"{head}{whole}", "401"),
+        (f"{right}Content-Length: 99999999999\r\n\r\n", "413"),
+        (f"{right}X-Long: {'y' * 100_000}\r\n\r\n", "400"),
+        (f"{right}{'X-More: z' * 1}\r\n" + "X-More: z\r\n" * 5000 + "\r\n", "400"),
+        (right.replace("/v1/chat/completions", "/api/do/status") + "Content-Length: 2\r\n\r\n{}", "400"),
+        (f"GET /live HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n", "404"),
+        (f"{right}Content-Length: 500\r\n\r\n{{", ""),  # half a request
+        ("POST /v1/ch", ""),
+        ("", ""),
+    ]
+
+    async def answer(text: str) -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(text.encode("latin-1"))
+            return (await reader.readline()).decode().partition(" ")[2]
+        except ConnectionError:
+            return ""
+        finally:
+            writer.transport.abort()
+
+    async with asyncio.timeout(WAIT):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(80)]  # more than are allowed
+        refused = [asyncio.create_task(answer(text)) for text, _ in refusals]
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session:
+            began = time.monotonic()
+            question = {"messages": [{"role": "user", "content": "hello"}]}
+            async with session.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=question) as fine:
+                assert (await fine.json())["choices"][0]["message"]["content"] == "You said: hello"
+            assert time.monotonic() - began < 10
+        for (text, status), one in zip(refusals, refused, strict=True):
+            assert (await one).startswith(status), text[:300]
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+def test_commands_reach_the_bot_over_the_network_too(port: int) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}", "Bubbot-Protocol": "2"}
+
+    async def ask() -> Any:
+        address = f"http://127.0.0.1:{port}/api/do/status"
+        async with aiohttp.ClientSession(headers=headers) as session, session.post(address, json={}) as answer:
+            return await answer.json()
+
+    assert asyncio.run(ask())["snapshot"]["pid"]
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ({"BUBBOT_SERVER__OPENAI": "true"}, "there is no port"),
+        ({"BUBBOT_SERVER__PORT": "0"}, "port is set, but not token"),
+        ({"BUBBOT_SERVER__PORT": "0", "BUBBOT_SERVER__TOKEN": "short"}, "at least 16 characters"),
+    ],
+)
+def test_a_server_that_would_be_open_or_closed_to_all_is_not_started(
+    tmp_path: Path, env: dict[str, str], told: str
+) -> None:
+    (tmp_path / "home").mkdir()
+    done = bot.run(tmp_path / "home", "run", env=env)
+    assert (done.returncode, told in sentence(done)) == (2, True)
+    assert not re.search("short", sentence(done))
