@@ -159,6 +159,7 @@ class SessionRuntime:
         self._loop_task: asyncio.Task[TurnOutcome] | None = None
         self._write_lock = asyncio.Lock()
         self._stop_requested = False
+        self._is_stopped = False
         self._denial: ModelCallDenied | None = None
         self._wake = asyncio.Event()
         self._paused = False
@@ -200,6 +201,7 @@ class SessionRuntime:
         files. A `,status` is answered all the same.
         """
         if self._loop_task is not None and not self._is_overtaking():
+            self._is_stopped = True
             return self._loop_task.cancel()
         batch = [] if self._is_overtaking() else self._current
         self._stop_requested = bool(batch or self._queue.stoppable_count)
@@ -353,8 +355,23 @@ class SessionRuntime:
             log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
             return TurnOutcome("failed", turn.texts.add_trace(notice, turn.id))
         if self._stop_requested and not self._is_overtaking():
-            raise asyncio.CancelledError
-        return await self._deps.loop.run(turn)
+            return await _record_stop(turn)
+        return await self._run_loop(turn)
+
+    async def _run_loop(self, turn: Turn) -> TurnOutcome:
+        """Run the loop; that it failed or was stopped is an outcome, of which the middleware learns."""
+        try:
+            return await self._deps.loop.run(turn)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not self._is_stopped:
+                raise
+            task.uncancel()
+            return await _record_stop(turn)
+        except StoreError:
+            raise  # nothing can be recorded; what the fork saved is durable
+        except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
+            return await _record_failure(turn, error)
 
     async def _take_attachments(self, wanted: Callable[[], Sequence[AcceptedInbound]]) -> None:
         """Take in the attachments of messages that still wait for a turn.
@@ -495,6 +512,7 @@ class SessionRuntime:
         If the caller is cancelled (the process is ending), the fork stays open and the next start takes it up.
         """
         answer = wrap(self._deps.around_turn, partial(self._answer, old=old))
+        self._is_stopped = False
         self._loop_task = asyncio.ensure_future(answer(turn))
         try:
             return await self._loop_task
@@ -503,8 +521,8 @@ class SessionRuntime:
                 raise
             return await _record_stop(turn)
         except StoreError:
-            raise  # nothing can be recorded; what the fork saved is durable
-        except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
+            raise
+        except Exception as error:  # noqa: BLE001 - middleware is also the code of others
             return await _record_failure(turn, error)
         finally:
             self._loop_task = None

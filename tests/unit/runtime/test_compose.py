@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.views import MAX_SECTION_CHARS
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
@@ -41,7 +44,9 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
-    composer = RequestComposer(models.model_for_turn, ContextPolicy(**settings), lambda _: SPECS)
+    memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
+    policy = ContextPolicy(**{"sections": [memory.build_block], **settings})
+    composer = RequestComposer(models.model_for_turn, policy, lambda _: SPECS)
     return await composer.compose(turn)
 
 

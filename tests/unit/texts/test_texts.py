@@ -385,13 +385,13 @@ class TestWithoutATurn:
             assert too_old_text(Texts(), batch) == f"I was away. {told}; send it again if it still matters."
 
 
-PLACES = ("runtime", "gateway", "inbox.py", "outbox.py")
+PLACES = ("runtime", "gateway")
 NOT_FOR_PEOPLE = {
     "runtime/prompt.py": "the system prompt: the model reads it",
     "runtime/calls.py: this is the same call": "a tool result: the model reads it",
     "runtime/calls.py: [cut:": "the pointer in a result that was cut: the model follows it",
     "runtime/compose.py: its bytes are gone": "in the place of an image: the model reads it",
-    "runtime/intake.py": "why a file was not taken in: for the model, and as the detail of a notice",
+    "runtime/attachments.py": "why a file was not taken in: for the model, and as the detail of a notice",
     "gateway/admission.py: no numeric id": "a word for the log",
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
@@ -409,7 +409,7 @@ def _files() -> list[Path]:
         for place in PLACES
         for path in ((package / place).rglob("*.py") if "." not in place else [package / place])
     ]
-    return sorted(found)
+    return sorted(path for path in found if "context" not in path.parts)  # that is what the model is shown
 
 
 def sentences(tree: ast.Module) -> Iterator[str]:

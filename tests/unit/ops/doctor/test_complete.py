@@ -135,6 +135,7 @@ NOT_RUN = {
     "platform.unreachable": "shows where the way to the platform ends, and mends nothing itself",
     "python.old": "installs another Python",
     "service.no_linger": "needs a systemd with a login of a user",
+    "store.unusable": "names the store; the package that offers it is somebody else's",
     "tape.damaged": "names each fault; only a backup mends what was damaged",
 }
 """Findings whose command no test runs to see the finding go, with the reason."""

@@ -12,10 +12,10 @@ import pytest
 
 from bubbot.cli.main import main
 from bubbot.features.search.settings import SearchSettings
+from bubbot.stores.sqlite import store as sqlite_store_module
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.wiring import search
 from bubbot.wiring.search import open_indexing
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import notes
@@ -35,7 +35,9 @@ async def until_filled(store: SqliteStore) -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start_delay=0, gather_delay=0)))
+    monkeypatch.setattr(
+        sqlite_store_module, "Indexer", partial(Indexer, manners=IndexerTiming(start_delay=0, gather_delay=0))
+    )
 
 
 @pytest.mark.usefixtures("hurried")
@@ -63,7 +65,7 @@ async def test_without_an_index_there_is_no_file(sqlite_store: SqliteStore, tmp_
 async def test_a_bot_that_ends_at_once_leaves_nothing_behind(
     sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start_delay=3600.0)))
+    monkeypatch.setattr(sqlite_store_module, "Indexer", partial(Indexer, manners=IndexerTiming(start_delay=3600.0)))
     async with asyncio.timeout(60), running(sqlite_store):  # it does not wait for the hour to pass
         pass
     assert await sqlite_store.index_state() is None
