@@ -33,7 +33,7 @@ NAME_LIMIT = 200
 """Characters of a session's name, or of an idempotency key."""
 KEEP_ALIVE_SECONDS = 15.0
 """Seconds of silence in a stream after which a comment shows that it is alive."""
-WRITE_TIMEOUT_SECONDS = 30.0
+STREAM_WRITE_TIMEOUT_SECONDS = 30.0
 """Seconds a client may pause reading."""
 UNSUPPORTED: Mapping[str, Sequence[object]] = {
     "n": (None, 1),
@@ -287,7 +287,7 @@ async def _settle(item: _Item, asking: asyncio.Task[AskResult]) -> None:
 async def _within_time(client: CompletionClient, writing: Any) -> None:
     """Write to a client that reads; disconnect one that does not."""
     try:
-        async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+        async with asyncio.timeout(STREAM_WRITE_TIMEOUT_SECONDS):
             await writing
     except TimeoutError as error:
         client.close()

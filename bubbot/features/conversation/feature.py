@@ -15,7 +15,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.models import SessionModels
 
-RULE = "When a phase is over, call tape_handoff with a summary and next steps: it opens a new window."
+HANDOFF_RULE = "When a phase is over, call tape_handoff with a summary and next steps: it opens a new window."
 
 
 def conversation_feature(
@@ -49,4 +49,4 @@ def conversation_feature(
         *tape_tools(),
         *result_tools(),
     ]
-    return Feature(name="conversation", tools=tools, rules=(RULE,))
+    return Feature(name="conversation", tools=tools, rules=(HANDOFF_RULE,))

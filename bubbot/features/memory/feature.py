@@ -21,7 +21,7 @@ from bubbot.tape.handle import Clock
 
 MEMORY_SHARE = 8
 """Each section of the memory block takes at most one eighth of a model's context."""
-RULE = "When people tell you lasting facts or preferences, save them with memory_save or memory_daily, unasked."
+MEMORY_RULE = "When people tell you lasting facts or preferences, save them with memory_save or memory_daily, unasked."
 
 
 class MemoryFeature:
@@ -43,7 +43,7 @@ class MemoryFeature:
         return Feature(
             name="memory",
             tools=memory_tools(lambda: self.settings),
-            rules=(RULE,),
+            rules=(MEMORY_RULE,),
             prompt=(self.build_block,),
             around_turn=(self.keep_zone,),
             prepare=self._prepare,
