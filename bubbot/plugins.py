@@ -5,8 +5,11 @@ Nothing of a plugin is imported before `load` names it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ConfigError
@@ -17,7 +20,30 @@ UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade
 
 def list_names(group: str) -> list[str]:
     """Return the names offered in a group, sorted, each once; import none of them."""
-    return sorted(entry_points(group=group).names)
+    return sorted(find_entry_points(group).names)
+
+
+def find_entry_points(group: str) -> EntryPoints:
+    """Return the entry points of a group. The installed packages are read once, and again if a folder of them changed."""
+    every: Any = _read_entry_points(tuple((folder, _changed_at(folder)) for folder in sys.path))
+    points: EntryPoints = every.select(group=group)
+    return points
+
+
+@lru_cache(maxsize=1)
+def _read_entry_points(_folders: tuple[tuple[str, int], ...]) -> object:
+    """Read the entry points of every installed package, which takes 10 milliseconds and more.
+
+    Each version of Python returns another class; all have `select`.
+    """
+    return entry_points()
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return Path(folder or ".").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def load(group: str, name: str) -> Callable[..., Any]:
@@ -58,7 +84,7 @@ def _misses_our_name(error: BaseException, point: EntryPoint) -> bool:
 
 
 def _find(group: str, name: str) -> EntryPoint:
-    points = {point.value: point for point in entry_points(group=group, name=name)}
+    points = {point.value: point for point in find_entry_points(group).select(name=name)}
     if not points:
         offered = list_names(group)
         hint = did_you_mean(name, offered, otherwise=f"there are: {', '.join(offered) or 'none'}.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,26 @@ def test_two_packages_with_one_name(install: Install) -> None:
     assert plugins.list_names(GROUP) == ["same"]
     with pytest.raises(ConfigError, match="is offered by first and second: uninstall all but one"):
         plugins.load(GROUP, "same")
+
+
+def test_the_packages_are_read_once_and_again_if_one_was_added(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("first", {}, one="plugin_x:create")
+    reads: list[object] = []
+
+    def read() -> object:
+        reads.append(None)
+        return entry_points()
+
+    monkeypatch.setattr(plugins, "entry_points", read)
+    for _ in range(3):
+        assert plugins.list_names(GROUP) == ["one"]
+    assert len(reads) == 1
+    folder = tmp_path / "first"
+    before = folder.stat().st_mtime_ns
+    (folder / "second-1.0.dist-info").mkdir()
+    (folder / "second-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: second\nVersion: 1.0\n")
+    (folder / "second-1.0.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\ntwo = plugin_x:create\n")
+    os.utime(folder, ns=(before + 10**9, before + 10**9))  # some disks count in seconds
+    assert plugins.list_names(GROUP) == ["one", "two"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 
 from bubbot import plugins
@@ -52,9 +52,15 @@ def _used(settings: Settings) -> set[tuple[str, str]]:
 
 def _find_failure(group: str, name: str) -> str:
     """Return why a plugin does not load; empty if it does."""
-    if group == "bubbot.models" and all(_is_ours(point) for point in entry_points(group=group, name=name)):
+    if group == "bubbot.models" and all(
+        _is_ours(point) for point in plugins.find_entry_points(group).select(name=name)
+    ):
         # Our models import heavy libraries such as litellm, so only check that their modules exist.
-        missing = [point.module for point in entry_points(group=group, name=name) if not _has_module(point.module)]
+        missing = [
+            point.module
+            for point in plugins.find_entry_points(group).select(name=name)
+            if not _has_module(point.module)
+        ]
         return f"The plugin {name!r} of {group} is lost: there is no module {missing[0]}." if missing else ""
     try:
         if group == FEATURE_GROUP:
@@ -80,7 +86,7 @@ def _is_ours(point: EntryPoint) -> bool:
 
 
 def _package(group: str, name: str) -> str:
-    packages = [point.dist.name for point in entry_points(group=group, name=name) if point.dist]
+    packages = [point.dist.name for point in plugins.find_entry_points(group).select(name=name) if point.dist]
     return packages[0] if packages else name
 
 
