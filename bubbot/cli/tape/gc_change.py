@@ -84,7 +84,8 @@ async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: d
             continue
         if entries := await garbage.count_erasable(tape.name):
             archives.append(ExpiredTape(tape.name, await read_session(store, tape.name), since, entries))
-    forks = tuple(fork for fork in await store.forks() if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
+    turns = [fork for fork in await store.forks() if not fork.parent]  # forks of these are merged with them
+    forks = tuple(fork for fork in turns if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
     return GcPlan(days, tuple(archives), forks, await garbage.find_unreferenced_blobs())
 
 

@@ -68,7 +68,8 @@ def _check_turns(turns: list[_Backlog], now: datetime, *, running: bool, pid: in
         cause = f"A turn on the tape {backlog.tape} is open since {backlog.since:%Y-%m-%d %H:%M} UTC. {advice}"
         yield Finding("turn.stuck", "warning", cause, fix)
     if turns and not old and not running:
-        cause = f"{len(turns)} turns were interrupted; the next start records that and answers what is open."
+        cut_off = "1 turn was" if len(turns) == 1 else f"{len(turns)} turns were"
+        cause = f"{cut_off} interrupted; the next start records that and answers what is open."
         yield Finding("turn.interrupted", "ok", cause)
 
 
@@ -104,6 +105,8 @@ async def _read_turns(store: TapeStore) -> list[_Backlog | None]:
     """Read the open turns: each is a fork, and began when its first entry was staged."""
     backlogs: list[_Backlog | None] = []
     for fork in await store.forks():
+        if fork.parent:
+            continue  # part of a turn
         dates = [entry.date for batch in fork.staged for entry in batch.entries if entry.date]
         if not dates:
             (newest,) = await store.fetch([TapeQuery(fork.tape, newest=True, limit=1)])

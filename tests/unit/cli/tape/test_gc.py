@@ -72,10 +72,12 @@ async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_cha
     for name, date in (("old", LONG_AGO), ("young", "2999-01-01T00:00:00.000000+00:00")):
         staged = Batch(name, (start.with_meta({}, date),))
         await sqlite_store.open_fork(ForkRecord(name, name, 0, (staged,)))
+    inner = event("noted").with_meta({}, LONG_AGO)
+    await sqlite_store.open_fork(ForkRecord("old/inner", "old", 1, (Batch("old", (inner,)),)))
     told = await collect(desk(sqlite_store), CollectTapes(None))
     assert "Turns cut off at least 30 days ago merged: 1." in told.text
     assert [one.id for one in await sqlite_store.forks()] == ["young"]
-    assert [entry.name for entry in await whole(sqlite_store, "old")] == ["turn/start", "turn/interrupted"]
+    assert [entry.name for entry in await whole(sqlite_store, "old")] == ["turn/start", "noted", "turn/interrupted"]
     assert [entry.name for entry in await whole(sqlite_store, inbox.name)] == ["inbox/received", "inbox/interrupted"]
 
 

@@ -95,6 +95,16 @@ class TestTurns:
         await tape.append_event("before")
         await tape.open_fork([event("turn/start", {"attempt": 1})])
 
+    @staticmethod
+    async def begun_with_a_fork(store: SqliteStore) -> None:
+        tape = TapeService(store, "chat", now=lambda: START, new_id=CountingIds())
+        turn = await tape.open_fork([event("turn/start", {"attempt": 1})])
+        await turn.fork([event("noted")])
+
+    def test_a_fork_of_a_turn_is_no_turn(self, home: Home) -> None:
+        write(home, self.begun_with_a_fork)
+        assert stuck(home, HOUR)["turn.interrupted"].cause.startswith("1 turn was interrupted")
+
     @plants("turn.interrupted", "turn.stuck")
     def test_one_that_is_open_for_long(self, home: Home) -> None:
         write(home, self.begun)
