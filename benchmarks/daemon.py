@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bubbot.app.bot import PortWrappers, open_bot
+from bubbot.app.channel_factory import ChannelFactory
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import PortWrappers, open_bot
-from bubbot.wiring.channel_factory import ChannelFactory
 from tests.e2e.daemon import configured, started
 from tests.fakes.botapi.server import Server
 

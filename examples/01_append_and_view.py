@@ -18,7 +18,7 @@ from bubbot.tape.service import TapeService
 
 def now() -> datetime:
     """The clock is passed in, like every source of chance, so that a test can hold it still."""
-    return datetime.now(UTC)  # noqa: TID251 - an example is its own wiring
+    return datetime.now(UTC)  # noqa: TID251 - an example is its own composition root
 
 
 async def main(folder: Path) -> None:

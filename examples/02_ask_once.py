@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bubbot.app.bot import new_id, now, open_app
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import new_id, now, open_app
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))  # repeats what it is told; needs no key
 

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from pydantic import Field
 
+from bubbot.app.bot import PortWrappers, new_id, now, open_app
 from bubbot.errors import ToolRetry
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
@@ -15,7 +16,6 @@ from bubbot.ports.tool import ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import PortWrappers, new_id, now, open_app
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bubbot.app.bot import PortWrappers, new_id, now, open_app
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import PortWrappers, new_id, now, open_app
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

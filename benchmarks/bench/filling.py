@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from benchmarks.bench.measure import Figures
+from bubbot.app.bot import now
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.wiring.app import now
 
 
 async def filled(home: Path) -> Figures:

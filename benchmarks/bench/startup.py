@@ -21,6 +21,7 @@ from benchmarks.bench import tapes
 from benchmarks.bench.measure import Figures
 from benchmarks.bench.talk import talking
 from benchmarks.soak.direct import CHANNEL
+from bubbot.app.bot import PortWrappers, new_id, now
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION, GRANTED
 from bubbot.features.budget.state import BUDGET_PROJECTION
@@ -49,7 +50,6 @@ from bubbot.tape.projection import ProjectedTape, Projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
-from bubbot.wiring.app import PortWrappers, new_id, now
 
 ENTRIES, SESSIONS = 1_000_000, 10_000
 JOBS = 100

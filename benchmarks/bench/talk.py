@@ -10,14 +10,14 @@ from pathlib import Path
 from benchmarks.bench.tapes import name, session
 from benchmarks.bench.words import TOOLS, WINDOW, Words
 from benchmarks.soak.direct import CHANNEL, NoChannel
+from bubbot.app.bot import Bot, PortWrappers, open_bot
+from bubbot.app.channel_factory import ChannelFactory
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.turn import AcceptedInbound, TurnResult
 from bubbot.settings.loader import load
 from bubbot.tape.service import TapeService
-from bubbot.wiring.app import Bot, PortWrappers, open_bot
-from bubbot.wiring.channel_factory import ChannelFactory
 
 SENT = "2026-11-22T10:00:00+00:00"
 PLAIN = "How do things stand with the garden, and is there news of the fence?"

@@ -12,11 +12,11 @@ from pathlib import Path
 from benchmarks.bench import words
 from benchmarks.soak.direct import CHANNEL
 from benchmarks.soak.parts import configured
+from bubbot.app.bot import now
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
-from bubbot.wiring.app import now
 
 BATCH = 8_000
 """Entries in one transaction."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 
+from bubbot.app.bot import now, open_tapes
 from bubbot.cli.access_change import ChangeAccess, configured_people
 from bubbot.cli.output import show
 from bubbot.cli.session_names import tape_service
@@ -21,7 +22,6 @@ from bubbot.log import printable
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry
-from bubbot.wiring.app import now, open_tapes
 
 ROLES = ("member", "admin", "owner")
 ACCESS_WRITE_ACTIONS = frozenset({"approve", "grant", "revoke"})

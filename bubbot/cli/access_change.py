@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from bubbot.app.bot import now
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
@@ -14,7 +15,6 @@ from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.wiring.app import now
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from bubbot.app.bot import new_id, now
 from bubbot.cli.chat_connection import with_chat
 from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
@@ -19,7 +20,6 @@ from bubbot.ports.channel import Inbound, Sender
 from bubbot.server.chat import ChatConnection
 from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import new_id, now
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

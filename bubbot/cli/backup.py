@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from bubbot.app.bot import now
+from bubbot.app.stores import database_file
 from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
@@ -22,8 +24,6 @@ from bubbot.stores.sqlite.backups import (
     unused_path,
     write_backup,
 )
-from bubbot.wiring.app import now
-from bubbot.wiring.stores import database_file
 
 EXIT_OK = 0
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bubbot import plugins
+from bubbot.app.bot import Bot, new_id, now, open_app
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ModelError
 from bubbot.ports.channel import Channel, ChannelOptions, Inbound
@@ -15,7 +16,6 @@ from bubbot.server.chat import ChatConnection, RemoteChat, ShowResult
 from bubbot.server.client import run_on_home
 from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import Bot, new_id, now, open_app
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ async def _open_local_chat(
 
 
 def _make_adapter(setup: CommandSetup, session: str, settings: Mapping[str, Any], chat: RemoteChat) -> Channel:
-    """Make the adapter for this terminal or pipe, as the wiring makes it."""
+    """Make the adapter for this terminal or pipe, as the bot makes it."""
     name, _, chat_name = session.partition(":")
     table = {**setup.settings.channels.get(name, {}), "chat": chat_name, **settings}
     kind = str(table.pop("kind", name))

@@ -7,11 +7,11 @@ import json
 from dataclasses import asdict
 
 from bubbot import __version__, log
+from bubbot.app.bot import new_id, now
 from bubbot.cli.output import escape_json, is_unicode, show
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
 from bubbot.settings.environment import default_home, environment_secrets
-from bubbot.wiring.app import new_id, now
 
 EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import log
+from bubbot.app.bot import new_id, now
+from bubbot.app.extensions import EXTENSIONS
 from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, choose_home
 from bubbot.errors import ConfigError
 from bubbot.home import Home
@@ -28,8 +30,6 @@ from bubbot.settings.environment import environment_secrets, read_variables, rea
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.sources import read_secret
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import new_id, now
-from bubbot.wiring.extensions import EXTENSIONS
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")

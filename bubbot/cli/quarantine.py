@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from bubbot.app.bot import open_tapes
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import StoreError
@@ -11,7 +12,6 @@ from bubbot.gateway.quarantine import Quarantine
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.texts import Texts
-from bubbot.wiring.app import open_tapes
 
 
 async def read_quarantine_notice(setup: CommandSetup) -> str:

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from bubbot.app.bot import new_id, now
+from bubbot.app.stores import database_file
 from bubbot.cli.access import list_people
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
@@ -27,8 +29,6 @@ from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
-from bubbot.wiring.app import new_id, now
-from bubbot.wiring.stores import database_file
 
 EXIT_OK = 0
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from bubbot.app.bot import new_id, now
+from bubbot.app.channels import STDIN
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError
@@ -25,8 +27,6 @@ from bubbot.runtime.recovery import recover
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
-from bubbot.wiring.app import new_id, now
-from bubbot.wiring.channels import STDIN
 
 OUTCOME = "restored"
 """The outcome of messages that were open when the backup was made."""

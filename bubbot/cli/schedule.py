@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+from bubbot.app.bot import now, open_tapes
 from bubbot.cli.output import show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -23,7 +24,6 @@ from bubbot.gateway.outbox import outbox_tape
 from bubbot.log import printable
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.wiring.app import now, open_tapes
 
 SCHEDULE_WRITE_ACTIONS = frozenset({"add", "edit", "pause", "resume", "run", "remove", "chat"})
 """The actions that write; the others only read, also while the bot runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from bubbot.app.bot import new_id, now
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, ScheduleRefused
@@ -25,7 +26,6 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.wiring.app import new_id, now
 
 
 @dataclass(frozen=True, slots=True)

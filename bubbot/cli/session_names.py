@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bubbot.app.bot import new_id, now
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
-from bubbot.wiring.app import new_id, now
 
 IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""

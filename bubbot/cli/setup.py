@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot import log
+from bubbot.app.extensions import EXTENSIONS
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings.environment import default_home, environment_secrets
 from bubbot.settings.loader import Settings, load, load_with_missing_secrets
-from bubbot.wiring.extensions import EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
+from bubbot.app.bot import now, open_tapes
+from bubbot.app.health import empty_snapshot, offline_snapshot
 from bubbot.cli.output import show, show_json
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -19,8 +21,6 @@ from bubbot.server.client import DaemonNotRunning, connect
 from bubbot.server.codec import decode
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
-from bubbot.wiring.app import now, open_tapes
-from bubbot.wiring.health import empty_snapshot, offline_snapshot
 
 STATUS_TIMEOUT_SECONDS = 5.0
 """The time a bot has to answer; a slower one counts as not running."""

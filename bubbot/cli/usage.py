@@ -8,6 +8,8 @@ import json
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from bubbot.app.bot import now, open_tapes
+from bubbot.app.budget import model_facts
 from bubbot.cli.output import escape_json, show
 from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -19,8 +21,6 @@ from bubbot.features.usage.tools import Period, UsageReporter
 from bubbot.log import printable
 from bubbot.ports.usage import BUDGET_TAPE, Currency
 from bubbot.texts import Texts
-from bubbot.wiring.app import now, open_tapes
-from bubbot.wiring.budget import model_facts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from bubbot.app.bot import open_tapes
 from bubbot.cli.output import show
 from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
@@ -19,7 +20,6 @@ from bubbot.server.client import connect, run_on_home
 from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
 from bubbot.tape.store import TapeStore
-from bubbot.wiring.app import open_tapes
 
 WRITE_TIMEOUT_SECONDS = 300.0
 """The longest time a command waits for the running turn of its session."""

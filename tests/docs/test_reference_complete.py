@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bubbot import errors
+from bubbot.app.bot import Bot, open_app
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
 from bubbot.errors import BubbotError
 from bubbot.features.attachments.tools import file_tools
@@ -29,7 +30,6 @@ from bubbot.runtime.context.view import SELECTORS
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
-from bubbot.wiring.app import Bot, open_app
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
@@ -112,7 +112,7 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _tools() -> list[Tool]:
-    """Every tool, as the wiring makes them."""
+    """Every tool, as the bot makes them."""
     unused: Any = None
     return [
         *conversation_feature(

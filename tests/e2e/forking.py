@@ -26,7 +26,7 @@ from bubbot.cli.main import COMMANDS
 
 LOADED = (
     *(command.module for command in COMMANDS.values()),
-    "bubbot.models.scripted", "bubbot.wiring.daemon", "channels.discord.channel", "channels.terminal.stdin", "channels.telegram.channel",
+    "bubbot.models.scripted", "bubbot.app.daemon", "channels.discord.channel", "channels.terminal.stdin", "channels.telegram.channel",
     "tests.e2e.kill_child", "tests.e2e.kill_daemon",
 )  # fmt: skip
 """What is imported before the first fork. Never litellm: its threads would not survive one."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bubbot.app.bot import PortWrappers, open_app
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
@@ -23,7 +24,6 @@ from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import load
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
-from bubbot.wiring.app import PortWrappers, open_app
 
 
 class Killer:

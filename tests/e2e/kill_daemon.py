@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bubbot.app.bot import PortWrappers
+from bubbot.app.daemon import open_daemon
 from bubbot.gateway import live
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
@@ -32,8 +34,6 @@ from bubbot.ports.channel import (
     SupportsTyping,
 )
 from bubbot.settings.loader import load
-from bubbot.wiring.app import PortWrappers
-from bubbot.wiring.daemon import open_daemon
 from channels.discord.backfill import Backfill
 from tests.e2e import forked
 from tests.e2e.hurried import hurry

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from bubbot.app.bot import open_tapes
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
@@ -23,7 +24,6 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
-from bubbot.wiring.app import open_tapes
 from tests.e2e import forked
 from tests.e2e.bot import environment
 

@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from bubbot.app.models import choose_model
 from bubbot.home import Home
 from bubbot.ports.model import ModelReply, ModelRequest, ToolSpec
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.models import choose_model
 from tests.e2e.openai_server import says, serving
 
 TICK = 0.005

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from apscheduler.schedulers import base
 
-from bubbot.wiring import app, daemon
+from bubbot.app import bot, daemon
 from tests.e2e.kill_daemon import main
 
 
@@ -32,7 +32,7 @@ def shifted(start: str) -> None:
         return datetime.now(UTC) + forward
 
     base.datetime = Shown
-    app.now = daemon.now = now  # type: ignore[attr-defined]
+    bot.now = daemon.now = now  # type: ignore[attr-defined]
 
 
 def run(arguments: Sequence[str]) -> int:

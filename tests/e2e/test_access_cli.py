@@ -6,12 +6,12 @@ import asyncio
 import os
 from pathlib import Path
 
+from bubbot.app.bot import now, open_tapes
 from bubbot.cli.session_names import tape_service
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.home import Home
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Sender
-from bubbot.wiring.app import now, open_tapes
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run

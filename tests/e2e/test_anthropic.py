@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import open_app
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelRequest, TextDelta
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import open_app
 from tests.e2e.anthropic_server import (
     MODEL,
     AnthropicServer,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.bot import Bot, PortWrappers, new_id, open_app
 from bubbot.errors import ModelRateLimited, ModelRefused
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.home import Home
@@ -18,7 +19,6 @@ from bubbot.ports.channel import Attachment, Channel, Inbound, Sender
 from bubbot.ports.model import Model, ModelOptions
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import Bot, PortWrappers, new_id, open_app
 from tests.e2e import bot, forked
 from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
@@ -156,7 +156,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.settings.loader import Settings, ModelSettings
-from bubbot.wiring.app import PortWrappers, new_id, open_app
+from bubbot.app.bot import PortWrappers, new_id, open_app
 from tests.turns import KeptChannel, Played, calls, says
 
 at, home = sys.argv[1], Path(sys.argv[2])

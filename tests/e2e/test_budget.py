@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.bot import open_tapes
 from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
 from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.tape.query import TapeQuery
-from bubbot.wiring.app import open_tapes
 from tests.e2e import bot, inside
 from tests.e2e.daemon import WAIT, configured, running
 from tests.fakes.botapi.server import Server

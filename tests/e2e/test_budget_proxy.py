@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bubbot.app.budget import model_facts
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.limits import budget_limits
 from bubbot.ports.model import NANOS_PER_USD, ModelOptions
 from bubbot.ports.usage import SETTLED
 from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.wiring.budget import model_facts
 from tests.budgets import facts, metering, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
 from tests.e2e.provider_server import Held, serving

@@ -20,7 +20,7 @@ import asyncio, sys
 from pathlib import Path
 from bubbot.home import Home
 from bubbot.settings.loader import load
-from bubbot.wiring.app import open_app
+from bubbot.app.bot import open_app
 
 async def main():
     home = Home(Path(sys.argv[1]))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bubbot.app.bot import open_app
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.features.budget.settings import BudgetSettings, ModelLimitSettings
 from bubbot.home import Home
@@ -22,7 +23,6 @@ from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import open_app
 from tests.e2e.bot import environment
 from tests.e2e.openai_server import OpenaiServer, Step, calls, fails, says, serving
 

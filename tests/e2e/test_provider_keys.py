@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import Bot, open_app
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import Bot, open_app
 from tests.e2e import openai_server, provider_server
 from tests.e2e.anthropic_server import MODEL, AnthropicServer, Fails, Says, text
 from tests.e2e.anthropic_server import says as says_anthropic

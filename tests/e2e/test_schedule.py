@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import open_tapes
 from bubbot.cli.schedule_change import ChangeSchedule, change
 from bubbot.cli.write_command import CommandContext
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
@@ -18,7 +19,6 @@ from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
 from bubbot.settings.loader import load
-from bubbot.wiring.app import open_tapes
 from tests.e2e.bot import run
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.e2e.kill_harness import KILLED, SCRIPT, damage, entries_of

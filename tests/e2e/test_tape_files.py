@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.bot import open_tapes
 from bubbot.home import Home
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import ForkRecord
-from bubbot.wiring.app import open_tapes
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run, said

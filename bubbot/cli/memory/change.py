@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
+from bubbot.app.bot import now
 from bubbot.cli.session_names import (
     find_tape,
     parse_session,
@@ -21,7 +22,6 @@ from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.tape.service import session_tape
-from bubbot.wiring.app import now
 
 EXIT_NO_CHANGE = 1
 

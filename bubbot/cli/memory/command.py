@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from bubbot.app.bot import now, open_tapes
 from bubbot.cli.files import open_output
 from bubbot.cli.memory.change import ForgetMemory, ImportedNote, ImportMemory, RestoreMemory, SaveMemory
 from bubbot.cli.memory.files import FILE_LIMIT, read_memory
@@ -22,7 +23,6 @@ from bubbot.features.memory.views import MemoryVersionsView, format_memory_page
 from bubbot.features.memory.zone import MemoryZone, format_versions
 from bubbot.ports.channel import replace_controls
 from bubbot.tape.service import TapeService
-from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
 

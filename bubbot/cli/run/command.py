@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.app.reload import Reloader
 from bubbot.cli.quarantine import read_quarantine
 from bubbot.cli.run.server import check_server, serve
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -31,8 +33,6 @@ from bubbot.ports.store import WaitsForRoom
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.tape.store import TapeStore
-from bubbot.wiring.daemon import Daemon, open_daemon
-from bubbot.wiring.reload import Reloader
 
 log = logging.getLogger(__name__)
 START_GRACE_SECONDS = 5.0

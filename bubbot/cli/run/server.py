@@ -9,6 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bubbot.app.bot import new_id, now
+from bubbot.app.daemon import Daemon
+from bubbot.app.reload import Reloader
 from bubbot.cli.write_command import CommandContext, answer_command
 from bubbot.errors import ConfigError, ModelError
 from bubbot.models.lazy import LazyModel
@@ -19,9 +22,6 @@ from bubbot.server.codec import JsonObject, encode
 from bubbot.server.local import serve_socket
 from bubbot.server.remote import ChatService
 from bubbot.settings.loader import Settings
-from bubbot.wiring.app import new_id, now
-from bubbot.wiring.daemon import Daemon
-from bubbot.wiring.reload import Reloader
 
 if TYPE_CHECKING:
     from bubbot.gateway.metrics import Metrics

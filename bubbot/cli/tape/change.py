@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 
+from bubbot.app.bot import now
 from bubbot.cli.session_names import (
     IMPORT_EVENT,
     IMPORTS_TAPE,
@@ -21,7 +22,6 @@ from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
-from bubbot.wiring.app import now
 
 
 @dataclass(frozen=True, slots=True)

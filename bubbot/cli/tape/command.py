@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 
+from bubbot.app.bot import open_tapes
 from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.session_names import find_tape, read_session, tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -18,7 +19,6 @@ from bubbot.ports.store import KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
-from bubbot.wiring.app import open_tapes
 
 EXIT_OK, EXIT_DAMAGED = 0, 5
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bubbot.app.bot import now, open_tapes
 from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.output import escape_json, show
 from bubbot.cli.session_names import find_tape, parse_session, require_user_tape
@@ -18,7 +19,6 @@ from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, rea
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.store import TapeStore
-from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
 EXPORT_PAGE_ENTRIES = 1000

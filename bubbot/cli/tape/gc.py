@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from bubbot.app.bot import now, open_tapes
 from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.gc_change import CollectTapes, describe_gc, plan_gc
 from bubbot.cli.write_command import run_write_command
 from bubbot.ports.store import require_sizes
-from bubbot.wiring.app import now, open_tapes
 
 EXIT_OK = 0
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from bubbot.app.bot import now
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -21,7 +22,6 @@ from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeStore, TapeSummary
-from bubbot.wiring.app import now
 
 ABANDONED_FORK_AGE = timedelta(days=30)
 """The age from which no turn can still be running in a fork."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
+from bubbot.app.bot import open_tapes
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.write_command import CommandContext, CommandResult, run_write_command
 from bubbot.ports.store import require_index
 from bubbot.ports.text import format_bytes
 from bubbot.tape.index import IndexState
-from bubbot.wiring.app import open_tapes
 
 EXIT_OK, EXIT_INDEX_BEHIND = 0, 1
 

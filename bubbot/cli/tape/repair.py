@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import os
 
+from bubbot.app.bot import now
+from bubbot.app.stores import database_file
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.home import WriterLock
 from bubbot.stores.sqlite.check import restore_protection
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import now
-from bubbot.wiring.stores import database_file
 
 EXIT_OK = 0
 

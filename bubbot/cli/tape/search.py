@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import UTC
 
+from bubbot.app.bot import open_tapes
 from bubbot.cli.output import show, show_line
 from bubbot.cli.session_names import find_tape, require_user_tape, tape_service
 from bubbot.cli.setup import CommandSetup
@@ -13,7 +14,6 @@ from bubbot.features.search.tools import format_hit, format_remarks
 from bubbot.features.search.view import SearchView
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import date_bounds
-from bubbot.wiring.app import open_tapes
 
 EXIT_OK, EXIT_NO_MATCH = 0, 1
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
+from bubbot.app.health import configured_models
+from bubbot.app.stores import open_home_store
 from bubbot.features.budget.health import failing_models
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.gateway.health.formatter import explain_outage
@@ -18,8 +20,6 @@ from bubbot.settings.sections import StoreSettings
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.wiring.health import configured_models
-from bubbot.wiring.stores import open_home_store
 
 
 def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[Finding]:

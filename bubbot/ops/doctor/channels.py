@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot import plugins
+from bubbot.app.stores import open_home_store
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.access.state import ACCESS_PROJECTION
@@ -26,7 +27,6 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
-from bubbot.wiring.stores import open_home_store
 
 PROBE_TIMEOUT_SECONDS = 5.0
 """The time for the answers of all platforms, which are asked concurrently."""

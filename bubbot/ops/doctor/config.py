@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from bubbot.app.budget import model_facts
+from bubbot.app.extensions import EXTENSIONS
 from bubbot.errors import ConfigError
 from bubbot.features.budget.limits import budget_limits
 from bubbot.home import Home
@@ -18,8 +20,6 @@ from bubbot.ports.settings import Keys
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
-from bubbot.wiring.budget import model_facts
-from bubbot.wiring.extensions import EXTENSIONS
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 

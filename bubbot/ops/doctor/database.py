@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from bubbot.app.stores import open_home_store
 from bubbot.errors import ConfigError, StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
@@ -19,7 +20,6 @@ from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
 from bubbot.tape.store import TapeSummary
-from bubbot.wiring.stores import open_home_store
 
 NEGLIGIBLE_BYTES = 64_000_000
 """Bytes below which a journal or free space is not worth a finding."""

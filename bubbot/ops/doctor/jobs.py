@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
+from bubbot.app.stores import open_home_store
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import waits_for_clock
@@ -16,7 +17,6 @@ from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
-from bubbot.wiring.stores import open_home_store
 
 
 def check_jobs(home: Home, *, now: datetime, store: StoreSettings = DEFAULT_STORE) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 
 from bubbot import plugins
+from bubbot.app.installed import FEATURE_GROUP, STRATEGY_GROUP, load_feature, load_strategy
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
@@ -16,7 +17,6 @@ from bubbot.models.local import model
 from bubbot.ops.doctor.finding import Finding, Level, edit_command, shell_quote
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings
-from bubbot.wiring.installed import FEATURE_GROUP, STRATEGY_GROUP, load_feature, load_strategy
 
 ENTRY_POINT_GROUPS = (FEATURE_GROUP, STRATEGY_GROUP, "bubbot.channels", "bubbot.models", "bubbot.stores")
 _PIP = f"{shell_quote(sys.executable)} -m pip"

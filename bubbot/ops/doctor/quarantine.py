@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from bubbot.app.stores import open_home_store
 from bubbot.errors import StoreError
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.gateway.quarantine_view import RestoreFact
@@ -14,7 +15,6 @@ from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
-from bubbot.wiring.stores import open_home_store
 
 
 def check_quarantine(home: Home, *, store: StoreSettings = DEFAULT_STORE) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from bubbot.app.models import keyless_models
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models.unconfigured import missing_key_sentence
@@ -18,7 +19,6 @@ from bubbot.ports.settings import Keys
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings
 from bubbot.settings.sources import MAX_SECRET_BYTES, find_written_secrets, iter_texts, read_text, read_toml
-from bubbot.wiring.models import keyless_models
 
 MOUNTED_SECRETS_PATH = Path("/run/secrets")
 """The folder for secrets in containers: readable for all, as there are no other users."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bubbot.app.stores import open_home_store
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home
@@ -15,7 +16,6 @@ from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.wiring.stores import open_home_store
 
 LATE_DELIVERY_AGE = timedelta(hours=1)
 """A running bot retries a failed delivery every 12 seconds or so."""

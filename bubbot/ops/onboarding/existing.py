@@ -9,11 +9,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bubbot.app.extensions import EXTENSIONS
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.edit import parse_toml
 from bubbot.settings.loader import Settings, load_with_missing_secrets
-from bubbot.wiring.extensions import EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from bubbot.app.models import keyless_models
 from bubbot.models.local import model
 from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.onboarding.accounts import TITLES, PlatformAccount
 from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.settings.loader import Settings
-from bubbot.wiring.models import keyless_models
 
 
 def describe_overrides(settings: Settings, changes: PendingEdits) -> Iterator[str]:

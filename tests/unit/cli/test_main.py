@@ -368,7 +368,7 @@ class TestProcess:
             "bubbot.cli.doctor",
             "bubbot.settings.loader",
             "pydantic",
-            "bubbot.wiring.app",
+            "bubbot.app.bot",
             "sqlite3",
             "asyncio",
         ],

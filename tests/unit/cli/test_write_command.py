@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import now
 from bubbot.cli import write_command
 from bubbot.cli.main import COMMANDS
 from bubbot.cli.write_command import WRITE_COMMANDS, CommandContext, answer_command
@@ -19,7 +20,6 @@ from bubbot.server.codec import encode
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.service import session_tape
-from bubbot.wiring.app import now
 
 WAIT = 10.0
 

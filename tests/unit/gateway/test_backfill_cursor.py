@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot import plugins
+from bubbot.app.daemon import open_daemon
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.home import Home
@@ -19,7 +20,6 @@ from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import parse_moment
 from bubbot.tape.service import TapeService
-from bubbot.wiring.daemon import open_daemon
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import TIME, Stage, admitting, deletion_of, edit_of, reaction_to
 from tests.turns import Options, Played, running, says

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.wiring.channels import RETRY_DELAYS_SECONDS
+from bubbot.app.channels import RETRY_DELAYS_SECONDS
 from channels.telegram.api import TelegramApiTiming
 from channels.telegram.errors import (
     TelegramApiError,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.budget import model_facts
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits
 from bubbot.ports.model import ModelPrice, Usage
 from bubbot.settings.loader import load
-from bubbot.wiring.budget import model_facts
 
 
 def planned(home: Path, text: str) -> BudgetLimits:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from apscheduler.triggers.cron import CronTrigger
 
+from bubbot.app.bot import open_app
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef
 from bubbot.features.schedule.store import ScheduleStore
@@ -26,7 +27,6 @@ from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.wiring.app import open_app
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import pytest
 
+from bubbot.app.health import newest_backup
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import budget_usage, failing_models
 from bubbot.features.schedule.health import MAX_FIRINGS, next_firings
@@ -35,7 +36,6 @@ from bubbot.runtime.app import RuntimeLoad
 from bubbot.server.codec import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
-from bubbot.wiring.health import newest_backup
 from tests.unit.features.schedule.test_plan import standing
 
 NOW = "2026-11-22T12:00:00+00:00"

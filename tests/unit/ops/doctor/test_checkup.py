@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import now
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
 from bubbot.home import Home, WriterLock
@@ -29,7 +30,6 @@ from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
-from bubbot.wiring.app import now
 from tests.doubles import START
 from tests.e2e.inside import run
 from tests.installed import installed

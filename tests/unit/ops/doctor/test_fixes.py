@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import now
 from bubbot.errors import ModelUnavailable
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
@@ -42,7 +43,6 @@ from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
-from bubbot.wiring.app import now
 from tests.budgets import ANN, opened, plan
 from tests.docs.pages import ROOT
 from tests.doubles import START, CountingIds, SteppingClock

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.search import open_indexing
 from bubbot.cli.main import main
 from bubbot.features.search.settings import SearchSettings
 from bubbot.stores.sqlite import store as sqlite_store_module
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.wiring.search import open_indexing
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import notes
 

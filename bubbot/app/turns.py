@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from bubbot.app.channel_factory import Deps
+from bubbot.app.features import BotFeatures
+from bubbot.app.models import ModelSet
 from bubbot.errors import ModelError
 from bubbot.feature import Feature, FindModel
 from bubbot.gateway.activity import ActivityTracker
@@ -31,9 +34,6 @@ from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
-from bubbot.wiring.channel_factory import Deps
-from bubbot.wiring.features import BotFeatures
-from bubbot.wiring.models import ModelSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bubbot import plugins
+from bubbot.app.features import FEATURES
 from bubbot.errors import ConfigError
 from bubbot.feature import FeatureFactory
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA
-from bubbot.wiring.features import FEATURES
 
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"

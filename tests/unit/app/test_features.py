@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
+from bubbot.app.bot import Bot, open_app
+from bubbot.app.features import FEATURES
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.features.budget.settings import BudgetSettings
@@ -22,8 +24,6 @@ from bubbot.ports.middleware import CallNext, PartDelivery
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import Bot, open_app
-from bubbot.wiring.features import FEATURES
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 GROUP = "bubbot.features"

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
+from bubbot.app.bot import now
+from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.app.reload import Reloader
 from bubbot.cli.run.command import _reload_when
 from bubbot.cli.run.server import attach_metrics, chat_service
 from bubbot.concurrency import Backoff
@@ -24,9 +27,6 @@ from bubbot.ops.service.report import ServiceReporter, ServiceTiming
 from bubbot.ports.channel import BotIdentity, ChannelOptions, Inbound, Receive, Sender
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import now
-from bubbot.wiring.daemon import Daemon, open_daemon
-from bubbot.wiring.reload import Reloader
 from tests.gateways import Stage
 
 _load = plugins.load

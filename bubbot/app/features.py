@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from bubbot.app.budget import model_facts
+from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
@@ -35,8 +37,6 @@ from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings
 from bubbot.settings.values import AUTO_SELECTOR
-from bubbot.wiring.budget import model_facts
-from bubbot.wiring.models import ModelSet
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.models import choose_model, turns_at_once
 from bubbot.errors import ConfigError, ModelKeyMissing
 from bubbot.home import Home
 from bubbot.models.lazy import LazyModel
@@ -13,7 +14,6 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import KeylessModel
 from bubbot.ports.model import Model, ModelOptions, ModelRequest
 from bubbot.settings.loader import BotSettings, ModelSettings, Settings, load
-from bubbot.wiring.models import choose_model, turns_at_once
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_a_model_of_a_plugin_is_not_given_the_key_of_another_provider(monkeypatc
         given.append(options)
         return ScriptedModel(name=options.name)
 
-    monkeypatch.setattr("bubbot.wiring.models.plugins.load", lambda *_: create)
+    monkeypatch.setattr("bubbot.app.models.plugins.load", lambda *_: create)
     private = {"api_key": "sk-1", "api_base": "http://127.0.0.1:1"}
     for name in ("openai/x", "scripted/a"):
         settings = Settings(model=ModelSettings.model_validate({"name": name, **private}))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.installed import load_features, load_strategies
 from bubbot.errors import ConfigError
-from bubbot.wiring.installed import load_features, load_strategies
 from tests.installed import installed
 
 MODULE = """

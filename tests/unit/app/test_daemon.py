@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.daemon import open_daemon
 from bubbot.cli.run.server import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.daemon import open_daemon
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"), channels={"stdin": {"kind": "letters"}})
 WAIT = 10.0

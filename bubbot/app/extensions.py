@@ -12,7 +12,7 @@ from bubbot.settings.loader import SettingsExtensions
 
 
 def _find_sections() -> Mapping[str, type[SettingsSection] | None]:
-    from bubbot.wiring.installed import load_features
+    from bubbot.app.installed import load_features
 
     return load_features().sections()
 

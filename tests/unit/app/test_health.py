@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import Bot, now, open_app, open_tapes
+from bubbot.app.health import offline_snapshot
 from bubbot.cli.session_names import tape_service
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.wiring.app import Bot, now, open_app, open_tapes
-from bubbot.wiring.health import offline_snapshot
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

@@ -14,6 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bubbot import log as logs
+from bubbot.app.bot import now
+from bubbot.app.channels import ChannelTable, admission_settings, channel_policy, channel_tables
+from bubbot.app.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
+from bubbot.app.daemon import Daemon
+from bubbot.app.models import ModelSet, choose_models
+from bubbot.app.turns import build_session_deps
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.feature import Apply
@@ -27,12 +33,6 @@ from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event, timestamp
-from bubbot.wiring.app import now
-from bubbot.wiring.channels import ChannelTable, admission_settings, channel_policy, channel_tables
-from bubbot.wiring.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
-from bubbot.wiring.daemon import Daemon
-from bubbot.wiring.models import ModelSet, choose_models
-from bubbot.wiring.turns import build_session_deps
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from bubbot.app.bot import Bot, PortWrappers, now, open_bot
+from bubbot.app.channel_factory import ChannelFactory
+from bubbot.app.channels import STDIN, admission_settings, channel_policy, channel_tables
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
@@ -25,9 +28,6 @@ from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
 from bubbot.tape.entry import timestamp
-from bubbot.wiring.app import Bot, PortWrappers, now, open_bot
-from bubbot.wiring.channel_factory import ChannelFactory
-from bubbot.wiring.channels import STDIN, admission_settings, channel_policy, channel_tables
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,8 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot import __version__
+from bubbot.app.budget import model_facts
+from bubbot.app.features import BotFeatures
 from bubbot.errors import BubbotError
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.health import budget_usage, failing_models
@@ -55,8 +57,6 @@ from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.wiring.budget import model_facts
-from bubbot.wiring.features import BotFeatures
 
 log = logging.getLogger(__name__)
 

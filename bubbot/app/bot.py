@@ -14,6 +14,15 @@ from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
+from bubbot.app.channel_factory import ChannelFactory, Deps
+from bubbot.app.channels import STDIN
+from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.health import HealthCollector, HealthSources
+from bubbot.app.installed import load_features, load_strategies
+from bubbot.app.models import ModelSet, choose_models, turns_at_once
+from bubbot.app.search import open_indexing
+from bubbot.app.stores import find_workspace, open_home_store, room_waiter
+from bubbot.app.turns import TurnServices, build_session_deps
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
 from bubbot.feature import Kernel
@@ -45,15 +54,6 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.wiring.channel_factory import ChannelFactory, Deps
-from bubbot.wiring.channels import STDIN
-from bubbot.wiring.features import FEATURES, BotFeatures
-from bubbot.wiring.health import HealthCollector, HealthSources
-from bubbot.wiring.installed import load_features, load_strategies
-from bubbot.wiring.models import ModelSet, choose_models, turns_at_once
-from bubbot.wiring.search import open_indexing
-from bubbot.wiring.stores import find_workspace, open_home_store, room_waiter
-from bubbot.wiring.turns import TurnServices, build_session_deps
 
 log = logging.getLogger(__name__)
 
