@@ -257,8 +257,10 @@ class Matcher:
 
     def may_hold(self, payload: object, meta: object) -> bool:
         """Return false if neither JSON text can match; a check before they are decoded."""
-        needles = (self.needle, self.searchable_needle)
-        return all(not text or _may_hold(payload, text) or _may_hold(meta, text) for text in needles)
+        return all(
+            not needle or _may_hold(payload, needle) or _may_hold(meta, needle)
+            for needle in (self.needle, self.searchable_needle)
+        )
 
     def matches(self, entry: TapeEntry) -> bool:
         """Return true if every filter accepts the entry."""
