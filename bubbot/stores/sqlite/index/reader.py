@@ -221,19 +221,19 @@ def _word_levels(vocabulary: Vocabulary, word: str) -> Iterator[list[str]]:
 
 def _words_levels(vocabulary: Vocabulary, words: Sequence[str]) -> Iterator[list[str]]:
     """Build an expression for the closest spelling of each word, for those with one mistake, and for all."""
-    runs = {
-        word: " OR ".join(f"({part})" for level in _run_levels(word) for part in level)
-        for word in words
-        if is_run(word)
-    }
-    spellings = {word: vocabulary.close_spellings(word) for word in words if word not in runs}
-    for word, terms in spellings.items():
-        if min(terms.values(), default=2.0) > 1:
-            terms |= vocabulary.distant_spellings(word)
+    runs: list[str] = []
+    spellings: list[dict[str, float]] = []
+    for word in words:
+        if is_run(word):
+            runs.append(" OR ".join(f"({part})" for level in _run_levels(word) for part in level))
+            continue
+        terms = vocabulary.close_spellings(word)
+        is_distant = min(terms.values(), default=2.0) > 1
+        spellings.append(terms | vocabulary.distant_spellings(word) if is_distant else terms)
     expressions: dict[str, None] = {}
     for most in (0.0, 1.0, 2.0):
-        parts = list(runs.values())
-        for terms in spellings.values():
+        parts = list(runs)
+        for terms in spellings:
             limit = max(most, min(terms.values(), default=0.0))
             parts.append(_any([term for term, mistakes in terms.items() if mistakes <= limit][:MAX_SPELLINGS]))
         expression = _all(parts)
