@@ -6,13 +6,15 @@ import random
 import re
 import string
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from bubbot.tape.query import fold_text
 from bubbot.tape.words import is_run, strip_accents, tokens
 
+FIRST = 20
+"""Hits that are shown."""
 RARE = 15
 """In how many passages the rarest word of a query is at most: else twenty others may be newer."""
 _WORD = re.compile(r"[a-z]+")
@@ -85,12 +87,21 @@ class Words:
         """The words of a passage that are of letters a to z, in order."""
         return [word for word in tokens(fold_text(text)) if len(word) >= least and _WORD.fullmatch(word)]
 
-    def is_crowded(self, one: Asked, limit: int) -> bool:
-        """Whether more passages hold what was meant than are shown: then any of them is as good as another."""
+    def is_found(self, one: Asked, places: Collection[int], exact: int) -> bool:
+        """Whether the passages at these places, of which so many hold the query as it is typed, are a good answer.
+
+        The passage it was made from is among them; or all hold the query as it is typed; or more passages hold what was
+        meant than are shown, so that any of those will do.
+        """
+        if one.place in places or exact == FIRST:
+            return True
+        return any(holds(self.passages[place], one.meant) for place in places) and self._is_crowded(one)
+
+    def _is_crowded(self, one: Asked) -> bool:
         sure = [self.places[piece] for piece in one.meant if piece in self.places]
         candidates = min(sure, key=len) if sure else range(len(self.passages))
         held = (place for place in candidates if holds(self.passages[place], one.meant))
-        return next(islice(held, limit, None), None) is not None
+        return next(islice(held, FIRST, None), None) is not None
 
 
 def holds(text: str, meant: Sequence[str]) -> bool:

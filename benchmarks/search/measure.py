@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rapidfuzz import fuzz, process
 
-from benchmarks.search.asked import CLASSES, Asked, Words, asked, held_out, holds, nowhere
+from benchmarks.search.asked import CLASSES, FIRST, Asked, Words, asked, held_out, nowhere
 from benchmarks.search.corpus import CORPORA
 from bubbot.features.search.view import SearchResult, SearchView
 from bubbot.stores.sqlite.indexer import Indexer
@@ -25,7 +25,6 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
 
 TAPE = "passages"
-FIRST = 20
 FEW = 5
 """Queries of what is slow."""
 MOST_WAITING = 100_000
@@ -120,14 +119,7 @@ async def _class(tape: TapeService, name: str, words: Words, some: list[Asked]) 
     found, times, missed = 0, _Times(), []
     for one in some:
         result = await times.ask(tape, one.text)
-        ids = {hit.id for hit in result.hits}
-        # The one it was taken from is not owed if twenty newer ones hold the text as it is typed, or if more hold what
-        # was meant than are shown, and some of those are.
-        ok = one.place is not None and (
-            one.place + 1 in ids
-            or result.exact == FIRST
-            or (any(holds(words.passages[at - 1], one.meant) for at in ids) and words.is_crowded(one, FIRST))
-        )
+        ok = words.is_found(one, {hit.id - 1 for hit in result.hits}, result.exact)
         found += ok
         if not ok:
             missed.append(f"{one.text} for {' '.join(one.meant)}")

@@ -45,10 +45,10 @@ _STRUCTURE: dict[str, frozenset[str]] = {
     Kind.TOOL_CALL: frozenset({"id", "type"}),
     Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
 }
-_CALLS_BEFORE = 24
-"""The most entries between a call and its result: they are neighbours, except for entries that came in between."""
-_EVENTS_OF_NEWEST = 4
-_SPARE = 12  # entries read at first beyond those wanted, because some may be left out
+_CALLS_BEFORE = ((1, 8), (9, 24))
+"""How many entries before a result its calls are looked for, first and then: they are neighbours, except for entries that
+came in between."""
+_SPARE = 6  # entries read at first beyond those wanted, because some may be left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,32 +116,43 @@ class SearchView:
         if not needle or self.limit <= 0:
             return SearchResult()
         base = TapeQuery(tape, since=self.since, until=self.until, newest=True)
-        corrections, zone, *exact = yield (
+        corrections, zone, newest_exact = yield (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
             TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
-            *self._exact(base, self._few),
+            replace(base, kinds=self._kinds(), searchable_text=self.text.strip(), limit=self._few),
         )
         matches = _MatchFilter(needle, _Corrections.of(corrections), zone[0].id if zone else 0)
-        yield from self._sift(tape, matches, [*exact, zone])
-        if len(matches.hits) < self.limit and _is_cut(exact, self._few):
-            exact = list((yield self._exact(base, self.max_exact_matches)))
+        exact: QueryAnswers = [newest_exact]
+        yield from self._sift(tape, matches, [newest_exact, zone])
+        if len(matches.hits) < self.limit and len(newest_exact) >= self._few:
+            # By groups: bookkeeping among the events must not use up the limit of the others.
+            exact = yield tuple(
+                replace(base, kinds=group, searchable_text=self.text.strip(), limit=self.max_exact_matches)
+                for group in self._groups()
+            )
             yield from self._sift(tape, matches, exact)
         hits, compared = self._newest(matches.hits.values()), 0
         if len(hits) < self.limit:
-            tail = yield tuple(
-                replace(base, part=NotIndexed(), kinds=group, limit=self._newest_compared(group))
-                for group in self._groups()
+            unindexed, newest = yield (
+                TapeQuery(tape, NotIndexed(), limit=1),
+                TapeQuery(tape, newest=True, limit=1),
             )
-            yield from self._sift(tape, matches, tail)
+            tail: tuple[TapeQuery, ...] = ()
+            if unindexed:
+                start = max(unindexed[0].id, newest[0].id - self.typo_newest + 1)
+                compared = start if start > unindexed[0].id else 0
+                tail = (
+                    replace(base, part=IdRanges(((start, None),)), kinds=self._kinds(), similar_text=self.text.strip()),
+                )
             for size in (self._few, self.max_proposals):
                 part = IndexProposals(self.text.strip())
-                (proposed,) = yield (replace(base, part=part, kinds=self._kinds(), limit=size),)
-                yield from self._sift(tape, matches, [proposed])
+                *others, proposed = yield (*tail, replace(base, part=part, kinds=self._kinds(), limit=size))
+                yield from self._sift(tape, matches, [*others, proposed])
                 hits = self._newest(matches.hits.values())  # a proposal may hold the text exactly
                 similar = matches.by_spelling(self.limit - len(hits))
-                if len(hits) + len(similar) >= self.limit or not _is_cut([proposed], size):
+                if len(hits) + len(similar) >= self.limit or len(proposed) < size:
                     break
-            compared = self._spelling_from(tail)
+                tail = ()
             hits += similar
         exact_count = sum(hit.exact for hit in hits)
         hits.sort(key=_by_id, reverse=True)
@@ -170,11 +181,6 @@ class SearchView:
         """The number to read at first, since most of it are hits."""
         return min(self.limit + _SPARE, self.max_exact_matches)
 
-    def _exact(self, base: TapeQuery, limit: int) -> tuple[TapeQuery, ...]:
-        return tuple(
-            replace(base, kinds=group, searchable_text=self.text.strip(), limit=limit) for group in self._groups()
-        )
-
     def _sift(
         self, tape: str, matches: _MatchFilter, answers: QueryAnswers
     ) -> Generator[tuple[TapeQuery, ...], QueryAnswers, None]:
@@ -187,15 +193,15 @@ class SearchView:
             if entry.id not in matches.seen and self._is_candidate(entry, accepts)
         }
         pool = sorted(entries.values(), key=_by_id, reverse=True)
-        before = [
-            (max(1, entry.id - _CALLS_BEFORE), entry.id - 1)
-            for entry in pool
-            if entry.kind == Kind.TOOL_RESULT and entry.id > 1
-        ]
-        calls: QueryAnswers = ()
-        if before:
-            calls = yield (TapeQuery(tape, IdRanges(tuple(before)), kinds=(Kind.TOOL_CALL,)),)
-        matches.add(pool, _ToolCallIndex.of([*(call for answer in calls for call in answer), *pool]))
+        calls, unanswered = [*pool], [entry for entry in pool if entry.kind == Kind.TOOL_RESULT]
+        for near, far in _CALLS_BEFORE:
+            spans = tuple((max(1, entry.id - far), entry.id - near) for entry in unanswered if entry.id > near)
+            if spans:
+                (found,) = yield (TapeQuery(tape, IdRanges(spans), kinds=(Kind.TOOL_CALL,)),)
+                calls += found
+                index = _ToolCallIndex.of(calls)
+                unanswered = [entry for entry in unanswered if not index.has_all_calls(entry, entry.id - far)]
+        matches.add(pool, _ToolCallIndex.of(calls))
 
     def _newest(self, hits: Iterable[SearchHit]) -> list[SearchHit]:
         return sorted(hits, key=_by_id, reverse=True)[: self.limit]
@@ -204,36 +210,19 @@ class SearchView:
         return tuple(self.kinds) or SEARCHED_KINDS
 
     def _groups(self) -> list[tuple[str, ...]]:
-        """Split events from the other kinds: bookkeeping among them must not use up the limits of the others."""
+        """Split events from the other kinds."""
         kinds = self._kinds()
         parts = tuple(kind for kind in kinds if kind != Kind.EVENT), tuple(kind for kind in kinds if kind == Kind.EVENT)
         return [part for part in parts if part]
-
-    def _newest_compared(self, group: tuple[str, ...]) -> int:
-        events = group == (Kind.EVENT,) and self._kinds() != group
-        return self.typo_newest // _EVENTS_OF_NEWEST if events else self.typo_newest
 
     def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
         is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and _hides(entry))
         return is_content and entry.id not in self.excluded_ids and matches.matches(entry)
 
-    def _spelling_from(self, tail: QueryAnswers) -> int:
-        cut = (
-            part
-            for part, group in zip(tail, self._groups(), strict=True)
-            if _is_cut([part], self._newest_compared(group))
-        )
-        return max((part[-1].id for part in cut if part), default=0)
-
     def _is_incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
         """Return true if a query was cut before it reached as far back as the hits do."""
-        cut = max((part[-1].id for part in exact if _is_cut([part], self.max_exact_matches)), default=0)
+        cut = max((part[-1].id for part in exact if len(part) >= self.max_exact_matches), default=0)
         return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
-
-
-def _is_cut(answers: QueryAnswers, limit: int) -> bool:
-    """Return true if a limit may have cut one of the answers."""
-    return any(len(answer) >= limit for answer in answers)
 
 
 def _by_id(item: TapeEntry | SearchHit) -> int:
@@ -286,12 +275,18 @@ class _ToolCallIndex:
 
     def answers_search(self, entry: TapeEntry, result: Mapping[str, Any]) -> bool:
         """Return true if the result answers a search: the newest call of its id before the entry, in its turn."""
-        lines = self.calls.get(str(result.get("tool_call_id")), ())
-        place = bisect_left(lines, entry.id, key=lambda line: line[0]) - 1
-        if place < 0:
-            return False
-        _, turn, is_search = lines[place]
-        return is_search and turn == entry.meta.get("turn")
+        call = self._call(entry, result)
+        return call is not None and call[2] and call[1] == entry.meta.get("turn")
+
+    def has_all_calls(self, entry: TapeEntry, since: int) -> bool:
+        """Return true if there is a call for each result of the entry, from this id on."""
+        calls = [self._call(entry, result) for result in _objects(entry, "results")]
+        return all(call is not None and call[0] >= since for call in calls)
+
+    def _call(self, entry: TapeEntry, result: Mapping[str, Any]) -> tuple[int, object, bool] | None:
+        calls = self.calls.get(str(result.get("tool_call_id")), ())
+        place = bisect_left(calls, entry.id, key=lambda call: call[0]) - 1
+        return calls[place] if place >= 0 else None
 
 
 def _objects(entry: TapeEntry, key: str) -> list[Mapping[str, Any]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -26,6 +26,7 @@ SELECT_ENTRIES = (
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_LIKE = 1000  # letters
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
@@ -165,7 +166,7 @@ def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry,
     matcher = build_matcher(query)
     if matcher.reads_texts:
         # SQLite asks it row by row, so that only rows that may match are read whole.
-        conn.create_function("may_match", 2, partial(_may_match, matcher), deterministic=True)
+        conn.create_function("may_match", 2, matcher.build_precheck(), deterministic=True)
     entries: list[TapeEntry] = []
     # A statement for each range: with several in one, SQLite goes through the whole tape.
     for span in spans[::-1] if query.newest else spans:
@@ -173,20 +174,35 @@ def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry,
         if limit <= 0:
             break
         # Closed at once, also after an error: an open cursor would keep the connection at an old state.
-        with closing(conn.execute(*_select(query, number, span, limit, reads_texts=matcher.reads_texts))) as rows:
+        with closing(conn.execute(*_select(query, number, span, limit, matcher))) as rows:
             found = (from_row(query.tape, row) for row in rows)
             matching = filter(matcher.matches, found) if matcher.reads_texts else found
             entries += islice(matching, min(limit, sys.maxsize))
     return tuple(entries)
 
 
-def _may_match(matcher: Matcher, payload: bytes | None, meta: bytes | None) -> bool:
-    """Return false if the texts of a row cannot match; bytes, since they may not be UTF-8 any more."""
-    texts = [part if part is None else part.decode(errors="surrogateescape") for part in (payload, meta)]
-    return matcher.may_hold(*texts)
+def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
+    """Build a condition that leaves out most rows whose texts cannot match, and its values.
+
+    SQLite decides on rows of ASCII alone; it asks Python about the others, in bytes, since they may not be UTF-8 any
+    more.
+    """
+    ask = "may_match(CAST(payload AS BLOB), CAST(meta AS BLOB))"
+    needle = next((needle for needle in matcher.raw_needles if len(needle) <= _LONGEST_LIKE), "")
+    if not needle:
+        return ask, []
+    is_ascii = " AND ".join(
+        f"length({column}) = length(CAST({column} AS BLOB)) AND NOT instr({column}, '\\u')"
+        for column in ("payload", "meta")
+    )
+    if not needle.isascii():
+        return f"CASE WHEN {is_ascii} THEN 0 ELSE {ask} END", []
+    pattern = "%" + re.sub("[%_^]", r"^\g<0>", needle) + "%"
+    may_hold = " OR ".join(f"{column} LIKE ? ESCAPE '^'" for column in ("payload", "meta"))
+    return f"CASE WHEN {may_hold} THEN {ask} WHEN {is_ascii} THEN 0 ELSE {ask} END", [pattern, pattern]
 
 
-def _select(query: TapeQuery, tape: int, span: Span, limit: int, *, reads_texts: bool) -> tuple[str, list[Any]]:
+def _select(query: TapeQuery, tape: int, span: Span, limit: int, matcher: Matcher) -> tuple[str, list[Any]]:
     """Build the SQL for a range of ids, with every filter except those on texts, which only Python can decide."""
     low, high = span
     conditions = ["tape = ?", "id BETWEEN ? AND ?"]
@@ -206,12 +222,14 @@ def _select(query: TapeQuery, tape: int, span: Span, limit: int, *, reads_texts:
         if instant is not None:
             conditions.append(comparison)
             values.append(microseconds(instant))
-    if reads_texts:
-        conditions.append("may_match(CAST(payload AS BLOB), CAST(meta AS BLOB))")
+    if matcher.reads_texts:
+        condition, patterns = _text_condition(matcher)
+        conditions.append(condition)
+        values += patterns
     sql = f"{SELECT_ENTRIES} INDEXED BY {_index_name(query)} WHERE {' AND '.join(conditions)} ORDER BY id"
     if query.newest:
         sql += " DESC"
-    if not reads_texts:
+    if not matcher.reads_texts:
         sql += " LIMIT ?"
         values.append(min(limit, _LARGEST))
     return sql, values

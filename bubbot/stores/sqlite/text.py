@@ -46,7 +46,9 @@ class SearchDeadline:
 
 def looks_at_texts(query: TapeQuery) -> bool:
     """Return true if the query looks at texts, so that `search` answers it."""
-    return bool(query.text or query.searchable_text) or isinstance(query.part, IndexProposals | NotIndexed)
+    return bool(query.text or query.searchable_text or query.similar_text) or isinstance(
+        query.part, IndexProposals | NotIndexed
+    )
 
 
 def search(
@@ -151,13 +153,9 @@ def _unindexed_range(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> I
 
 
 def _filter_rows(query: TapeQuery, rows: Iterable[tuple[Any, ...]], limit: int | None) -> Iterator[TapeEntry]:
-    entry_filter = build_matcher(query)
-    entries = (
-        entry
-        for row in rows
-        if entry_filter.may_hold(row[4], row[5]) and entry_filter.matches(entry := from_row(query.tape, row))
-    )
-    return islice(entries, limit)
+    matcher = build_matcher(query)
+    entries = (from_row(query.tape, row) for row in rows)
+    return islice(filter(matcher.matches, entries), limit)
 
 
 def _read_rows(
@@ -174,7 +172,8 @@ def _read_rows(
     if query.as_of is not None:
         conditions.append("id <= ?")
         values.append(query.as_of)
-    size = _CHUNKS[0]
+    # The closest proposals come first; within what is read at a time their order is lost.
+    size = query.limit if query.limit and isinstance(query.part, IndexProposals) else _CHUNKS[0]
     while chunk := list(islice(positions, size)):
         marks = ", ".join("?" * len(chunk))
         order = "DESC" if query.newest else "ASC"

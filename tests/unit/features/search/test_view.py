@@ -231,17 +231,19 @@ async def test_a_call_id_that_is_used_again_does_not_confuse(chat: TapeService) 
     assert (ids_of(result), result.own_output) == ([5, 4], 1)
 
 
-def test_the_call_of_a_result_is_looked_for_among_the_24_entries_before_it() -> None:
+def test_the_call_of_a_result_is_looked_for_among_the_8_and_then_the_24_entries_before_it() -> None:
     """None before the first entry of a tape; nothing at all without a result."""
     results = [replace(answer("c", "volcano"), id=place) for place in (60, 3, 2, 1)]
     steps = SearchView("volcano", limit=1).steps("chat")
-    groups = len(next(steps)) - 2
-    (query,) = steps.send([[], [], results, *[[]] * (groups - 1)])
-    assert query == TapeQuery("chat", IdRanges(((36, 59), (1, 2), (1, 1))), kinds=("tool_call",))
+    next(steps)
+    (query,) = steps.send([[], [], results])
+    assert query == TapeQuery("chat", IdRanges(((52, 59), (1, 2), (1, 1))), kinds=("tool_call",))
+    (query,) = steps.send([[replace(call("c", "web"), id=1)]])  # too long before the first to be its call
+    assert query == TapeQuery("chat", IdRanges(((36, 51),)), kinds=("tool_call",))
     steps = SearchView("volcano", limit=1).steps("chat")
     next(steps)
     with pytest.raises(StopIteration) as end:
-        steps.send([[], [], results[-1:], *[[]] * (groups - 1)])
+        steps.send([[], [], results[-1:]])
     assert ids_of(end.value.value) == [1]
 
 
