@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
@@ -134,7 +134,7 @@ class SqliteIndex:
         """See `TapeIndex.find_similar`."""
         seen: set[int] = set()
         with _translate_errors():
-            for level in self._spelling_levels(text):
+            for level in self._spelling_levels(text, seen):
                 # Each spelling in turn proposes its newest entry.
                 turns = zip_longest(*(self._matching(tape, kinds, expression, newest=True) for expression in level))
                 for position in chain.from_iterable(turns):
@@ -194,52 +194,63 @@ class SqliteIndex:
                 return None
         return _any([*terms, HUGE_WORD_MARK if len(part) <= MAX_PART_LETTERS else LONG_WORD_MARK])
 
-    def _spelling_levels(self, text: str) -> Iterator[list[str]]:
+    def _spelling_levels(self, text: str, seen: Collection[int]) -> Iterator[list[str]]:
         """Yield the expressions of entries with every word of the folded text in other spellings, closest first.
 
         A level has one expression for each spelling of a single word, or one for all spellings of all words. What a
-        later level needs is looked up only then.
+        later level needs is looked up only then. `seen` has what the earlier ones found.
         """
         words = sorted(tokens(text), key=len, reverse=True)
         vocabulary = Vocabulary(self.conn)
         if len(words) == 1:
             yield from _run_levels(words[0]) if is_run(words[0]) else _word_levels(vocabulary, words[0])
         elif words:
-            yield from _words_levels(vocabulary, words)
+            yield from _words_levels(vocabulary, words, seen)
 
 
 def _word_levels(vocabulary: Vocabulary, word: str) -> Iterator[list[str]]:
-    spellings = vocabulary.close_spellings(word)
-    distant = min(spellings.values(), default=2.0) > 1
-    if not distant:
-        close = {term: mistakes for term, mistakes in spellings.items() if mistakes <= 1}
-        for _, level in groupby(sorted(close, key=close.__getitem__), key=close.__getitem__):
-            yield [phrase((term,)) for term in level][:MAX_SPELLINGS]
-    spellings |= vocabulary.distant_spellings(word)
-    yield [phrase((term,)) for term, mistakes in spellings.items() if distant or mistakes > 1][:MAX_SPELLINGS]
+    """Yield the spellings with equally many mistakes; those with two only after the others."""
+    close = {term: mistakes for term, mistakes in vocabulary.spellings(word).items() if mistakes <= 1}
+    for level in _by_mistakes(close):
+        yield level[:MAX_SPELLINGS]
+    distant = vocabulary.spellings(word, distant=True)
+    for level in _by_mistakes({term: mistakes for term, mistakes in distant.items() if mistakes > 1}):
+        yield level[: 3 * MAX_SPELLINGS]
 
 
-def _words_levels(vocabulary: Vocabulary, words: Sequence[str]) -> Iterator[list[str]]:
-    """Build an expression for the closest spelling of each word, for those with one mistake, and for all."""
-    runs: list[str] = []
-    spellings: list[dict[str, float]] = []
-    for word in words:
-        if is_run(word):
-            runs.append(" OR ".join(f"({part})" for level in _run_levels(word) for part in level))
-            continue
-        terms = vocabulary.close_spellings(word)
-        is_distant = min(terms.values(), default=2.0) > 1
-        spellings.append(terms | vocabulary.distant_spellings(word) if is_distant else terms)
-    expressions: dict[str, None] = {}
+def _by_mistakes(spellings: Mapping[str, float]) -> Iterator[list[str]]:
+    """Group the phrases of spellings by their mistakes, fewest first."""
+    for _, terms in groupby(sorted(spellings, key=spellings.__getitem__), key=spellings.__getitem__):
+        yield [phrase((term,)) for term in terms]
+
+
+def _words_levels(vocabulary: Vocabulary, words: Sequence[str], seen: Collection[int]) -> Iterator[list[str]]:
+    """Yield an expression for the closest spelling of each word, for those with one mistake, and for more."""
+    runs = [" OR ".join(f"({part})" for level in _run_levels(word) for part in level) for word in words if is_run(word)]
+    spelt = [word for word in words if not is_run(word)]
+    close = [vocabulary.spellings(word) for word in spelt]
+    close = [
+        terms if min(terms.values(), default=2.0) <= 1 else vocabulary.spellings(word, distant=True)
+        for word, terms in zip(spelt, close, strict=True)
+    ]
+    done: set[str] = set()
     for most in (0.0, 1.0, 2.0):
-        parts = list(runs)
-        for terms in spellings:
-            limit = max(most, min(terms.values(), default=0.0))
-            parts.append(_any([term for term, mistakes in terms.items() if mistakes <= limit][:MAX_SPELLINGS]))
-        expression = _all(parts)
-        if expression not in expressions:
-            expressions[expression] = None
+        expression = _spelt_as(runs, close, most, MAX_SPELLINGS)
+        if expression not in done:
+            done.add(expression)
             yield [expression]
+    if not seen:
+        distant = [vocabulary.spellings(word, distant=True) for word in spelt]
+        yield [_spelt_as(runs, distant, 2.0, 6 * MAX_SPELLINGS)]
+
+
+def _spelt_as(runs: Sequence[str], spellings: Sequence[Mapping[str, float]], most: float, limit: int) -> str:
+    """Build the expression for all words in spellings with so many mistakes, or the fewest that there are."""
+    choices = [
+        _any([term for term, mistakes in terms.items() if mistakes <= max(most, min(terms.values()))][:limit])
+        for terms in spellings
+    ]
+    return _all([*runs, *choices])
 
 
 def _run_levels(run: str) -> list[list[str]]:

@@ -25,6 +25,7 @@ BEGIN IMMEDIATE;
 CREATE TABLE state (position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL);
 CREATE TABLE share (tape INTEGER PRIMARY KEY, entries INTEGER NOT NULL);
 CREATE TABLE term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, df INTEGER NOT NULL);
+CREATE INDEX term_length ON term (length(term), term);
 CREATE TABLE tdel (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
 CREATE VIRTUAL TABLE events USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');

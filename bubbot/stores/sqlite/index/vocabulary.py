@@ -6,12 +6,12 @@ FTS5 sees only the words between spaces that this module makes.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log10
 from zlib import crc32
 
-from bubbot.tape.spelling import find_alike, max_edits
+from bubbot.tape.spelling import LONG_WORD_LETTERS, find_alike, max_edits
 from bubbot.tape.words import is_run, is_spelt, is_symbol, split_pieces, strip_accents
 
 MAX_TOKEN_LETTERS = 40
@@ -25,7 +25,7 @@ HUGE_WORD_MARK = "\ue000h"
 MAX_TERMS = 400
 """The most terms in one look-up; each costs FTS5 a cursor."""
 MAX_SPELLINGS = 16
-"""The most spellings of a word in a level of closeness; the most frequent count."""
+"""The most spellings of a word that are looked for at first, the closest and most frequent; some times as many then."""
 _HUGE_WORD_LETTERS = 1000
 _ENDING_MARK = "\ue000"  # after the last letters of a term among its trigrams
 _LAST = "\U0010ffff"
@@ -120,57 +120,55 @@ class Vocabulary:
         """Count the entries of each term that there is."""
         return dict(self._select("SELECT term, df FROM term WHERE term IN", terms))
 
-    def close_spellings(self, word: str) -> dict[str, float]:
-        """Find the terms that a word may mean, and the mistakes of each: all with one, and most with two.
+    def spellings(self, word: str, *, distant: bool = False) -> dict[str, float]:
+        """Find the terms that a word may mean, the closest and most frequent first, and the mistakes of each.
 
-        A word and a term with one mistake between them have a form in common if one letter is left out of each, or of
-        one. If two mistakes are allowed, two letters are left out of the word.
+        Ten times as frequent is half a mistake closer. Without `distant` all terms with one mistake are found and most
+        with two, which takes less time.
         """
         word = word[:MAX_TOKEN_LETTERS]
         bare = strip_accents(word)
+        terms = {word, *self._by_deletion(word, bare)}
+        if is_spelt(word):
+            terms.update(self.containing(word, MAX_SPELLINGS) or ())
+            if distant and max_edits(len(bare), len(bare) + 2) > 1:
+                terms.update(self._similar(bare))
+        alike = find_alike(word, terms)
+        counts = self.frequencies(list(alike))
+        rated = sorted(counts, key=lambda term: alike[term].mistakes - 0.5 * log10(1 + counts[term]))
+        return {term: alike[term].mistakes for term in rated}
+
+    def _by_deletion(self, word: str, bare: str) -> list[str]:
+        """Find terms that have a form in common with the word.
+
+        Two words with one mistake between them have one if a letter is left out of each, or of one. If two mistakes are
+        allowed, two letters are left out of the word.
+        """
         forms = [bare]
         if is_spelt(word):
             forms += _drop_each_letter(bare)
             if max_edits(len(bare), len(bare) + 1) > 1:
                 forms += [shorter for form in forms[1:] for shorter in _drop_each_letter(form)]
         sql = "SELECT DISTINCT term.term FROM tdel JOIN term ON term.id = tdel.term WHERE hash IN"
-        terms = {row[0] for row in self._select(sql, sorted(_hashes(forms)))}
-        if is_spelt(word):
-            terms.update(self.containing(word, MAX_SPELLINGS) or ())
-        return self._rated(word, terms | {word})
+        return [row[0] for row in self._select(sql, sorted(_hashes(forms)))]
 
-    def distant_spellings(self, word: str) -> dict[str, float]:
-        """Find the terms two mistakes away, and the mistakes of each; none if a word may have only one.
+    def _similar(self, bare: str) -> list[str]:
+        """Find the terms that may be two mistakes away.
 
-        Two mistakes leave one third of a word as it is, and most leave three letters in a row of a short one.
+        Two mistakes mostly leave three letters in a row as they are. They may leave none of a short word, so that is
+        compared with all of similar length.
         """
-        word = word[:MAX_TOKEN_LETTERS]
-        bare = strip_accents(word)
-        size = len(bare)
-        if not is_spelt(word) or max_edits(size, size + 2) < 2:
-            return {}
-        third = size // 3
-        if third < 3:
-            expression = " OR ".join(phrase((gram,)) for gram in grams(bare))
-        else:
-            parts = (bare[:third], bare[third:-third], bare[-third:])
-            expression = " OR ".join(f"({_all_grams(_covering_trigrams(part))})" for part in parts)
+        lengths = (len(bare) - 2, len(bare) + 2)
+        if len(bare) <= LONG_WORD_LETTERS:
+            sql = "SELECT term FROM term INDEXED BY term_length WHERE length(term) BETWEEN ? AND ?"
+            return [row[0] for row in self.conn.execute(sql, lengths)]
+        expression = " OR ".join(phrase((gram,)) for gram in dict.fromkeys(grams(bare)))
         rows = self.conn.execute(
             "SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ? "
             "AND length(term) BETWEEN ? AND ?",
-            (expression, size - 2, size + 2),
+            (expression, *lengths),
         )
-        return self._rated(word, [row[0] for row in rows])
-
-    def _rated(self, word: str, terms: Collection[str]) -> dict[str, float]:
-        """Keep the terms that are alike and exist, the closest first, frequent ones before others.
-
-        Ten times as frequent is half a mistake closer.
-        """
-        alike = find_alike(word, terms)
-        counts = self.frequencies(list(alike))
-        rated = sorted(counts, key=lambda term: alike[term].mistakes - 0.5 * log10(1 + counts[term]))
-        return {term: alike[term].mistakes for term in rated}
+        return [row[0] for row in rows]
 
     def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> list[str] | None:
         if len(part) < 3:
