@@ -197,6 +197,53 @@ async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, fi
     assert await found(chat, f"{LONG_WORD[:30]}{LONG_WORD[31:60]} see") == [1]
 
 
+@pytest.mark.parametrize("typed", ["electroencephalgraphically", "counterrevolutionaris", "avialabel", "prclaen"])
+async def test_words_of_any_length_are_repaired(chat: TapeService, filler: Indexer, typed: str) -> None:
+    words = "electroencephalographically counterrevolutionaries available preclean"
+    await chat.append([message("user", word) for word in words.split()])
+    await chat.append([message("user", f"filling {number}") for number in range(2500)])
+    await filler.fill()
+    (entry,) = await found(chat, typed)
+    assert entry <= 4
+
+
+async def test_a_search_for_messages_goes_through_no_events(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    rows = SqliteIndex._rows
+
+    def noted(self: SqliteIndex, table: str, expression: str, *, newest: bool) -> Iterator[int]:
+        asked.append(table)
+        return rows(self, table, expression, newest=newest)
+
+    monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    await chat.append([message("user", "the volcano"), event("note", {"text": "volcano"})])
+    await filler.fill()
+    for kinds, tables in ((("message",), {"words"}), (("event",), {"events"}), ((), {"words", "events"})):
+        asked.clear()
+        hits = (await chat.read(SearchView("volcano", kinds=kinds))).hits
+        assert (len(hits), set(asked)) == (len(tables), tables)
+
+
+async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    rows = SqliteIndex._rows
+
+    def noted(self: SqliteIndex, table: str, expression: str, *, newest: bool) -> Iterator[int]:
+        for position in rows(self, table, expression, newest=newest):
+            read.append(position)
+            yield position
+
+    monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    await chat.append([message("user", f"the volcano {number}") for number in range(1000)])
+    await filler.fill()
+    assert len((await chat.read(SearchView("volcano"))).hits) == 20
+    assert len(read) <= 32
+
+
 async def test_a_long_tail_is_told(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", "the database")])
     await filler.fill()
