@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,
-    index_path,
     index_size,
     matches_database,
     open_for_reading,
@@ -32,7 +31,6 @@ from bubbot.stores.sqlite.index.vocabulary import (
     phrase,
     run_tokens,
 )
-from bubbot.stores.sqlite.writer import translate_error
 from bubbot.tape.index import IndexState
 from bubbot.tape.words import is_run, is_symbol, split_pieces, tokens
 
@@ -107,9 +105,10 @@ class _TextPieces:
 
 @dataclass
 class SqliteIndex:
-    """An open search index, valid for one read transaction of its database; see `TapeIndex`.
+    """An open search index, valid for one read transaction of its database.
 
-    All answers are FTS5 cursors that go backwards from the newest entry, and are read no further than they are used.
+    It proposes entries by their global position; whether one matches is decided on its text. All answers are FTS5
+    cursors that go backwards from the newest entry, and are read no further than they are used.
 
     Attributes:
         conn: the index file.
@@ -121,36 +120,38 @@ class SqliteIndex:
 
     @property
     def position(self) -> int:
-        """See `TapeIndex.position`."""
+        """The last entry that is covered; the caller has to read the later ones."""
         return self.coverage.position
 
-    def find_containing(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
-        """See `TapeIndex.find_containing`."""
+    def find_containing(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+        """Yield every covered entry of the tape that holds the folded text, and others, newest first.
+
+        None if a scan is faster.
+        """
         with _translate_errors():
             expression = self._containing(text)
-            return self._matching(tape, kinds, expression, newest=newest) if expression else None
+            return self._matching(tape, kinds, expression) if expression else None
 
     def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        """See `TapeIndex.find_similar`."""
+        """Yield entries with the folded text's words in other spellings, the closest first; some may be missing."""
         seen: set[int] = set()
         with _translate_errors():
             for level in self._spelling_levels(text, seen):
                 # Each spelling in turn proposes its newest entry.
-                turns = zip_longest(*(self._matching(tape, kinds, expression, newest=True) for expression in level))
+                turns = zip_longest(*(self._matching(tape, kinds, expression) for expression in level))
                 for position in chain.from_iterable(turns):
                     if position is not None and position not in seen:
                         seen.add(position)
                         yield position
 
-    def _matching(self, tape: int, kinds: Sequence[str], expression: str, *, newest: bool) -> Iterator[int]:
+    def _matching(self, tape: int, kinds: Sequence[str], expression: str) -> Iterator[int]:
         """Yield the positions that match, of a tape and of kinds as far as the index knows them."""
         if self._share(tape) <= _MAX_TAPE_SHARE:
             expression = f"{phrase((tape_token(tape),))} AND ({expression})"
-        tables = [self._rows(table, expression, newest=newest) for table in tables_of(kinds)]
-        return tables[0] if len(tables) == 1 else heapq.merge(*tables, reverse=newest)
+        return heapq.merge(*(self._rows(table, expression) for table in tables_of(kinds)), reverse=True)
 
-    def _rows(self, table: str, expression: str, *, newest: bool) -> Iterator[int]:
-        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid {'DESC' if newest else 'ASC'}"
+    def _rows(self, table: str, expression: str) -> Iterator[int]:
+        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC"
         with _translate_errors(), closing(self.conn.execute(sql, (expression,))) as rows:
             yield from (row[0] for row in rows)
 
@@ -363,18 +364,6 @@ class IndexReader:
             with suppress(sqlite3.Error):
                 self._conn.close()
             self._conn = None
-
-
-def inspect_index(database: Path) -> IndexState | None:
-    """Report the state of the index of this database, from outside the store.
-
-    Raises `StoreError` if the database cannot be read.
-    """
-    try:
-        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as conn:
-            return read_index_state(index_path(database), conn)
-    except sqlite3.Error as error:
-        raise translate_error(error) from error
 
 
 def read_index_state(path: Path, database: sqlite3.Connection) -> IndexState | None:

@@ -16,11 +16,12 @@ import pytest
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
 from bubbot.stores.sqlite.index import fill
-from bubbot.stores.sqlite.index.reader import SqliteIndex, inspect_index
+from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import event, message
+from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
@@ -83,6 +84,11 @@ def path(tmp_path: Path) -> Path:
     return index_path(tmp_path / "bubbot.db")
 
 
+def inspect_index(database: Path) -> IndexState | None:
+    with closing(sqlite3.connect(database)) as conn:
+        return read_index_state(index_path(database), conn)
+
+
 async def found(chat: TapeService, text: str) -> list[int]:
     return [hit.id for hit in (await chat.read(SearchView(text))).hits]
 
@@ -127,8 +133,8 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
     asked: list[str] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
-        found = holding(self, tape, text, kinds, newest=newest)
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+        found = holding(self, tape, text, kinds)
         asked.extend([text] if found is not None else [])
         return found
 
@@ -137,7 +143,7 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
     await chat.append([message("user", text) for text in texts])
     await filler.fill()
     for text, needle in HOLDS:
-        (found,) = await chat.fetch([TapeQuery(chat.name, searchable_text=needle)])
+        (found,) = await chat.fetch([TapeQuery(chat.name, searchable_text=needle, newest=True)])
         assert texts.index(text) + 1 in [entry.id for entry in found], needle
     assert {"cat", "dog bark"} <= set(asked)
 
@@ -149,9 +155,9 @@ async def test_only_what_looks_for_a_text_asks_the_index(
     asked: list[str] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
         asked.append(text)
-        return holding(self, tape, text, kinds, newest=newest)
+        return holding(self, tape, text, kinds)
 
     monkeypatch.setattr(SqliteIndex, "find_containing", noted)
     await chat.append([message("user", "the volcano"), *(event("note", {"n": n}) for n in range(5))])
@@ -213,9 +219,9 @@ async def test_a_search_for_messages_goes_through_no_events(
     asked: list[str] = []
     rows = SqliteIndex._rows
 
-    def noted(self: SqliteIndex, table: str, expression: str, *, newest: bool) -> Iterator[int]:
+    def noted(self: SqliteIndex, table: str, expression: str) -> Iterator[int]:
         asked.append(table)
-        return rows(self, table, expression, newest=newest)
+        return rows(self, table, expression)
 
     monkeypatch.setattr(SqliteIndex, "_rows", noted)
     await chat.append([message("user", "the volcano"), event("note", {"text": "volcano"})])
@@ -232,8 +238,8 @@ async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
     read: list[int] = []
     rows = SqliteIndex._rows
 
-    def noted(self: SqliteIndex, table: str, expression: str, *, newest: bool) -> Iterator[int]:
-        for position in rows(self, table, expression, newest=newest):
+    def noted(self: SqliteIndex, table: str, expression: str) -> Iterator[int]:
+        for position in rows(self, table, expression):
             read.append(position)
             yield position
 
