@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 
 def installed(folder: Path, name: str, version: str, entry_points: str = "") -> None:
     """Puts a package into a folder of the import path."""
@@ -11,3 +13,20 @@ def installed(folder: Path, name: str, version: str, entry_points: str = "") -> 
     made.mkdir(parents=True)
     (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (made / "entry_points.txt").write_text(entry_points)
+
+
+def install_feature(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, source: str, *, package: str = ""
+) -> None:
+    """Installs a package with one module, whose FACTORY is the feature `name`, into this process.
+
+    The name of a package has no hyphens: `importlib.metadata` takes what follows one for the version.
+
+    The module has a new name each time: one that was imported before stays loaded.
+    """
+    package = package or f"{name}_package"
+    module = f"{package}_{folder.name.replace('-', '_')}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{module}.py").write_text(source)
+    installed(folder, package, "1.0", f"[bubbot.features]\n{name} = {module}:FACTORY\n")
+    monkeypatch.syspath_prepend(folder)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from bubbot.app.budget import model_facts
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
@@ -20,10 +21,12 @@ from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.schedule.feature import ScheduleFeature
+from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.tools import UsageReporter, report_no_limits
 from bubbot.features.why.feature import why_feature
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
 from bubbot.ports.channel import session_folder
 from bubbot.ports.health import HealthReport
@@ -37,6 +40,7 @@ from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings
 from bubbot.settings.values import AUTO_SELECTOR
+from bubbot.tape.references import ReferenceRegistry, declared_references
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +77,7 @@ class BotFeatures:
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
         strategies: ContextStrategies = OWN_STRATEGIES,
+        references: ReferenceRegistry = OWN_REFERENCES,
     ) -> None:
         """Build the features that last.
 
@@ -85,6 +90,7 @@ class BotFeatures:
             names: those of `FEATURES` that the bot has.
             factories: the features of installed packages.
             strategies: the context strategies.
+            references: what the entries of tapes name.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -93,6 +99,8 @@ class BotFeatures:
         self._home = home
         self._names = names
         self.strategies = strategies
+        self._references = references
+        self._trace_events = (*JOB_TEXT_EVENTS, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory) if "memory" in names else None
@@ -156,9 +164,10 @@ class BotFeatures:
                 traces=[*channel_tapes, *(tape for feature in self.lasting for tape in feature.traces)],
                 forget=self._remove_files,
                 memory=self.memory,
+                view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
             ),
             "search": search_feature,
-            "why": lambda: why_feature(self.strategies),
+            "why": lambda: why_feature(self.strategies, self._references),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(
                 settings.attachments,
@@ -260,6 +269,13 @@ async def _prepare(name: str, lasting: LastingFeature, settings: Settings) -> Ap
         raise
     except Exception as error:  # a package is someone else's code
         raise ConfigError(f"The feature {name!r} cannot take its settings: {type(error).__name__}: {error}") from error
+
+
+def _list_session_events(factories: Sequence[FeatureFactory]) -> list[str]:
+    """List the events of packages that name sessions; an erasure of a session reaches those on their `traces`."""
+    return [
+        name for factory in factories for name, model in factory.events.items() if declared_references(model).sessions
+    ]
 
 
 def _section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
