@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,11 @@ def install_feature(
 ) -> None:
     """Installs a package with one module, whose FACTORY is the feature `name`, into this process.
 
-    The name of a package has no hyphens: `importlib.metadata` takes what follows one for the version.
-
-    The module has a new name each time: one that was imported before stays loaded.
+    The module has another name in each folder: one that was imported before stays loaded. The name of a
+    package has no hyphens: `importlib.metadata` takes what follows one for the version.
     """
     package = package or f"{name}_package"
-    module = f"{package}_{folder.name.replace('-', '_')}"
+    module = f"{package}_{sha256(str(folder).encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{module}.py").write_text(source)
     installed(folder, package, "1.0", f"[bubbot.features]\n{name} = {module}:FACTORY\n")

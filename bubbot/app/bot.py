@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
 from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
@@ -71,12 +72,21 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortWrappers:
-    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn."""
+    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn.
+
+    Attributes:
+        store: wraps the store.
+        model: wraps each model.
+        channel: wraps each adapter.
+        tools: tools to add to those of the features.
+        timeouts: how long the code of installed features may take.
+    """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
+    timeouts: GuardTimeouts = GuardTimeouts()  # noqa: RUF009 - frozen
 
 
 @dataclass
@@ -277,8 +287,6 @@ async def open_bot(
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         installed = load_features()
-        for reason in installed.broken.values():
-            log.warning("plugin left out: %s", reason, extra={"action": "plugin.broken"})
         open_tape = partial(_service, store, installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         channel_runtimes: dict[str, ChannelRuntime] = {}
@@ -307,7 +315,10 @@ async def open_bot(
             factories=installed.factories,
             strategies=load_strategies(),
             references=installed.references,
+            timeouts=wrappers.timeouts,
         )
+        for name, reason in installed.broken.items():
+            bot_features.problems.leave_out(name, reason)
         maker = ChannelFactory(
             store,
             home,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
@@ -28,7 +28,7 @@ from bubbot.features.usage.tools import UsageReporter, report_no_limits
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
-from bubbot.ports.channel import session_folder
+from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
 from bubbot.ports.health import HealthReport
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
@@ -41,8 +41,6 @@ from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings
 from bubbot.settings.values import AUTO_SELECTOR
 from bubbot.tape.references import ReferenceRegistry, declared_references
-
-log = logging.getLogger(__name__)
 
 FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
@@ -64,6 +62,7 @@ class BotFeatures:
         budget: the budgets; None without them.
         memory: the memory; None without it.
         strategies: the context strategies.
+        problems: what is wrong with the features of installed packages.
     """
 
     def __init__(
@@ -78,6 +77,7 @@ class BotFeatures:
         factories: Sequence[FeatureFactory] = (),
         strategies: ContextStrategies = OWN_STRATEGIES,
         references: ReferenceRegistry = OWN_REFERENCES,
+        timeouts: GuardTimeouts = GuardTimeouts(),  # noqa: B008 - frozen
     ) -> None:
         """Build the features that last.
 
@@ -91,6 +91,7 @@ class BotFeatures:
             factories: the features of installed packages.
             strategies: the context strategies.
             references: what the entries of tapes name.
+            timeouts: how long the code of packages may take.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -112,10 +113,15 @@ class BotFeatures:
             else None
         )
         self._lasting: dict[str, LastingFeature] = {}
+        self._sections: dict[str, SettingsSection | None] = {}
+        self.problems = FeatureProblems(kernel.now)
         for factory in factories:
-            feature = _build_plugin(factory, kernel, settings)
+            guard = FeatureGuard(factory.name, self.problems, timeouts)
+            section = _section(factory, settings)
+            feature = guard.build(partial(factory.build, kernel, section))
             if feature is not None:
                 self._lasting[factory.name] = LastingFeature(feature, partial(_section, factory))
+                self._sections[factory.name] = section
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if self.schedule:
@@ -126,8 +132,8 @@ class BotFeatures:
 
     @property
     def lasting(self) -> Iterator[Feature]:
-        """The features that stay when the settings change."""
-        return (lasting.feature for lasting in self._lasting.values())
+        """The features that stay when the settings change, without those that are left out."""
+        return (lasting.feature for name, lasting in self._lasting.items() if not self.problems.is_left_out(name))
 
     @property
     def around_delivery(self) -> list[AroundDelivery]:
@@ -181,7 +187,24 @@ class BotFeatures:
             for name in FEATURES
             if name in self._names
         ]
-        return [*(lasting.feature for name, lasting in self._lasting.items() if name not in FEATURES), *own]
+        self._leave_out_clashes(own)
+        return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+
+    def _leave_out_clashes(self, own: Sequence[Feature]) -> None:
+        """Leave out the packages whose tools or sources have a name that is taken; among packages the first has it."""
+        names = {name for feature in own for tool in feature.tools for name in tool.names}
+        origins = {HUMAN_ORIGIN, "system", *(origin for feature in own for origin in feature.sources)}
+        for feature in [feature for feature in self.lasting if feature.name not in FEATURES]:
+            theirs = [name for tool in feature.tools for name in tool.names]
+            taken = [name for name in theirs if name in names or theirs.count(name) > 1]
+            taken_origins = sorted(origins & feature.sources.keys())
+            if taken:
+                self.problems.leave_out(feature.name, f"another tool is called {taken[0]}")
+            elif taken_origins:
+                self.problems.leave_out(feature.name, f"another source is called {taken_origins[0]}")
+            else:
+                names |= {*theirs}
+                origins |= {*feature.sources}
 
     @property
     def fixed_sections(self) -> list[str]:
@@ -212,11 +235,20 @@ class BotFeatures:
     async def prepare(self, settings: Settings) -> Apply:
         """Check new settings in every feature; return what puts them into force. Raise `ConfigError`."""
         self._check_selector(settings)
-        applies = [await _prepare(name, lasting, settings) for name, lasting in self._lasting.items()]
+        applies: list[Apply] = []
+        sections = dict(self._sections)
+        for name, lasting in self._lasting.items():
+            picked = lasting.pick(settings)
+            if name in sections:
+                if picked == sections[name] or self.problems.is_left_out(name):
+                    continue  # a package is asked only if its section has changed
+                sections[name] = picked
+            applies.append(await _prepare(name, lasting.feature, picked))
 
         def apply() -> None:
             for each in applies:
                 each()
+            self._sections = sections
 
         return apply
 
@@ -236,38 +268,15 @@ class BotFeatures:
             shutil.rmtree(session_folder(self._home.path, session))
 
 
-def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature | None:
-    """Build the feature of a package; None, with a warning, if its code fails. Raise `ConfigError` for its settings."""
-    try:
-        feature: object = factory.build(kernel, _section(factory, settings))
-        if not isinstance(feature, Feature):
-            raise TypeError(f"it is {type(feature).__name__}, not a Feature")
-        if feature.name != factory.name:
-            raise TypeError(f"it is called {feature.name!r}")
-        return feature
-    except ConfigError:
-        raise
-    except Exception as error:  # a package is someone else's code
-        log.warning(
-            "feature %s left out: %s: %s",
-            factory.name,
-            type(error).__name__,
-            error,
-            exc_info=True,
-            extra={"action": "plugin.broken"},
-        )
-        return None
-
-
-async def _prepare(name: str, lasting: LastingFeature, settings: Settings) -> Apply:
-    """Let a feature check new settings. Raise `ConfigError`, also for a feature of a package whose code fails."""
-    if lasting.feature.prepare is None:
+async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:
+    """Let a feature check new settings. Raise `ConfigError`, also if its code fails: the bot goes on as it was."""
+    if feature.prepare is None:
         return lambda: None
     try:
-        return await lasting.feature.prepare(lasting.pick(settings))
+        return await feature.prepare(settings)
     except BubbotError:
         raise
-    except Exception as error:  # a package is someone else's code
+    except Exception as error:
         raise ConfigError(f"The feature {name!r} cannot take its settings: {type(error).__name__}: {error}") from error
 
 

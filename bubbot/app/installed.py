@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,12 +12,11 @@ from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
-from bubbot.settings.loader import CORE_SCHEMA
+from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
-_FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} makes a feature with another name: {factory.name!r}.")
     if name in FEATURES or name == "channels" or hasattr(CORE_SCHEMA.model, name) or name in CORE_SCHEMA.sections:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
-    if not _FEATURE_NAME.fullmatch(name):  # environment variables hold it, in capitals, before two underscores
+    if not FEATURE_NAME.fullmatch(name):
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
     if factory.settings is not None:
         try:

@@ -39,6 +39,7 @@ from tests.docs.settings_pages import all_settings
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
 PASSED_ON = {
+    "bubbot/runtime/session.py:_fail_batch",  # the kind of the error that made a turn impossible
     "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/handle.py:append_event",

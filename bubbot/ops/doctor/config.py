@@ -40,7 +40,10 @@ def read_config(
         return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
     missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]
     renamed = [_renamed_setting(setting, file) for setting in settings.renamed_settings]
-    return settings, [*missing, *renamed, *_check_loaded(settings, file, _root_command(home, config))]
+    unowned = [
+        Finding("config.unowned", "warning", str(section), edit_command(file)) for section in settings.unowned_sections
+    ]
+    return settings, [*missing, *renamed, *unowned, *_check_loaded(settings, file, _root_command(home, config))]
 
 
 def _invalid_setting(sentence: str, file: Path) -> Finding:
