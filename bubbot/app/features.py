@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings
 from bubbot.settings.values import AUTO_SELECTOR
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
@@ -118,7 +119,8 @@ class BotFeatures:
         for factory in factories:
             guard = FeatureGuard(factory.name, self.problems, timeouts)
             section = _section(factory, settings)
-            feature = guard.build(partial(factory.build, kernel, section))
+            # Its projections are its own: one that fails must not stop those of others on the same tape.
+            feature = guard.build(partial(factory.build, replace(kernel, projections=ProjectionRunner()), section))
             if feature is not None:
                 self._lasting[factory.name] = LastingFeature(feature, partial(_section, factory))
                 self._sections[factory.name] = section
@@ -196,7 +198,7 @@ class BotFeatures:
         origins = {HUMAN_ORIGIN, "system", *(origin for feature in own for origin in feature.sources)}
         for feature in [feature for feature in self.lasting if feature.name not in FEATURES]:
             theirs = [name for tool in feature.tools for name in tool.names]
-            taken = [name for name in theirs if name in names or theirs.count(name) > 1]
+            taken = [name for name in theirs if name in names]
             taken_origins = sorted(origins & feature.sources.keys())
             if taken:
                 self.problems.leave_out(feature.name, f"another tool is called {taken[0]}")

@@ -23,7 +23,7 @@ from bubbot.ports.channel import Inbound, Outbound, Receipt
 from bubbot.ports.health import FeatureProblem
 from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
 from bubbot.ports.model import Model, ModelReply, ModelTraits
-from bubbot.ports.tool import RerunModel, Tool
+from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.compose import PromptSection
@@ -446,8 +446,10 @@ def check_feature(feature: object, name: str) -> Feature:
         _check_items(field, _given(getattr(feature, field)), callable)
     _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
     _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))
-    for tool in feature.tools:
-        tool.spec()
+    try:
+        Toolbox(feature.tools)
+    except ConfigError as error:
+        raise TypeError(str(error)) from error
     return feature
 
 

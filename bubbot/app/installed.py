@@ -69,10 +69,15 @@ def load_feature(name: str) -> FeatureFactory:
     if not FEATURE_NAME.fullmatch(name):
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
     if factory.settings is not None:
+        section: object = factory.settings
+        if not (isinstance(section, type) and issubclass(section, SettingsSection)):
+            raise ConfigError(f"{label} has settings that are no SettingsSection.")
         try:
             factory.settings()
         except ValueError:
             raise ConfigError(f"{label} has a setting without a default.") from None
+        except Exception as error:  # a package is someone else's code
+            raise ConfigError(f"{label} has settings that fail: {type(error).__name__}: {error}") from error
     _check_events(factory, label)
     return factory
 

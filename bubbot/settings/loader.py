@@ -381,6 +381,9 @@ def _load(
         # The cause is dropped: it holds the values, and among them the secrets.
         problems += format_errors(error, schema.model, data, origin=lambda path: f"{leaves[path].origin}: ")
         return None, problems, missing
+    except Exception as error:  # noqa: BLE001 - a validator of an installed feature
+        problems.append(f"The settings of an installed feature cannot be checked: {type(error).__name__}: {error}.")
+        return None, problems, missing
     try:
         check_selector(settings.context.selector, extensions.list_selectors)
     except ConfigError as error:
@@ -393,18 +396,20 @@ def _load(
 def _find_unowned(schema: SettingsSchema, tables: Mapping[str, Any], path: Path) -> Iterator[UnownedSection]:
     """Yield the sections that nobody reads: not those whose names look like mistakes, which are problems."""
     written = {name: str(path) for name, table in tables.items() if isinstance(table, Mapping)}
-    named = {name: f"environment variable {ENVIRONMENT_PREFIX}{name.upper()}__…" for name in _variable_sections()}
+    named = {name: f"environment variable {variable}" for name, variable in _variable_sections().items()}
     known = {*schema.tables, *schema.ignored}
     for name, origin in {**named, **written}.items():
         if name not in known and FEATURE_NAME.fullmatch(name) and not did_you_mean(name, known):
             yield UnownedSection(name, origin)
 
 
-def _variable_sections() -> Iterator[str]:
-    """Yield the sections that environment variables name."""
-    for name in read_variables():
-        if name.upper().startswith(ENVIRONMENT_PREFIX) and "__" in name:
-            yield name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")[0].lower()
+def _variable_sections() -> Mapping[str, str]:
+    """Return the sections that environment variables name, each with one of its variables."""
+    return {
+        name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")[0].lower(): name
+        for name in read_variables()
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and "__" in name
+    }
 
 
 def _variable(path: Keys) -> str:

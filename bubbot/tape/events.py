@@ -48,7 +48,7 @@ class HandoffState(TypedDict, total=False):
     parents: Sequence[EntryId | TapeEntryId]
 
 
-class TurnStarted(TypedDict):
+class TurnStart(TypedDict):
     """`turn/start`"""
 
     attempt: int
@@ -58,7 +58,7 @@ class TurnStarted(TypedDict):
     again: NotRequired[str]
 
 
-class TurnEnded(TypedDict):
+class TurnEnd(TypedDict):
     """`turn/end`"""
 
     status: str
@@ -470,8 +470,8 @@ class OutboxCheckpoint(TypedDict):
 
 KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
     {
-        "turn/start": TurnStarted,
-        "turn/end": TurnEnded,
+        "turn/start": TurnStart,
+        "turn/end": TurnEnd,
         "turn/joined": TurnJoined,
         "turn/interrupted": TurnInterrupted,
         "reaction": MessageReaction,

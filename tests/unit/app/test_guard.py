@@ -27,6 +27,7 @@ from tests.tapes import whole
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 HEAD = """
 import asyncio, sys
+from dataclasses import replace
 from contextlib import asynccontextmanager
 from bubbot.errors import *
 from bubbot.feature import Feature, FeatureFactory
@@ -125,7 +126,8 @@ class TestLeftOut:
             ("def build(kernel, settings):\n    return Feature(name='other')", "TypeError: it is called 'other'"),
             ("tools=[tool('tape.search', commands=('find',))(ping.run)]", "another tool is called tape.search"),
             ("tools=[tool('odd.help', commands=('help',))(ping.run)]", "another tool is called help"),
-            ("tools=[ping, ping]", "another tool is called odd.ping"),
+            ("tools=[ping, ping]", "TypeError: two tools answer to odd.ping: odd.ping and odd.ping"),
+            ("tools=[ping, replace(ping, name='odd.pong', role='boss')]", "ValueError: 'boss' is not in list"),
             ("tools=[ping], sources={'schedule': type('S', (), {'build_reply': 1})}", "another source is called schedule"),
             ("tools=[ping], sources={'human': type('S', (), {'build_reply': 1})}", "another source is called human"),
         ],
@@ -422,6 +424,29 @@ def build(kernel, settings):
             with pytest.raises(DeliveryFailed, match="blocked") as caught:
                 await around(PartDelivery("stdin", "stdin:default", MessagePart("default", "x")), refuse)
             assert caught.value.permanent
+
+
+async def test_a_projection_that_fails_stops_no_other_of_its_tape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+from bubbot.tape.projection import Projection
+def fold(state, entries):
+    raise ValueError("fold")
+def build(kernel, settings):
+    projection = Projection(name="odd", version=1, tapes="bubbot/budget", events=("budget/settled",), initial=dict,
+        apply=fold, encode=dict, decode=lambda state, cited: state, interval=1)
+    projected = kernel.projections.project(projection, kernel.open_tape("bubbot/budget"))
+    return Feature(name="odd", on_recovered=projected.load)
+"""
+    install(monkeypatch, tmp_path, code)
+    async with opened(tmp_path) as bench:
+        for _ in range(2):
+            assert HELLO.search(await bench.say("hello"))
+            await bench.app.recover_all()
+        assert bench.problems() == {"odd": "on_recovered: ValueError: fold"}
+        assert bench.app.features.budget is not None
+        assert bench.app.features.budget.budget.totals()
 
 
 SOURCE = """

@@ -12,7 +12,7 @@ from tests.installed import installed
 
 MODULE = """
 from typing import TypedDict
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import ContextStrategy, ModelContext
@@ -20,6 +20,9 @@ from bubbot.tape.references import EntryId
 
 class Needy(SettingsSection):
     key: int
+
+class Faulty(SettingsSection):
+    key: int = Field(default_factory=lambda: {}["key"])
 
 class Noted(TypedDict):
     entry: EntryId
@@ -36,6 +39,8 @@ TAKEN = FeatureFactory("model", build)
 OURS = FeatureFactory("why", build)
 ODD = FeatureFactory("two-words", build)
 NEEDY = FeatureFactory("needy", build, Needy)
+SETTLESS = FeatureFactory("settless", build, dict)
+FAULTY = FeatureFactory("faulty", build, Faulty)
 LISTED = FeatureFactory("listed", build, events=["listed/noted"])
 CLASSLESS = FeatureFactory("classless", build, events={"classless/noted": {"entry": int}})
 KEYED = FeatureFactory("keyed", build, events={"keyed/noted": Keyed})
@@ -55,12 +60,15 @@ def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, **points: s
 
 def test_features_that_cannot_be_used_are_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"good": "GOOD", "wrong": "OTHER", "model": "TAKEN", "why": "OURS", "two__words": "ODD"}
-    plant(tmp_path, monkeypatch, "bubbot.features", **names, needy="NEEDY", text="__name__")
+    names |= {"needy": "NEEDY", "settless": "SETTLESS", "faulty": "FAULTY"}
+    plant(tmp_path, monkeypatch, "bubbot.features", **names, text="__name__")
     found = load_features()
     assert [factory.name for factory in found.factories] == ["good"]
     assert {name: reason.partition("bubbot.features ")[2] for name, reason in found.broken.items()} == {
         "model": "has a name that bubbot uses itself.",
         "needy": "has a setting without a default.",
+        "settless": "has settings that are no SettingsSection.",
+        "faulty": "has settings that fail: KeyError: 'key'",
         "text": "is str, not a FeatureFactory.",
         "two-words": "needs another name: small letters, digits and single underscores.",
         "why": "has a name that bubbot uses itself.",
