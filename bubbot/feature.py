@@ -43,7 +43,7 @@ class Kernel:
         new_id: makes unique ids.
         zone: the time zone of the deployment.
         texts: the bot's own sentences.
-        projections: keeps the states that follow from tapes.
+        projections: keeps the states that follow from tapes; an installed feature has its own.
         open_tape: opens a tape that belongs to no session, by its name.
         role_of: returns the role of an inbound's sender, on any channel.
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
