@@ -161,7 +161,7 @@ def chat_service(daemon: Daemon) -> ChatService:
         await runtime.deliverer.wait_until_delivered(session.split(":", 2)[1])  # does not wait for slower chats
 
     async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        return await runtime.gate.accept(inbound)  # a reload replaces the gate
+        return await runtime.gate.ask(inbound)  # a reload replaces the gate
 
     return ChatService(
         accept,
