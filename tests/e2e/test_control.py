@@ -236,6 +236,19 @@ def test_a_client_waits_for_a_daemon_that_is_just_starting(tmp_path: Path, socke
             assert b"version 1" in client.stdout.read()
 
 
+def test_a_daemon_whose_socket_was_deleted_has_to_be_started_again_and_status_says_so(
+    tmp_path: Path, sockets: Path
+) -> None:
+    home = tmp_path / "home"
+    with daemon(home, sockets):
+        (path,) = (sockets / "bubbot").glob("*.sock")
+        path.unlink()
+        done = inside.run(home, "status", "--wait", "0.3")
+        assert (done.returncode, f"Its control socket {path} does not exist" in done.stdout.decode()) == (1, True)
+    with daemon(home, sockets):
+        assert inside.run(home, "ask", "hello").stdout == b"You said: hello\n"
+
+
 def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path: Path, sockets: Path) -> None:
     home = tmp_path / "home"
     with daemon(home, sockets):
