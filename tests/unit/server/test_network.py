@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
 from bubbot.server.api import Api
@@ -81,6 +82,21 @@ async def test_only_a_page_of_the_same_address_is_answered(
     async with served() as port:
         assert await answered(port, hello(f"Host: localhost:8765\r\n{headers}")) == expected
     assert not [one for one in caplog.records if one.levelno > logging.WARNING]
+
+
+async def test_an_unknown_path_or_method_is_an_error_in_the_form_of_the_others() -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with served() as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as session:
+        async with session.post("/v1/embeddings", json={}) as unknown:
+            assert (unknown.status, (await unknown.json())["error"]["message"]) == (404, "404: Not Found")
+        async with session.post("/api/hello", json={}) as wrong:
+            assert (wrong.status, wrong.headers["Allow"], (await wrong.json())["error"]["kind"]) == (
+                405,
+                "GET,HEAD",
+                "control",
+            )
+        async with session.get("/api/chat", headers={"Bubbot-Protocol": "2"}) as plain:
+            assert (plain.status, (await plain.json())["error"]["kind"]) == (400, "control")
 
 
 async def test_a_stranger_cannot_make_the_bot_unpack_a_body(caplog: pytest.LogCaptureFixture) -> None:
