@@ -100,6 +100,13 @@ def test_chat_and_ask_are_clients_of_the_daemon_and_the_same_facts_come_of_it(tm
     assert [entry["kind"] for entry in entries(beside)] == [entry["kind"] for entry in entries(alone)]
 
 
+def test_a_session_with_a_colon_in_its_name_gets_its_last_answer_too(tmp_path: Path, sockets: Path) -> None:
+    with daemon(tmp_path / "home", sockets):
+        for text in ("hello", "again"):
+            chat = bot.run(tmp_path / "home", "chat", "--session", "a:b", lines=["first", text])
+            assert chat.stdout.decode().splitlines() == ["You said: first", f"You said: {text}"]
+
+
 def test_a_failed_turn_is_the_exit_code_of_ask(tmp_path: Path, sockets: Path) -> None:
     script = tmp_path / "broken.json"
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
