@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bubbot.app.budget import model_facts
+from bubbot.app.budget import budget_settings
 from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
@@ -26,7 +26,7 @@ from bubbot.features.usage.tools import UsageReporter, report_no_limits
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import session_folder
-from bubbot.ports.health import HealthReport
+from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
@@ -97,9 +97,7 @@ class BotFeatures:
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory) if "memory" in names else None
         self.budget = (
-            BudgetFeature(
-                kernel, settings.budget, model_facts(settings), load_model=load_model, notify_owner=notify_owner
-            )
+            BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
             else None
         )
@@ -107,19 +105,29 @@ class BotFeatures:
         for factory in factories:
             feature = _build_plugin(factory, kernel, settings)
             if feature is not None:
-                self._lasting[factory.name] = LastingFeature(feature, partial(_section, factory))
+                self._lasting[factory.name] = LastingFeature(feature, partial(feature_section, factory))
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
         if self.budget:
-            pick = lambda settings: (settings.budget, model_facts(settings))  # noqa: E731
-            self._lasting["budget"] = LastingFeature(self.budget.feature(), pick)
+            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
 
     @property
     def lasting(self) -> Iterator[Feature]:
         """The features that stay when the settings change."""
         return (lasting.feature for lasting in self._lasting.values())
+
+    @property
+    def reporting(self) -> list[Feature]:
+        """The features that stay and report something: bubbot's own, in their order, then those of packages."""
+        order = {name: index for index, name in enumerate(FEATURES)}
+        return sorted(self.lasting, key=lambda feature: order.get(feature.name, len(order)))
+
+    @property
+    def metrics(self) -> list[MetricSpec]:
+        """The metrics that the features declare."""
+        return [spec for feature in self.reporting for spec in feature.metrics]
 
     @property
     def around_delivery(self) -> list[AroundDelivery]:
@@ -230,7 +238,7 @@ class BotFeatures:
 def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature | None:
     """Build the feature of a package; None, with a warning, if its code fails. Raise `ConfigError` for its settings."""
     try:
-        feature: object = factory.build(kernel, _section(factory, settings))
+        feature: object = factory.build(kernel, feature_section(factory, settings))
         if not isinstance(feature, Feature):
             raise TypeError(f"it is {type(feature).__name__}, not a Feature")
         if feature.name != factory.name:
@@ -262,7 +270,7 @@ async def _prepare(name: str, lasting: LastingFeature, settings: Settings) -> Ap
         raise ConfigError(f"The feature {name!r} cannot take its settings: {type(error).__name__}: {error}") from error
 
 
-def _section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
+def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
     """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
     if factory.settings is None:
         return None

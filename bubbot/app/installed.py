@@ -10,6 +10,7 @@ from bubbot import plugins
 from bubbot.app.features import FEATURES
 from bubbot.errors import ConfigError
 from bubbot.feature import FeatureFactory
+from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA
@@ -60,6 +61,8 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     if not _FEATURE_NAME.fullmatch(name):  # environment variables hold it, in capitals, before two underscores
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
+    if not all(isinstance(check, Check) for check in factory.checks):
+        raise ConfigError(f"{label} has checks that are not of the class Check.")
     if factory.settings is not None:
         try:
             factory.settings()
