@@ -92,6 +92,7 @@ class Feature:
         on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
         health: reports its health, without I/O, for features that stay when settings change.
         metrics: the metrics whose values its health has.
+        ready: returns what it adds to the answer of `/ready`, in English: at once, since it is asked every few seconds.
         prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`.
     """
 
@@ -115,6 +116,7 @@ class Feature:
     on_chat_unreachable: Callable[[str, str, str], Awaitable[None]] | None = None
     health: Callable[[HealthContext], FeatureHealth] | None = None
     metrics: Sequence[MetricSpec] = ()
+    ready: Callable[[HealthContext], Mapping[str, Any]] | None = None
     prepare: Callable[[Any], Awaitable[Apply]] | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -10,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot import __version__
 from bubbot.app.diagnostics import check_health, failed_health, read_health
-from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.features import BotFeatures
 from bubbot.app.stores import unused_clock
 from bubbot.errors import BubbotError
 from bubbot.gateway.activity import ActivityTracker
@@ -119,21 +120,30 @@ class HealthCollector:
             channel_states.append(ChannelState(name, state, health.is_ready, health.last_seen_at, note))
         return tuple(channel_states)
 
-    def features(self, texts: Texts | None = None) -> tuple[FeatureHealth, ...]:
-        """Return the reports of the features, without I/O, in English by default."""
-        context = HealthContext(texts or Texts(), timestamp(self._now()), self.settings.bot.timezone)
-        reports = []
+    def features(self, texts: Texts, role: Role = Role.OWNER) -> tuple[FeatureHealth, ...]:
+        """Return the reports of the features for a reader with this role, without I/O."""
+        context, reports = self._context(texts, role), []
         for feature in self.sources.features.reporting:
-            if feature.health is None:
-                continue
-            if feature.name in FEATURES:
-                reports.append(feature.health(context))
-                continue
             try:
-                reports.append(check_health(feature.health(context)))
-            except Exception as error:  # noqa: BLE001 - a package is someone else's code
+                if feature.health is not None:
+                    reports.append(check_health(feature.health(context)))
+            except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
                 reports.append(failed_health(feature.name, error))
         return tuple(reports)
+
+    def readiness(self) -> dict[str, Any]:
+        """Return what features add to the answer of `/ready`, without I/O."""
+        context, values = self._context(Texts()), dict[str, Any]()
+        for feature in self.sources.features.reporting:
+            try:
+                if feature.ready is not None:
+                    values = json.loads(json.dumps({**feature.ready(context)})) | values
+            except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
+                failed_health(feature.name, error)
+        return values
+
+    def _context(self, texts: Texts, role: Role = Role.OWNER) -> HealthContext:
+        return HealthContext(texts, timestamp(self._now()), self.settings.bot.timezone, role)
 
     def is_disk_full(self) -> bool:
         """Return true if writing waits for room on the disk."""
@@ -143,8 +153,8 @@ class HealthCollector:
         """Return how many transactions were committed; 0 if the store does not count."""
         return self.store.commit_count if isinstance(self.store, CountsEntries) else 0
 
-    async def snapshot(self, texts: Texts | None = None) -> HealthSnapshot:
-        """Return the current health, in English by default. Raise a `StoreError` if the database cannot be read."""
+    async def snapshot(self, texts: Texts | None = None, role: Role = Role.OWNER) -> HealthSnapshot:
+        """Return the current health for a reader, in English by default. Raise a `StoreError` if the database cannot be read."""
         log_summary, sources = recent_warnings(), self.sources
         pending = [
             pending_deliveries(name, await channel_runtime.outbox.pending())
@@ -165,7 +175,7 @@ class HealthCollector:
             newest=log_summary.newest,
             quarantine=self.quarantine,
             full=self.is_disk_full(),
-            features=self.features(texts),
+            features=self.features(texts or Texts(), role),
         )
 
     async def deployment_head(self) -> DeploymentHead:
@@ -178,10 +188,10 @@ class HealthCollector:
         """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
         if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
             blank = _blank_snapshot(self.settings, self._home, self._now)
-            formatter = HealthFormatter(self._texts, replace(blank, features=self.features(self._texts)))
+            formatter = HealthFormatter(self._texts, replace(blank, features=self.features(self._texts, role)))
             return formatter.in_chat(role, direct=direct)
         try:
-            snapshot = await self.snapshot(self._texts)
+            snapshot = await self.snapshot(self._texts, role)
         except BubbotError as error:
             return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
         load = replace(snapshot.load, running=max(0, snapshot.load.running - own))

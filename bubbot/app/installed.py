@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bubbot import plugins
@@ -61,8 +61,9 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     if not _FEATURE_NAME.fullmatch(name):  # environment variables hold it, in capitals, before two underscores
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
-    if not all(isinstance(check, Check) for check in factory.checks):
-        raise ConfigError(f"{label} has checks that are not of the class Check.")
+    checks: object = factory.checks
+    if not isinstance(checks, Sequence) or not all(isinstance(check, Check) for check in checks):
+        raise ConfigError(f"{label} has checks that are no sequence of Check.")
     if factory.settings is not None:
         try:
             factory.settings()

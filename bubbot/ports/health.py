@@ -43,11 +43,13 @@ class HealthContext:
         texts: the sentences, in the reader's language.
         at: the time of the report, ISO 8601 in UTC.
         zone: the time zone of the deployment.
+        role: the reader's role: what it may not read need not be worked out.
     """
 
     texts: Texts
     at: str
     zone: str
+    role: Role = Role.OWNER
 
     def format_time(self, instant: str) -> str:
         """Format an instant by the deployment's time zone, with how long ago or how soon it is."""
@@ -127,7 +129,6 @@ class FeatureHealth:
         basis: what the values of `bubbot status --json` go by, such as a currency.
         data: the values themselves, by keys that no other feature uses.
         faults: values that are empty while the feature is healthy.
-        ready: what `/ready` adds to its answer; it stays ready.
         samples: values of the metrics that the feature declares.
     """
 
@@ -137,5 +138,4 @@ class FeatureHealth:
     basis: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     faults: Mapping[str, Any] = field(default_factory=dict)
-    ready: Mapping[str, Any] = field(default_factory=dict)
     samples: tuple[MetricSample, ...] = ()

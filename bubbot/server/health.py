@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
-from bubbot.ports.health import FeatureHealth
 from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, listen, suspend_deadline
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ class HealthProbe:
         quarantine: the backup that the home was restored from, while it is in quarantine.
         snapshot: the whole state, for metrics.
         commits: transactions of the database so far.
-        features: what the features report.
+        readiness: what features add to the answer of `/ready`.
         is_disk_full: true while writing waits for room on the disk.
     """
 
@@ -51,7 +50,7 @@ class HealthProbe:
     quarantine: Callable[[], BackupStatus | None]
     snapshot: Callable[[], Awaitable[HealthSnapshot]]
     commits: Callable[[], int]
-    features: Callable[[], Sequence[FeatureHealth]] = tuple
+    readiness: Callable[[], Mapping[str, object]] = dict
     is_disk_full: Callable[[], bool] = bool
 
 
@@ -116,8 +115,7 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
             is_ready = False
             body |= {"ready": False, "quarantine": backup.name}
         # Not a reason for 503, which may cut the bot off: people still have their commands.
-        for report in probe.features():
-            body |= {key: report.ready[key] for key in report.ready if key not in body}
+        body = {**body, **probe.readiness(), **body}
         if probe.is_disk_full():  # nothing is accepted until there is room
             is_ready = False
             body |= {"ready": False, "disk": "full"}

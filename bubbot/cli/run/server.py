@@ -118,7 +118,7 @@ async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[N
         lambda: watch.quarantine,
         watch.snapshot,
         watch.commit_count,
-        watch.features,
+        watch.readiness,
         watch.is_disk_full,
     )
     async with serve_health(HealthAddress(host, port), probe, metrics):

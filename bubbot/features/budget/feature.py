@@ -7,7 +7,15 @@ from contextlib import asynccontextmanager
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.budget.budget import Budget, NotifyOwner
-from bubbot.features.budget.health import BUDGET_METRICS, budget_currency, budget_health, budget_usage, model_outages
+from bubbot.features.budget.health import (
+    BUDGET_METRICS,
+    ModelOutage,
+    budget_currency,
+    budget_health,
+    budget_readiness,
+    budget_usage,
+    model_outages,
+)
 from bubbot.features.budget.limits import ALWAYS_NOTIFY, ModelFacts, budget_limits, message_rates
 from bubbot.features.budget.metering import BudgetFallbackModel, BudgetMeter, RateGate
 from bubbot.features.budget.rates import RateLimiter
@@ -73,6 +81,7 @@ class BudgetFeature:
             lifespan=self._lifespan,
             health=self._report_health,
             metrics=BUDGET_METRICS,
+            ready=lambda context: budget_readiness(context, self._outages(context)),
             prepare=self._prepare,
         )
 
@@ -99,8 +108,10 @@ class BudgetFeature:
     def _report_health(self, context: HealthContext) -> FeatureHealth:
         budget, currency = self.budget, self.currency
         usages = budget_usage(budget.totals(), budget.limits, budget.today(), currency.usd_rate)
-        outages = model_outages(budget.failing_models(), self._settings, self._models, context.at)
-        return budget_health(context, usages, outages, currency)
+        return budget_health(context, usages, self._outages(context), currency)
+
+    def _outages(self, context: HealthContext) -> tuple[ModelOutage, ...]:
+        return model_outages(self.budget.failing_models(), self._settings, self._models, context.at)
 
     async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
         rates = RateLimiter(message_rates(settings), self._kernel.now, self._kernel.zone, ALWAYS_NOTIFY)

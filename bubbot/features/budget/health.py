@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import (
@@ -108,20 +109,24 @@ def budget_health(
         rows.append(HealthRow(say("st_models"), lines, in_groups=True, is_trouble=True))
     if usages:
         rows.append(HealthRow(say("st_budget"), tuple(_describe_usages(context.texts, usages, currency))))
-    models = {
-        outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(context.texts, outage)}
-        for outage in outages
-    }
     return FeatureHealth(
         name="budget",
-        trouble=f"No answer comes from {', '.join(models)}." if models else "",
+        trouble=f"No answer comes from {', '.join(outage.name for outage in outages)}." if outages else "",
         rows=tuple(rows),
         basis={"currency": currency.name},
         data={"budget": [asdict(usage) for usage in usages]},
         faults={"failing": [asdict(outage) for outage in outages]},
-        ready={"models": models} if models else {},
         samples=tuple(_sample_usages(usages)),
     )
+
+
+def budget_readiness(context: HealthContext, outages: Sequence[ModelOutage]) -> dict[str, Any]:
+    """Return the models that do not answer, for `/ready`."""
+    models = {
+        outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(context.texts, outage)}
+        for outage in outages
+    }
+    return {"models": models} if models else {}
 
 
 async def read_budget_health(home: HomeReader, context: HealthContext) -> FeatureHealth:

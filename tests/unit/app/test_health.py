@@ -15,6 +15,7 @@ from bubbot.gateway.health.snapshot import as_json
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.texts import Texts
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -51,6 +52,8 @@ async def test_a_running_bot_and_its_database_alone_say_the_same_of_what_is_kept
         later = (now() + timedelta(hours=1)).strftime("%Y-%m-%d %H:%M")
         await app.ask(said(f",schedule.remind at {later}: tea", 2))
         running = await app.health_collector.snapshot()
+        schedule, *_ = app.health_collector.features(Texts(), Role.MEMBER)
+        assert schedule.data == {"firings": []}, "a thousand jobs take long, and members do not read them"
     async with open_tapes(home) as (store, _):
         alone = await offline_snapshot(store, home, SETTINGS, now=now)
     values = as_json(running)
@@ -111,3 +114,9 @@ async def test_who_asks_in_a_chat_is_answered_also_where_the_database_is_gone(tm
         assert not await watch.report(Role.MEMBER, direct=True)
         await app.base_store.aclose()
         assert await watch.report(Role.OWNER, direct=True) == ("I could not look at the rest: the store is closed.",)
+
+
+async def test_without_a_database_there_are_no_amounts(tmp_path: Path) -> None:
+    values = as_json(await offline_snapshot(None, Home(tmp_path), SETTINGS, now=now))
+    assert [values[key] for key in ("currency", "firings", "budget", "failing")] == ["USD", [], [], []]
+    assert "database" not in values

@@ -13,6 +13,7 @@ from tests.installed import installed
 MODULE = """
 from pydantic import SecretStr
 from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import ContextStrategy, ModelContext
 
@@ -28,6 +29,8 @@ TAKEN = FeatureFactory("model", build)
 OURS = FeatureFactory("why", build)
 ODD = FeatureFactory("two-words", build)
 NEEDY = FeatureFactory("needy", build, Needy)
+LONE = FeatureFactory("lone", build, checks=Check("the lone", print))
+MIXED = FeatureFactory("mixed", build, checks=[Check("the mixed", print), print])
 NEWEST = ContextStrategy("newest", lambda source: ModelContext(()), 2)
 """
 
@@ -41,10 +44,12 @@ def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, **points: s
 
 def test_features_that_cannot_be_used_are_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"good": "GOOD", "wrong": "OTHER", "model": "TAKEN", "why": "OURS", "two__words": "ODD"}
-    plant(tmp_path, monkeypatch, "bubbot.features", **names, needy="NEEDY", text="__name__")
+    plant(tmp_path, monkeypatch, "bubbot.features", **names, needy="NEEDY", lone="LONE", mixed="MIXED", text="__name__")
     found = load_features()
     assert [factory.name for factory in found.factories] == ["good"]
     assert {name: reason.partition("bubbot.features ")[2] for name, reason in found.broken.items()} == {
+        "lone": "has checks that are no sequence of Check.",
+        "mixed": "has checks that are no sequence of Check.",
         "model": "has a name that bubbot uses itself.",
         "needy": "has a setting without a default.",
         "text": "is str, not a FeatureFactory.",
