@@ -59,7 +59,6 @@ def pots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(folder, "bubbot-pots", "1.0", "[bubbot.features]\npots = own_pots:FACTORY\n")
     (folder / "own_pots.py").write_text(FEATURE)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr("bubbot.ops.doctor.features.PACKAGE_TIMEOUT_SECONDS", 0.01)
 
 
 def check(home: Home, settings: Settings | None, *, of_tapes: bool = False) -> list[Finding]:
@@ -83,7 +82,8 @@ def test_those_of_tapes_open_them_to_read(home: Home, settings: Settings | None)
 
 
 @pytest.mark.usefixtures("pots")
-def test_one_that_fails_is_a_finding_that_names_its_package(home: Home) -> None:
+def test_one_that_fails_is_a_finding_that_names_its_package(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bubbot.ops.doctor.features.PACKAGE_TIMEOUT_SECONDS", 0.01)
     made = check(home, Settings())
     assert [one.id for one in made] == ["pots.depth", *["doctor.failed"] * 3]
     reasons = [one.cause.rpartition("unknown: ")[2] for one in made[1:]]
