@@ -175,7 +175,7 @@ class HealthCollector:
             newest=log_summary.newest,
             quarantine=self.quarantine,
             full=self.is_disk_full(),
-            features=self.features(texts or Texts(), role),
+            reports=self.features(texts or Texts(), role),
         )
 
     async def deployment_head(self) -> DeploymentHead:
@@ -188,7 +188,7 @@ class HealthCollector:
         """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
         if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
             blank = _blank_snapshot(self.settings, self._home, self._now)
-            formatter = HealthFormatter(self._texts, replace(blank, features=self.features(self._texts, role)))
+            formatter = HealthFormatter(self._texts, replace(blank, reports=self.features(self._texts, role)))
             return formatter.in_chat(role, direct=direct)
         try:
             snapshot = await self.snapshot(self._texts, role)
@@ -252,7 +252,7 @@ async def offline_snapshot(
         owed=tuple(pending),
         database=None if store is None else await _database(home, store),
         quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
-        features=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
+        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
     )
 
 

@@ -100,7 +100,7 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
     troubles = [
         *(["The disk is full: the bot waits for room."] if snapshot.full else []),
         *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
-        *(report.trouble for report in snapshot.features if report.trouble),
+        *(report.trouble for report in snapshot.reports if report.trouble),
     ]
     return snapshot, " ".join(troubles)
 

@@ -180,9 +180,7 @@ class _SnapshotCollector(Collector):
         if snapshot is None:
             return
         samples: dict[str, list[MetricSample]] = {}
-        reported = (
-            sample for report in snapshot.features for sample in report.samples if sample.name in self._declared
-        )
+        reported = (sample for report in snapshot.reports for sample in report.samples if sample.name in self._declared)
         for sample in (*_samples(snapshot, self._reading.commits), *reported):
             samples.setdefault(sample.name, []).append(sample)
         for spec in (*BOT_METRICS, *self._declared.values(), *DISK_METRICS):

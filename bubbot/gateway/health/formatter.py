@@ -78,7 +78,7 @@ class HealthFormatter:
         return HealthRow(self.texts.say(label), lines, in_groups=True)
 
     def _features(self, *, is_trouble: bool) -> Iterator[HealthRow]:
-        return (row for report in self.snapshot.features for row in report.rows if row.is_trouble is is_trouble)
+        return (row for report in self.snapshot.reports for row in report.rows if row.is_trouble is is_trouble)
 
     def _bot(self) -> Iterator[HealthRow]:
         say, snapshot = self.texts.say, self.snapshot

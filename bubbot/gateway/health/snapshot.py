@@ -94,7 +94,7 @@ class HealthSnapshot:
         newest: the newest of both.
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
-        features: what its features report.
+        reports: what its features report.
     """
 
     version: str
@@ -113,7 +113,7 @@ class HealthSnapshot:
     newest: tuple[LoggedWarning, ...] = ()
     quarantine: BackupStatus | None = None
     full: bool = False
-    features: tuple[FeatureHealth, ...] = ()
+    reports: tuple[FeatureHealth, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
@@ -124,7 +124,7 @@ class HealthSnapshot:
         hears = (
             self.pid is not None and self.quarantine is None and all(channel.is_receiving for channel in self.channels)
         )
-        return hears and not any(report.trouble for report in self.features) and not self.full
+        return hears and not any(report.trouble for report in self.reports) and not self.full
 
 
 def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> PendingDeliveries:
@@ -136,8 +136,8 @@ def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> Pendi
 def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
     """Return the object that programs read; unknown values are left out."""
     result: dict[str, Any] = {"running": snapshot.pid is not None, "healthy": snapshot.is_healthy}
-    own, reports = asdict(replace(snapshot, features=())), snapshot.features
-    del own["features"]
+    own, reports = asdict(replace(snapshot, reports=())), snapshot.reports
+    del own["reports"]
     before: dict[str, list[Mapping[str, Any]]] = {
         "pid": [report.basis for report in reports],
         "database": [report.data for report in reports],

@@ -200,7 +200,7 @@ class TestPackages:
             assert app.health_collector.readiness() == {}
         alone = await offline_snapshot(None, home, SETTINGS, now=now)
         for snapshot in (running, alone):
-            *own, last = snapshot.features
+            *own, last = snapshot.reports
             assert [report.name for report in own] == ["schedule", "budget"]
             assert last.trouble.startswith("The feature plants cannot report its health (")
             assert not snapshot.is_healthy
@@ -215,7 +215,7 @@ class TestPackages:
         monkeypatch.setattr("bubbot.app.diagnostics.PACKAGE_TIMEOUT_SECONDS", 0.01)
         feature = Feature(name="plants")
         offer(monkeypatch, plants=FeatureFactory("plants", lambda _kernel, _settings: feature, health=read_health))
-        *_, last = (await offline_snapshot(None, Home(tmp_path), SETTINGS, now=now)).features
+        *_, last = (await offline_snapshot(None, Home(tmp_path), SETTINGS, now=now)).reports
         assert last.trouble == "The feature plants cannot report its health (TimeoutError)."
 
     @pytest.mark.parametrize(

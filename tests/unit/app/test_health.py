@@ -60,8 +60,8 @@ async def test_a_running_bot_and_its_database_alone_say_the_same_of_what_is_kept
     (firing,) = values["firings"]
     assert firing["session"] == "stdin:default"
     assert (running.pid is None, alone.pid) == (False, None)
-    assert [(report.name, report.data) for report in alone.features] == [
-        (report.name, report.data) for report in running.features
+    assert [(report.name, report.data) for report in alone.reports] == [
+        (report.name, report.data) for report in running.reports
     ]
     assert alone.owed == running.owed
     assert values["budget"][1]["used"] > 0

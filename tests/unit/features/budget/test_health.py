@@ -31,7 +31,7 @@ from tests.unit.gateway.health.test_formatter import FULL, NOW
 def failing(*outages: ModelOutage, tag: str = "en") -> HealthSnapshot:
     """A bot whose models do not answer."""
     context = HealthContext(Texts(tag), NOW, FULL.zone)
-    return replace(FULL, channels=FULL.channels[:1], features=(budget_health(context, (), outages, Currency()),))
+    return replace(FULL, channels=FULL.channels[:1], reports=(budget_health(context, (), outages, Currency()),))
 
 
 def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up() -> None:

@@ -69,7 +69,7 @@ FULL = HealthSnapshot(
         LoggedWarning("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "message not delivered"),
         LoggedWarning("2026-11-22T11:59:00.000Z", "error", "channel.refused", "channel old refused"),
     ),
-    features=(SCHEDULE, BUDGET),
+    reports=(SCHEDULE, BUDGET),
 )
 
 
@@ -150,7 +150,7 @@ class TestWords:
 
     def test_without_a_bot_it_says_what_nobody_has_answered_and_nothing_of_channels(self) -> None:
         found = rows(
-            replace(FULL, pid=None, owed=(), backup=None, database=None, features=(schedule_health(CONTEXT, ()),))
+            replace(FULL, pid=None, owed=(), backup=None, database=None, reports=(schedule_health(CONTEXT, ()),))
         )
         assert found["work"] == ("messages that nobody has answered yet: 3",)
         assert not {"bot", "channels", "log", "budget"} & found.keys()
