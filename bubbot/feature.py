@@ -45,7 +45,7 @@ class Kernel:
         new_id: makes unique ids.
         zone: the time zone of the deployment.
         texts: the bot's own sentences.
-        projections: keeps the states that follow from tapes.
+        projections: keeps the states that follow from tapes; an installed feature has its own.
         open_tape: opens a tape that belongs to no session, by its name.
         role_of: returns the role of an inbound's sender, on any channel.
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
@@ -130,6 +130,8 @@ class FeatureFactory:
         settings: the model of its section, with a default for each key; None if it has none.
         health: reports its health from the tapes, if no bot runs.
         checks: the checks of `bubbot doctor`.
+        events: the payload models of its facts, by the names of the events, with their references declared (see
+            `bubbot.tape.references`). They are known before it is built, and to commands that build nothing.
     """
 
     name: str
@@ -137,3 +139,4 @@ class FeatureFactory:
     settings: type[SettingsSection] | None = None
     health: Callable[[HomeReader, HealthContext], Awaitable[FeatureHealth]] | None = None
     checks: Sequence[Check] = ()
+    events: Mapping[str, type] = field(default_factory=dict)

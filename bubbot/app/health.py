@@ -40,7 +40,7 @@ from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.ports.checks import HomeReader
-from bubbot.ports.health import FeatureHealth, HealthContext
+from bubbot.ports.health import FeatureHealth, FeatureProblem, HealthContext
 from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.settings.loader import Settings
@@ -174,6 +174,7 @@ class HealthCollector:
             errors=log_summary.errors,
             newest=log_summary.newest,
             quarantine=self.quarantine,
+            features=(*sources.features.problems, *unowned_sections(self.settings)),
             full=self.is_disk_full(),
             reports=self.features(texts or Texts(), role),
         )
@@ -253,6 +254,17 @@ async def offline_snapshot(
         database=None if store is None else await _database(home, store),
         quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
         reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
+        features=unowned_sections(settings),
+    )
+
+
+def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
+    """Return the sections of the settings that belong to no installed feature."""
+    return tuple(
+        FeatureProblem(
+            section.name, f"[{section.name}] is in the settings, but no such feature is installed", "", is_left_out=True
+        )
+        for section in settings.unowned_sections
     )
 
 

@@ -83,6 +83,23 @@ class HealthRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureProblem:
+    """What is wrong with the feature of an installed package.
+
+    Attributes:
+        name: that of the feature.
+        reason: in English, as its code or bubbot said it.
+        at: when that was, ISO 8601; empty if it follows from what is installed.
+        is_left_out: the bot goes on without the feature; otherwise one call of its code failed.
+    """
+
+    name: str
+    reason: str
+    at: str = ""
+    is_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MetricSpec:
     """A metric that a feature declares. Its name is unique in the bot, so it begins with `bubbot_` and the feature's name.
 

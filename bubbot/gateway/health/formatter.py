@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import ChannelState, HealthSnapshot
 from bubbot.ports.channel import Role
-from bubbot.ports.health import HealthContext, HealthRow
+from bubbot.ports.health import FeatureProblem, HealthContext, HealthRow
 from bubbot.ports.text import format_bytes
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
@@ -33,6 +33,7 @@ class HealthFormatter:
         yield self._row("st_home", snapshot.home)
         yield from self._operation()
         yield from self._features(is_trouble=False)
+        yield from self._problems()
         name = say("st_none")
         if snapshot.backup:
             name = say("st_backup_is", name=snapshot.backup.name, at=self.format_time(snapshot.backup.at))
@@ -45,7 +46,8 @@ class HealthFormatter:
 
         A group gets nothing about other chats, money or the log, as others read along.
         """
-        rows = [*self._bot(), *self._operation(), *self._features(is_trouble=False), *self._log(newest=int(direct))]
+        features = [*self._features(is_trouble=False), *self._problems()]
+        rows = [*self._bot(), *self._operation(), *features, *self._log(newest=int(direct))]
         return [
             self.texts.say("st_line", label=row.label, text=line)
             for row in rows
@@ -91,6 +93,17 @@ class HealthFormatter:
         if snapshot.full:
             yield self._row("st_disk", say("st_disk_full"))
         yield from self._features(is_trouble=True)
+
+    def describe_feature(self, problem: FeatureProblem) -> str:
+        """Describe in a sentence what is wrong with an installed feature."""
+        if problem.is_left_out:
+            return self.texts.say("st_feature_left_out", name=problem.name, reason=problem.reason)
+        at = self.format_time(problem.at)
+        return self.texts.say("st_feature_failed", name=problem.name, reason=problem.reason, at=at)
+
+    def _problems(self) -> Iterator[HealthRow]:
+        if problems := self.snapshot.features:
+            yield HealthRow(self.texts.say("st_features"), tuple(map(self.describe_feature, problems)))
 
     def _operation(self) -> Iterator[HealthRow]:
         say, snapshot, nothing = self.texts.say, self.snapshot, (self.texts.say("st_none"),)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from bubbot.log import LoggedWarning
-from bubbot.ports.health import FeatureHealth
+from bubbot.ports.health import FeatureHealth, FeatureProblem
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.runtime.app import RuntimeLoad
 
@@ -93,6 +93,7 @@ class HealthSnapshot:
         errors: errors logged.
         newest: the newest of both.
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
+        features: what is wrong with the features of installed packages. The bot is healthy without them.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
         reports: what its features report.
     """
@@ -112,6 +113,7 @@ class HealthSnapshot:
     errors: int = 0
     newest: tuple[LoggedWarning, ...] = ()
     quarantine: BackupStatus | None = None
+    features: tuple[FeatureProblem, ...] = ()
     full: bool = False
     reports: tuple[FeatureHealth, ...] = ()
 
