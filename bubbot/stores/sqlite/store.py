@@ -44,7 +44,7 @@ from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 
 
 class SqliteStore:
@@ -132,9 +132,17 @@ class SqliteStore:
         """See `TapeStore.drop_fork`."""
         await self._require_writer().submit(partial(write.close_fork, fork=fork))
 
-    async def forks(self) -> list[ForkRecord]:
+    async def forks(self, tape: str | None = None) -> list[ForkRecord]:
         """See `TapeStore.forks`."""
-        return await self._ensure_open(self._reader).run(write.forks)
+        return await self._ensure_open(self._reader).run(partial(write.forks, only=tape))
+
+    async def forked_sessions(self) -> list[ForkedSession]:
+        """See `TapeStore.forked_sessions`."""
+        return await self._ensure_open(self._reader).run(write.forked_sessions)
+
+    async def raise_epoch(self, tape: str) -> int:
+        """See `TapeStore.raise_epoch`."""
+        return await self._require_writer().submit(partial(write.raise_epoch, tape=tape))
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
