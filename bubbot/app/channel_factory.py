@@ -17,6 +17,7 @@ from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
@@ -50,6 +51,7 @@ class ChannelFactory:
         wait_for_room: waits while the disk is full.
         around_delivery: wraps each part of a message that is sent.
         projections: the states that follow from the tapes.
+        leases: the leases of this process; None if nothing is sent.
     """
 
     store: TapeStore
@@ -63,6 +65,7 @@ class ChannelFactory:
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
     around_delivery: Sequence[AroundDelivery] = ()
     projections: ProjectionRunner = field(default_factory=ProjectionRunner)
+    leases: SessionLease | None = None
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
@@ -117,7 +120,7 @@ class ChannelFactory:
         """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
         inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id, self.projections)
-        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections)
+        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections, self.leases)
         return await make_channel_runtime(
             wrapped,
             inbox,

@@ -18,6 +18,7 @@ from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.previews import PreviewSink
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.health import HealthReport
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import OpenGate, Turn
@@ -49,6 +50,7 @@ class TurnServices:
         deps: clock and ids.
         activity: tracks what turns do.
         report: reports the health of the bot.
+        leases: the leases of this process.
         tools: tools to add to those of the features.
     """
 
@@ -60,6 +62,7 @@ class TurnServices:
     deps: Deps
     activity: ActivityTracker
     report: HealthReport
+    leases: SessionLease
     tools: Sequence[Tool] = ()
 
 
@@ -98,6 +101,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         new_id=services.deps.new_id,
         zone=ZoneInfo(settings.bot.timezone),
         turn_limiter=services.turn_limiter,
+        leases=services.leases,
         deliver=deliver,
         on_preview=activity,
         texts=services.texts,

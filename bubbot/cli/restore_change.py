@@ -23,7 +23,7 @@ from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbo
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.ports.inbox import done_entry
-from bubbot.runtime.recovery import recover
+from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
@@ -90,7 +90,7 @@ async def _end_channels(context: CommandContext, restored: RestoreFact, summary:
     names = {tape.name for tape in await context.store.tapes()}
     channels = sorted({name.split("/", 2)[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
     inboxes = {name: Inbox(tape_service(context.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
-    await recover(context.store, list(inboxes.values()), lambda name: tape_service(context.store, name))
+    await merge_forks_of_channels(context.store, inboxes, lambda name: tape_service(context.store, name))
     for name, inbox in inboxes.items():
         unanswered = await inbox.open_inbounds()
         facts = [done_entry([one.id for one in unanswered], outcome=OUTCOME)] if unanswered else []

@@ -6,19 +6,23 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
 from bubbot.app.bot import open_tapes
 from bubbot.cli.output import show
-from bubbot.cli.session_names import read_session
+from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ControlError
 from bubbot.features.access.service import AccessService
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.runtime.recovery import merge_open_forks
 from bubbot.server.client import connect, run_on_home
 from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
+from bubbot.stores.lease import InProcessLease
+from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
 
 WRITE_TIMEOUT_SECONDS = 300.0
@@ -33,7 +37,7 @@ class CommandContext:
         store: the tapes, open for writing.
         workspace: the workspace of the home's sessions.
         settings: the current settings.
-        exclusive: keeps turns of a session from running during its block.
+        exclusive: takes up a session, and keeps its turns from running during its block.
         access: the running bot's own access service; None if no bot runs.
         schedules: the running bot's own schedule store; None if no bot runs.
     """
@@ -126,8 +130,9 @@ async def run_write_command(
 
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
+            exclusive = partial(_take_up, store, workspace)
             return await (local_work or _load_command(name)[1])(
-                CommandContext(store, workspace, setup.settings, _no_exclusion), arguments
+                CommandContext(store, workspace, setup.settings, exclusive), arguments
             )
 
     async def in_the_bot(address: str) -> CommandResult:
@@ -156,6 +161,10 @@ def _load_command(name: str) -> tuple[type[Any], Work]:
 
 
 @asynccontextmanager
-async def _no_exclusion(_session: str) -> AsyncIterator[None]:
-    """Do nothing: this process holds the lock and runs no turns."""
+async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
+    """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
+    name = session_tape(workspace, session)
+    tape = tape_service(store, name, session)
+    tape.write_under(await InProcessLease(store, partial(session_tape, workspace)).hold(session))
+    await merge_open_forks(tape)
     yield

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from bubbot.errors import DeliveryFailed
+from bubbot.errors import DeliveryFailed, LeaseLost
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.log import bind
@@ -306,7 +306,12 @@ class Deliverer:
             if error.gone:
                 await self.on_chat_unreachable(message.parts[index].chat, str(error))
             return False
-        await self._outbox.record_receipt(message, index, receipt, outcome=how)
+        try:
+            await self._outbox.record_receipt(message, index, receipt, outcome=how)
+        except LeaseLost as error:
+            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
+            self.on_delivery("failed")
+            return False
         self.on_delivery("sent")
         return True
 

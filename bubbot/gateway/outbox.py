@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bubbot.gateway.outbox_views import (
     DELIVERY_ABANDONED,
@@ -25,6 +26,7 @@ from bubbot.gateway.outbox_views import (
     preview_key,
 )
 from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from, part_data
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.handle import spans_of
@@ -41,8 +43,18 @@ def outbox_tape(channel: str) -> str:
 class Outbox:
     """The record of the deliveries of one channel."""
 
-    def __init__(self, tape: TapeService, projections: ProjectionRunner | None = None) -> None:
+    def __init__(
+        self, tape: TapeService, projections: ProjectionRunner | None = None, leases: SessionLease | None = None
+    ) -> None:
+        """Build it without reading anything.
+
+        Args:
+            tape: the outbox tape.
+            projections: keeps what is pending.
+            leases: those under which receipts are written; None if nobody sends anything.
+        """
         self._tape = tape
+        self._leases = leases
         self._pending = (projections or ProjectionRunner()).project(OUTBOX_PROJECTION, tape)
 
     @property
@@ -59,12 +71,18 @@ class Outbox:
             receipt: the platform's answer.
             outcome: `resumed`: it was sent again and may be a duplicate; `found`: it had arrived already; `missing`: a
                 search did not find it, and it was sent again.
+
+        Raises:
+            LeaseLost: another holder has taken up the session since, and delivers what is pending.
         """
-        data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
+        data: dict[str, Any] = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
         if outcome:
             data[outcome] = True
+        lease = await self._leases.hold(intent.session) if self._leases and intent.session else None
+        if lease:
+            data["epoch"] = lease.epoch
         fact = event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")
-        (stored,) = await self._tape.append([fact], if_absent=True)
+        (stored,) = await self._tape.append([fact], if_absent=True, lease=lease)
         await self._pending.write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 
-from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import BubbotError, LeaseLost, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.log import bind
 from bubbot.ports.channel import (
     Inbound,
@@ -24,6 +24,7 @@ from bubbot.ports.channel import (
     ignore_preview,
 )
 from bubbot.ports.inbox import done_entry
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundTurn, wrap
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.ports.text import clean
@@ -57,6 +58,7 @@ from bubbot.runtime.messages import (
     turn_start_entry,
 )
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
+from bubbot.runtime.recovery import merge_open_forks
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
@@ -115,6 +117,7 @@ class SessionDeps:
         new_id: makes the ids of turns.
         zone: the time zone of chats.
         turn_limiter: limits the turns at once.
+        leases: the leases of this process.
         deliver: gets the channel and each merged outbox message.
         on_preview: gets the previews of a running turn.
         texts: the bot's own sentences.
@@ -123,7 +126,7 @@ class SessionDeps:
         gate: decides when messages may have their turn.
         notify: sends a notice at once, outside any turn, to a channel.
         around_turn: wraps what answers a turn, between the opening of its fork and its merge.
-        on_merged: called with the entries of each merge, in order.
+        on_merged: called with the entries of each merge, in order; those of interrupted turns too.
     """
 
     loop: AgentLoop
@@ -131,6 +134,7 @@ class SessionDeps:
     new_id: NewId
     zone: tzinfo
     turn_limiter: TurnLimiter
+    leases: SessionLease
     deliver: Callable[[str, OutboxMessage], Awaitable[None]]
     on_preview: PreviewCallback = ignore_preview
     texts: Texts = field(default_factory=Texts)
@@ -163,10 +167,13 @@ class SessionRuntime:
         self._denial: ModelCallDenied | None = None
         self._wake = asyncio.Event()
         self._paused = False
+        self._is_taken_up = False
+        self._interrupted: dict[int, str] = {}
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound; the future ends with its turn. The caller ensures that `drain` runs."""
-        waiting = QueuedMessage(accepted, asyncio.get_running_loop().create_future())
+        counted = accepted.after_interruption(self._interrupted.get(accepted.id, ""))
+        waiting = QueuedMessage(counted, asyncio.get_running_loop().create_future())
         self._queue.add(waiting)
         return waiting.result
 
@@ -242,17 +249,43 @@ class SessionRuntime:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[TapeService]:
-        """Hold the tape: no turn and no change is written to it within the block."""
+        """Take up the session and hold its tape: no turn and no change is written to it within the block."""
         self._holders += 1
         try:
             async with self._write_lock:
+                await self._take_up()
                 yield self._tape
         finally:
             self._holders -= 1
             self._tape.forget_window()  # the holder may have written to the store directly
 
+    async def _take_up(self) -> None:
+        """Get the lease, and merge what an earlier holder left open; do it once, before anything is written.
+
+        Messages that were read from the inbox before that do not count the turns that were cut off.
+        """
+        if self._is_taken_up:
+            return
+        self._tape.write_under(await self._deps.leases.hold(self._tape.session))
+        for interrupted in await merge_open_forks(self._tape):
+            ids = [inbound_id for inbox, inbound_id in interrupted.inbounds if inbox == self._link.inbox]
+            self._interrupted |= dict.fromkeys(ids, interrupted.turn)
+            for on_merged in self._deps.on_merged:
+                await on_merged(interrupted.merged)
+        self._queue.count_interrupted(self._interrupted)
+        self._is_taken_up = True
+
+    def abandon(self, error: LeaseLost) -> None:
+        """Drop what waits: another holder answers it."""
+        for message in self._queue.take_all():
+            message.fail(error)
+        self._deps.on_preview(self._tape.session, TurnFinished("failed"))
+
     async def drain(self) -> None:
-        """Run turns until nothing waits."""
+        """Take up the session, and run turns until nothing waits. Raise `LeaseLost` after another holder took it up."""
+        if not self._paused:
+            async with self._write_lock:
+                await self._take_up()
         while self._queue and not self._paused:
             self._wake.clear()
             await self._queue.wait_quiet(self._deps.now)
@@ -296,6 +329,10 @@ class SessionRuntime:
         batch = [message.accepted for message in self._current]
         try:
             result = await self._run_turn(batch, old=old)
+        except LeaseLost as error:
+            for message in self._current:
+                message.fail(error)
+            raise
         except BubbotError:
             raise  # the store or the tape itself failed: nothing can be recorded
         except Exception as error:  # our defect, or an invalid value of an adapter: other sessions go on
@@ -368,7 +405,7 @@ class SessionRuntime:
                 raise
             task.uncancel()
             return await _record_stop(turn)
-        except StoreError:
+        except (StoreError, LeaseLost):
             raise  # nothing can be recorded; what the fork saved is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
             return await _record_failure(turn, error)
@@ -520,7 +557,7 @@ class SessionRuntime:
             if _is_being_cancelled():
                 raise
             return await _record_stop(turn)
-        except StoreError:
+        except (StoreError, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001 - middleware is also the code of others
             return await _record_failure(turn, error)

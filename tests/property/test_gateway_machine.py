@@ -132,7 +132,7 @@ class Day:
         options = Options(rules=self.rules(), tools=[self.tool()])
         life = running(self.store, model(), options, channel=self.stage, life=f"life{self.lives}")
         bench = await stack.enter_async_context(life)
-        recovered = await bench.recover()
+        recovered = await bench.find_open_work()
         await bench.deliverer.resume(queued=True)
         bench.line.resume(recovered)
         return bench

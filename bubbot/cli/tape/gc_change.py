@@ -114,7 +114,7 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
     for record in gc_plan.forks:
-        await merge_orphan(context.store, tape_service(context.store, record.tape), record)
+        await merge_orphan(tape_service(context.store, record.tape), record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
