@@ -153,7 +153,8 @@ def ids() -> CountingIds:
 
 @pytest.fixture
 def memory_store() -> InMemoryStore:
-    return InMemoryStore()
+    """A store in memory; it leaves gaps between positions, so that a test fails if somebody counts with them."""
+    return InMemoryStore(position_step=3)
 
 
 @pytest.fixture(scope="session")

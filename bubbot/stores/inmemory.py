@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
+from bubbot.ports.store import PositionedEntry
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
@@ -23,6 +24,8 @@ class _Tape:
     archived_from: str | None = None
     facts: set[int] = field(default_factory=set)
     """Ids of facts that erased something: no erasure blanks them."""
+    positions: list[int] = field(default_factory=list)
+    """The global position of each entry."""
 
 
 class InMemoryStore:
@@ -32,7 +35,10 @@ class InMemoryStore:
         commit_count: see `CountsEntries.commit_count`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, position_step: int = 1) -> None:
+        """Build an empty store; the distance of two positions is `position_step`."""
+        self._position_step = position_step
+        self._position = 0
         self._tapes: dict[str, _Tape] = {}
         self._forks: dict[str, ForkRecord] = {}
         self._epochs: dict[str, int] = {}
@@ -83,7 +89,31 @@ class InMemoryStore:
         self.commit_count += 1
         for name, draft in drafts.items():
             if draft:
-                self._tapes.setdefault(name, _Tape([], {})).entries = draft
+                stored_tape = self._tapes.setdefault(name, _Tape([], {}))
+                stored_tape.entries = draft
+                self._number(stored_tape)
+
+    def _number(self, stored_tape: _Tape) -> None:
+        """Give the new entries of a tape their positions."""
+        for _ in stored_tape.entries[len(stored_tape.positions) :]:
+            self._position += self._position_step
+            stored_tape.positions.append(self._position)
+
+    async def newest_position(self) -> int:
+        """See `OrdersEntries.newest_position`."""
+        self._check_open()
+        return self._position
+
+    async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
+        """See `OrdersEntries.read_after`."""
+        self._check_open()
+        entries = [
+            PositionedEntry(at, name, entry)
+            for name, stored_tape in self._tapes.items()
+            for at, entry in zip(stored_tape.positions, stored_tape.entries, strict=True)
+            if at > position
+        ]
+        return sorted(entries, key=lambda positioned: positioned.position)[:limit]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`."""
@@ -248,7 +278,10 @@ class InMemoryStore:
         old_tape = self._tapes.pop(tape, None)
         if old_tape:
             last = erasure.build_rename(tape, reset.archive, batches).with_id(len(old_tape.entries) + 1)
-            self._tapes[reset.archive] = replace(old_tape, entries=[*old_tape.entries, last], archived_from=tape)
+            archive = replace(old_tape, entries=[*old_tape.entries, last], archived_from=tape)
+            archive.positions = list(old_tape.positions)  # a conflict brings the tape back
+            self._tapes[reset.archive] = archive
+            self._number(archive)
 
     def _find_erasable(self, tape: str, reset: ResetBatch) -> dict[str, set[int]]:
         """Find the entries to erase, before the facts about it are written (see `stores/sqlite/write.py`)."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.sqlite.index.schema import advance_generation
 from bubbot.stores.sqlite.names import protected_ids, tape_names
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, SELECT_ENTRIES, from_row, tape_number, to_row
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, SELECT_ENTRIES, from_row, newest_position, tape_number, to_row
 from bubbot.stores.sqlite.schema import LEASED_SINCE, check_version
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
@@ -67,7 +67,7 @@ def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> li
     _refuse_lost_leases(conn, batches)
     stored: list[tuple[TapeEntry, ...]] = []
     moved: MovedIds | None = None
-    position = _GlobalPosition(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
+    position = _GlobalPosition(newest_position(conn))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
         tape_end = _find_end(conn, -1 if number is None else number, batch.tape)
@@ -230,7 +230,7 @@ def _erase(
     _blank(conn, fact[0], first, numbers)
     for covers in overflow:
         append(conn, [Batch(erasure.HOME_TAPE, (erasure.build_further_erasure(covers, date),))], salt)
-        _blank(conn, _newest_position(conn), covers, numbers)
+        _blank(conn, newest_position(conn), covers, numbers)
     for archive in targets.archives:
         digests = conn.execute(
             "SELECT digest FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?)", (archive,)
@@ -254,10 +254,6 @@ def _blank(
         "WHERE tape = ? AND id = ?",
         rows,
     )
-
-
-def _newest_position(conn: sqlite3.Connection) -> int:
-    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
 
 
 def remove_blobs(
