@@ -251,7 +251,7 @@ class Bench:
 
     async def find_open_work(self) -> OpenWork:
         """What a start finds first."""
-        return await find_open_work(self.store, {self.channel.name: self.inbox}, self.service)
+        return await find_open_work(self.store, {self.channel.name: self.inbox}, self.service, lambda session: session)
 
     async def recover(self) -> OpenWork:
         """Takes up every session with an open fork; returns what is open after that."""

@@ -191,7 +191,9 @@ class Bot:
 
     async def _find_open_work(self) -> OpenWork:
         inboxes = {name: channel_runtime.inbox for name, channel_runtime in self.channel_runtimes.items()}
-        open_work = await find_open_work(self.store, inboxes, lambda name: _service(self.store, name))
+        open_work = await find_open_work(
+            self.store, inboxes, partial(_service, self.store), partial(session_tape, self.workspace)
+        )
         await self.features.on_recovered()
         return open_work
 

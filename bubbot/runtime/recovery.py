@@ -49,21 +49,27 @@ class InterruptedTurn:
 
 
 async def find_open_work(
-    store: TapeStore, inboxes: Mapping[str, InboxReader], open_tape: Callable[[str], TapeService]
+    store: TapeStore,
+    inboxes: Mapping[str, InboxReader],
+    open_tape: Callable[[str], TapeService],
+    tape_of: Callable[[str], str],
 ) -> OpenWork:
-    """Find the open work of the channels that this process runs. Forks of no session are merged at once.
+    """Find the open work of the channels that this process runs. Forks that no session will take up are merged at once.
 
     Args:
         store: the store with the forks.
         inboxes: the inboxes of these channels, by channel.
         open_tape: makes the tape service of a tape name.
+        tape_of: returns the name of a session's tape.
     """
     sessions: list[str] = []
     for tape, session in await _forked_tapes(store):
-        if not session:  # nobody will take it up
-            await merge_open_forks(open_tape(tape))
-        elif session.partition(":")[0] in inboxes:  # another process runs the other channels
+        if session and session.partition(":")[0] not in inboxes:
+            continue  # another process runs that channel
+        if session and tape_of(session) == tape:
             sessions.append(session)
+        else:
+            await merge_open_forks(open_tape(tape))
     inbounds = [accepted for inbox in inboxes.values() for accepted in await inbox.open_inbounds()]
     if sessions or inbounds:
         log.info(

@@ -348,7 +348,9 @@ async def test_the_forks_of_channels_that_do_not_run_here_are_left_alone(
 ) -> None:
     await cut_off(store)
     other = Inbox(TapeService(store, inbox_tape("other"), now=clock, new_id=ids), ids)
-    found = await find_open_work(store, {"other": other}, lambda name: TapeService(store, name, now=clock, new_id=ids))
+    found = await find_open_work(
+        store, {"other": other}, lambda name: TapeService(store, name, now=clock, new_id=ids), str
+    )
     assert found == OpenWork()
     assert len(await store.forks()) == 1
 
@@ -403,6 +405,15 @@ async def test_a_session_with_a_fork_and_nothing_to_answer_is_taken_up_by_the_st
         await bench.quiet()
         assert await store.forks() == []
         assert [entry.name for entry in await bench.entries()][-1] == "turn/interrupted"
+
+
+async def test_a_fork_on_another_tape_than_its_session_has_is_merged_by_the_start(
+    store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await TapeService(store, "moved", now=clock, new_id=ids, session=HOME).open_fork([note("kept")])
+    async with running(store, ScriptedModel()) as bench:
+        assert (await bench.find_open_work()).sessions == ()
+        assert texts_of(await bench.entries("moved"), "user") == ["kept"]
 
 
 async def test_a_fork_of_an_earlier_version_names_its_session_by_its_turn(memory_store: InMemoryStore) -> None:
