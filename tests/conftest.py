@@ -157,6 +157,12 @@ def memory_store() -> InMemoryStore:
     return InMemoryStore(position_step=3)
 
 
+@pytest.fixture
+def sharded_store() -> InMemoryStore:
+    """A store in memory that spreads system tapes over eight shards."""
+    return InMemoryStore(position_step=3, tape_shards=8)
+
+
 @pytest.fixture(scope="session")
 def loaded_litellm() -> None:
     """litellm, which takes seconds to load: only in a process whose tests use it, and outside of their time limits."""

@@ -63,6 +63,7 @@ from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
@@ -287,8 +288,9 @@ class Bench:
         return session_service(self.service, session)
 
     async def entries(self, tape: str = HOME) -> tuple[TapeEntry, ...]:
-        """Everything on a tape."""
-        return (await self.store.fetch([TapeQuery(tape)]))[0]
+        """Everything on a tape, or on its shards."""
+        names = shard_tapes(tape, count_shards(self.store)) if tape.startswith("bubbot/") else (tape,)
+        return tuple(entry for found in await self.store.fetch([TapeQuery(name) for name in names]) for entry in found)
 
     async def events(self, name: str, tape: str = HOME) -> list[JsonObject]:
         """The data of the events of this name."""

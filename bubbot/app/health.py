@@ -271,7 +271,9 @@ def _sizes(home: Home) -> tuple[int, int, int]:
 
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
-    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    """Return the channels with a system tape; a tape may have shards, `PREFIX<channel>/<shard>`."""
+    found = (name.removeprefix(prefix).partition("/")[0] for name in names if name.startswith(prefix))
+    return list(dict.fromkeys(found))
 
 
 def configured_models(settings: Settings) -> frozenset[str]:

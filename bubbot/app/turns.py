@@ -78,7 +78,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made of the features
         list_tools=lambda: tuple(toolbox),
         report=services.report,
-        channel_tapes=[tape for runtime in runtimes.values() for tape in (runtime.inbox.name, runtime.outbox.name)],
+        channel_tapes=[tape for runtime in runtimes.values() for tape in (*runtime.inbox.tapes, *runtime.outbox.tapes)],
     )
     toolbox = Toolbox([*(tool for feature in features for tool in feature.tools), *services.tools])
     find_model: FindModel = models.sessions.model_for_turn

@@ -16,7 +16,7 @@ from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges
 from bubbot.features.schedule.formatter import JobFormatter
-from bubbot.features.schedule.state import DeliveriesView, JobHistoryView
+from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when import find_zone, next_instants, parse_duration, parse_when
 from bubbot.features.schedule.words import describe_schedule, format_moment
@@ -167,7 +167,9 @@ async def _history(setup: CommandSetup, args: argparse.Namespace) -> str:
         job = changes.find(args.job).job
         facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
-        sent = await tape_service(store, outbox_tape(job.target.channel)).read(DeliveriesView(turns))
+        sent: dict[str, DeliveryState] = {}
+        for tape in tape_service(store, outbox_tape(job.target.channel)).shards():
+            sent |= await tape.read(DeliveriesView(turns))
         return formatter.format_history(job, facts, sent)
 
     return await _read(setup, render)

@@ -164,9 +164,7 @@ class ChannelRuntime:
             else:
                 self.gate.resume_change(item)
         if session is None and isinstance(self.previews, LiveAnswers):
-            self.previews.close_abandoned(
-                {accepted.id for accepted in open_work.inbounds if accepted.inbound.channel == self.channel.name}
-            )
+            self.previews.close_abandoned({(accepted.inbound.session, accepted.id) for accepted in open_work.inbounds})
         return results
 
     def cancel(self) -> None:
@@ -239,13 +237,13 @@ async def make_channel_runtime(
         live.has_pending = deliverer.has_pending
     link = SessionChannel(
         channel.name,
-        inbox.name,
-        outbox.name,
         partial(split_outbound, channel),
         _role(policy.admission),
         policy.queue_policy,
         ChatLimits(policy.max_turns_per_chat).acquire,
         channel.fetch if isinstance(channel, FetchesAttachments) else refuse_fetch,
+        inbox_of=inbox.tape_of,
+        outbox_of=outbox.tape_of,
     )
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():

@@ -33,10 +33,12 @@ class InMemoryStore:
 
     Attributes:
         commit_count: see `CountsEntries.commit_count`.
+        tape_shards: see `ShardsTapes.tape_shards`.
     """
 
-    def __init__(self, position_step: int = 1) -> None:
+    def __init__(self, position_step: int = 1, tape_shards: int = 1) -> None:
         """Build an empty store; the distance of two positions is `position_step`."""
+        self.tape_shards = tape_shards
         self._position_step = position_step
         self._position = 0
         self._tapes: dict[str, _Tape] = {}

@@ -31,6 +31,7 @@ from bubbot.tape.query import (
     without_limit,
 )
 from bubbot.tape.references import KERNEL_REFERENCES, Rebase, ReferenceRegistry
+from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 
 
@@ -322,6 +323,10 @@ class ForkedTape(TapeHandle):
     async def head(self) -> int:
         """Return the id of the newest entry, as `delta` has them."""
         return self._floor + len(self._delta)
+
+    def shards_of(self, tape: str) -> tuple[str, ...]:
+        """See `TapeHandle.shards_of`."""
+        return shard_tapes(tape, count_shards(self._store))
 
     async def put_blob(self, data: bytes) -> str:
         """Store bytes at once, not staged: a blob that nothing cites is harmless."""

@@ -17,6 +17,7 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.references import KERNEL_REFERENCES, ReferenceRegistry
+from bubbot.tape.shards import count_shards, shard_tape, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
 
@@ -44,6 +45,29 @@ class TapeService(TapeHandle):
         self._references = references
         self._lease: Lease | None = None
         self._window: LiveWindow | None = None
+        self._shards: dict[str, TapeService] = {}
+
+    def shard(self, session: str) -> TapeService:
+        """Return the tape with the facts of this system tape about a session (see `shard_tape`)."""
+        return self._open_shard(shard_tape(self.name, session, count_shards(self._store)))
+
+    def shards(self) -> tuple[TapeService, ...]:
+        """Return all tapes of this system tape: itself, and its shards if there are several."""
+        return tuple(map(self._open_shard, self.shards_of(self.name)))
+
+    def _open_shard(self, name: str) -> TapeService:
+        if name == self.name:
+            return self
+        if name not in self._shards:
+            self._shards[name] = TapeService(
+                self._store,
+                name,
+                now=self._now,
+                new_id=self._new_id,
+                stamp=self._stamp,
+                references=self._references,
+            )
+        return self._shards[name]
 
     def write_under(self, lease: Lease) -> None:
         """Write under this lease from now on: once it is lost, writes raise `LeaseLost`."""
@@ -119,6 +143,10 @@ class TapeService(TapeHandle):
     async def head(self) -> int:
         """Return the newest id; 0 for an empty tape."""
         return await self._store.head(self.name)
+
+    def shards_of(self, tape: str) -> tuple[str, ...]:
+        """See `TapeHandle.shards_of`."""
+        return shard_tapes(tape, count_shards(self._store))
 
     async def put_blob(self, data: bytes) -> str:
         """Store bytes with the tape and return their digest."""

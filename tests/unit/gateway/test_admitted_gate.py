@@ -70,7 +70,7 @@ class TestDecisions:
             names = [(entry.name, entry.key) for entry in await bench.entries(INBOX)]
             assert names == [("inbox/refused", "s1")]
             assert bench.requests == []
-            assert "a secret" not in str([await bench.entries(tape) for tape in await store.tapes()])
+            assert "a secret" not in str([await bench.entries(tape.name) for tape in await store.tapes()])
 
     @virtual
     async def test_of_what_cannot_be_read_a_stranger_leaves_nothing_and_nobody_no_content(self) -> None:
