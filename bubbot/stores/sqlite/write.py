@@ -63,8 +63,13 @@ def _find_end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
 
 
 def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
-    """Append the batches; the caller's transaction makes them atomic."""
+    """Append the batches; the caller's transaction makes them atomic. Raises `LeaseLost` and `TapeConflict`."""
     _refuse_lost_leases(conn, batches)
+    return _append(conn, batches, salt)
+
+
+def _append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
+    """Append batches whose leases are held."""
     stored: list[tuple[TapeEntry, ...]] = []
     moved: MovedIds | None = None
     position = _GlobalPosition(newest_position(conn))
@@ -295,7 +300,7 @@ def open_fork(conn: sqlite3.Connection, record: ForkRecord, *, expect_head: bool
         "INSERT INTO forks (fork, tape, base, reset, session, epoch) VALUES (?, ?, ?, NULL, ?, ?)",
         (record.id, record.tape, record.base, record.session, record.epoch),
     )
-    extend_fork(conn, record.id, record.staged, record.reset)
+    _insert_batches(conn, record.id, 0, record.staged, record.reset)
 
 
 def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool = True) -> None:
@@ -310,11 +315,18 @@ def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], re
     _refuse_lost_leases(conn, staged)
     row = conn.execute("SELECT count(*) FROM fork_batches WHERE fork = ?", (fork,)).fetchone()
     _require_fork(conn, fork)
+    _insert_batches(conn, fork, row[0], staged, reset_batch)
+
+
+def _insert_batches(
+    conn: sqlite3.Connection, fork: str, place: int, staged: Sequence[Batch], reset_batch: ResetBatch | None
+) -> None:
+    """Store batches of a fork from this place on, and its reset."""
     conn.executemany(
         "INSERT INTO fork_batches (fork, place, tape, keep_first, entries) VALUES (?, ?, ?, ?, ?)",
         [
-            (fork, place, batch.tape, int(batch.if_absent), f"[{','.join(map(_encode_entry, batch.entries))}]")
-            for place, batch in enumerate(staged, row[0])
+            (fork, at, batch.tape, int(batch.if_absent), f"[{','.join(map(_encode_entry, batch.entries))}]")
+            for at, batch in enumerate(staged, place)
         ],
     )
     if reset_batch is not None:
@@ -362,7 +374,7 @@ def merge_fork(
         return [batch.entries for batch in batches]
     if tape_reset is not None and tape_reset[0] == opened[0]:
         _check_base(conn, *opened)  # a reset must not archive entries that the fork has not seen
-    return append(conn, batches, salt) if tape_reset is None else reset(conn, *tape_reset, batches, salt)
+    return _append(conn, batches, salt) if tape_reset is None else reset(conn, *tape_reset, batches, salt)
 
 
 def forks(conn: sqlite3.Connection, only: str | None = None) -> list[ForkRecord]:
