@@ -63,6 +63,8 @@ class AppRuntime:
         self._group = group
         self._sessions: dict[str, SessionRuntime] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._cached_entries: dict[str, int] = {}
+        self._cached_total = 0
         self._paused = False
 
     def reload(self, channels: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
@@ -87,8 +89,7 @@ class AppRuntime:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for name in names:
-            self._sessions.pop(name, None)
-            self._deps.leases.release(name)
+            self._forget(name)
 
     async def wait_turns_ended(self) -> None:
         """Wait until every turn that is under way now has ended."""
@@ -207,22 +208,30 @@ class AppRuntime:
             except LeaseLost as error:
                 log.warning("session lost to another process: %s", error, extra={"action": "session.lost"})
                 session.abandon(error)
-                if self._sessions.get(session_id) is session:
-                    del self._sessions[session_id]
-                self._deps.leases.release(session_id)
+                self._forget(session_id)
 
     def _forget_idle(self, session_id: str, task: asyncio.Task[None]) -> None:
         """Forget the sessions that have been idle longest, now that this one has nothing to do."""
         if self._tasks.get(session_id) is task:
             del self._tasks[session_id]
-        surplus, entries = len(self._sessions) - MAX_IDLE_SESSIONS, self._cached_entries() - MAX_CACHED_ENTRIES
+        session = self._sessions.get(session_id)
+        self._count_cached(session_id, session.cached_entries if session else 0)
+        if len(self._sessions) <= MAX_IDLE_SESSIONS and self._cached_total <= MAX_CACHED_ENTRIES:
+            return
         for idle in list(self._sessions):
-            if surplus <= 0 and entries <= 0:
+            if len(self._sessions) <= MAX_IDLE_SESSIONS and self._cached_total <= MAX_CACHED_ENTRIES:
                 return
             if idle not in self._tasks and self._sessions[idle].is_idle:
-                entries -= self._sessions.pop(idle).cached_entries
-                self._deps.leases.release(idle)
-                surplus -= 1
+                self._forget(idle)
 
-    def _cached_entries(self) -> int:
-        return sum(session.cached_entries for session in self._sessions.values())
+    def _forget(self, session_id: str) -> None:
+        """Drop a session from memory, and give its lease back."""
+        self._sessions.pop(session_id, None)
+        self._count_cached(session_id, 0)
+        self._deps.leases.release(session_id)
+
+    def _count_cached(self, session_id: str, entries: int) -> None:
+        """Count what a session keeps in memory. A sum over all sessions would make each turn slower the more there are."""
+        self._cached_total += entries - self._cached_entries.pop(session_id, 0)
+        if entries:
+            self._cached_entries[session_id] = entries
