@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
 from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
@@ -52,6 +53,7 @@ from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -71,12 +73,21 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortWrappers:
-    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn."""
+    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn.
+
+    Attributes:
+        store: wraps the store.
+        model: wraps each model.
+        channel: wraps each adapter.
+        tools: tools to add to those of the features.
+        timeouts: how long the code of installed features may take.
+    """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
+    timeouts: GuardTimeouts = GuardTimeouts()  # noqa: RUF009 - frozen
 
 
 @dataclass
@@ -165,7 +176,7 @@ class Bot:
 
     def tape(self, session: str) -> TapeService:
         """Return the tape of a session."""
-        return _session_tape(self.store, self.workspace, session)
+        return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
         """Take up a session, deliver its pending messages, and queue its turns.
@@ -192,7 +203,7 @@ class Bot:
     async def _find_open_work(self) -> OpenWork:
         inboxes = {name: channel_runtime.inbox for name, channel_runtime in self.channel_runtimes.items()}
         open_work = await find_open_work(
-            self.store, inboxes, partial(_service, self.store), partial(session_tape, self.workspace)
+            self.store, inboxes, self.channel_factory.open_tape, partial(session_tape, self.workspace)
         )
         await self.features.on_recovered()
         return open_work
@@ -209,8 +220,8 @@ class Bot:
         return await result
 
 
-def _service(store: TapeStore, name: str, session: str = "") -> TapeService:
-    return TapeService(store, name, now=now, new_id=new_id, session=session)
+def _service(store: TapeStore, references: ReferenceRegistry, name: str, session: str = "") -> TapeService:
+    return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 
 @asynccontextmanager
@@ -283,7 +294,9 @@ async def open_bot(
         await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
+        installed = load_features()
+        open_tape = partial(_service, store, installed.references)
+        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
@@ -295,15 +308,12 @@ async def open_bot(
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
             projections=projections,
-            open_tape=partial(_service, store),
+            open_tape=open_tape,
             role_of=directory.role_of,
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
         )
-        installed = load_features()
-        for reason in installed.broken.values():
-            log.warning("plugin left out: %s", reason, extra={"action": "plugin.broken"})
         bot_features = BotFeatures(
             kernel,
             settings,
@@ -313,7 +323,11 @@ async def open_bot(
             names=features,
             factories=installed.factories,
             strategies=load_strategies(),
+            references=installed.references,
+            timeouts=wrappers.timeouts,
         )
+        for name, reason in installed.broken.items():
+            bot_features.problems.leave_out(name, reason)
         maker = ChannelFactory(
             store,
             home,
@@ -326,6 +340,7 @@ async def open_bot(
             room_waiter(base_store),
             bot_features.around_delivery,
             projections,
+            installed.references,
             leases,
         )
         channel_runtimes |= {
@@ -353,7 +368,7 @@ async def open_bot(
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
+        runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
         commands += list_commands(toolbox, texts)
@@ -394,8 +409,8 @@ async def _close(models: Sequence[ModelSet]) -> None:
         await model_set.aclose()
 
 
-def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService:
-    return _service(store, session_tape(workspace, session), session)
+def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
+    return _service(store, references, session_tape(workspace, session), session)
 
 
 def _texts(settings: Settings) -> Texts:

@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from bubbot.app.bot import open_tapes
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.installed import load_features
 from bubbot.cli.output import show
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.setup import CommandSetup
@@ -164,7 +166,8 @@ def _load_command(name: str) -> tuple[type[Any], Work]:
 async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
     """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
     name = session_tape(workspace, session)
-    tape = tape_service(store, name, session)
+    references = load_features().references if await store.forks(name) else OWN_REFERENCES
+    tape = tape_service(store, name, session, references=references)
     tape.write_under(await InProcessLease(store, partial(session_tape, workspace)).hold(session))
     await merge_open_forks(tape)
     yield

@@ -10,7 +10,15 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 
-from bubbot.errors import BubbotError, LeaseLost, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import (
+    BubbotError,
+    FeatureFailed,
+    LeaseLost,
+    ModelCallDenied,
+    ModelUnconfigured,
+    StoreError,
+    TapeCorrupt,
+)
 from bubbot.log import bind
 from bubbot.ports.channel import (
     Inbound,
@@ -344,6 +352,8 @@ class SessionRuntime:
             for message in self._current:
                 message.fail(error)
             raise
+        except FeatureFailed as error:  # the source of the turn could not prepare it
+            result = await self._fail_batch(batch, error)
         except BubbotError:
             raise  # the store or the tape itself failed: nothing can be recorded
         except Exception as error:  # our defect, or an invalid value of an adapter: other sessions go on
@@ -358,7 +368,10 @@ class SessionRuntime:
         first, text = batch[0], _failure_text(self._deps.texts, error)
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
-        fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
+        if isinstance(error, BubbotError):
+            fact = make.error(error.kind, clean(str(error)))
+        else:
+            fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
         source = self._deps.sources.get(first.inbound.origin)
         facts = source.failure_entries(first.inbound, text) if source else {}
         await self._tape.append([fact], other_tapes={self._inbox: [marked_done], self._outbox: [notice], **facts})
