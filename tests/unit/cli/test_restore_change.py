@@ -38,7 +38,7 @@ async def test_a_release_ends_the_work_of_every_chat_and_counts_it(store: TapeSt
         assert accepted is not None
         await outbox.enqueue(sent.session, f"k{chat}", (MessagePart(chat, "hi"),), {})
         await outbox.begin_live(accepted.id, sent.session, MessagePart(chat, "half …"))
-    alone = await offline_snapshot(store, lambda name: tape_service(store, name), Home(tmp_path), Settings(), now=now)
+    alone = await offline_snapshot(store, Home(tmp_path), Settings(), now=now)
     assert (alone.load.waiting, [(one.channel, one.count) for one in alone.owed]) == (3, [("telegram", 3)])
     await Quarantine(tape_service(store, HOME_TAPE)).record_restore("b", created="c", head="h", bubbot="0")
     context = CommandContext(store, "w", Settings(), lambda _session: nullcontext())
