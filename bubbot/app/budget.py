@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bubbot.features.budget.limits import ModelFacts
-from bubbot.models.litellm import sizes
+from bubbot.models.catalogue import sizes
 from bubbot.settings.loader import Settings
 
 

@@ -20,6 +20,7 @@ from bubbot.ports.model import Model, ModelOptions
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.e2e import bot, forked
+from tests.e2e.model_paths import make_model, model_path, via  # noqa: F401 - a fixture among them
 from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
 from tests.e2e.speech_server import listening
@@ -28,7 +29,7 @@ from tests.turns import KeptChannel
 
 # Warnings of pydantic about litellm's own code: not ours to mend.
 pytestmark = [
-    pytest.mark.usefixtures("loaded_litellm"),
+    pytest.mark.usefixtures("model_path"),
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 
@@ -44,7 +45,7 @@ class Platform(KeptChannel):
 
 
 def settings(address: str, *, name: str = "openai/gpt-4o", **attachments: Any) -> Settings:
-    model = ModelSettings(name=name, api_base=address, api_key="sk-x", retries=1, retry_wait=0.01)  # type: ignore[arg-type]
+    model = ModelSettings(name=name, api_base=address, api_key="sk-x", retries=1, retry_wait=0.01, via=via())  # type: ignore[arg-type]
     return Settings(model=model, attachments=AttachmentSettings(**attachments))
 
 
@@ -99,9 +100,7 @@ async def test_a_voice_message_is_written_down_by_the_configured_model(tmp_path:
         own = given.model_copy(update={"model": given.model.model_copy(update={"api_base": ears.address})})
 
         def chat(model: Model) -> Model:
-            from bubbot.models.litellm.model import LitellmModel
-
-            return LitellmModel(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
+            return make_model(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
 
         wrap = wrapped([], voice=b"OggS" * 100)
         async with open_app(

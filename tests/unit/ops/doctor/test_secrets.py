@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.home import Home
-from bubbot.models.litellm.keys import PROVIDER_KEY_VARIABLES
+from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files

@@ -21,6 +21,9 @@ PROVIDER_KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
 }
 """The variables in which litellm looks for a provider's key; any one will do. Providers with other ways are left out."""
 
+PLACEHOLDER_KEY = "none"
+"""The key for an own address of OpenAI's protocol if none is set: clients and some servers insist on one."""
+
 KEY_PROVIDER = "key_provider"
 """In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is called."""
 

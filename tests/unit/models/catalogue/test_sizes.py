@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.models.litellm.sizes import find_input_limit, find_output_limit, find_price, find_traits
+from bubbot.models.catalogue.sizes import find_input_limit, find_output_limit, find_price, find_traits
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, PriceTier, Usage
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
