@@ -130,6 +130,33 @@ class TestTranscribing:
                 await model.transcribe(b"OggS", "a.ogg", "audio/ogg")
         assert "sk-canary-2" not in str(raised.value)
 
+    @pytest.mark.parametrize(
+        ("name", "body", "cost"),
+        [
+            ("openai/whisper-1", {"duration": 30.0}, 30 * 0.0001),
+            (
+                "openai/gpt-4o-transcribe",
+                {
+                    "usage": {
+                        "type": "tokens", "input_tokens": 100, "output_tokens": 20, "total_tokens": 120,
+                        "input_token_details": {"audio_tokens": 100, "text_tokens": 0},
+                    }
+                },
+                100 * 2.5e-6 + 20 * 1e-5,
+            ),
+        ],
+    )  # fmt: skip
+    async def test_it_costs_what_its_length_or_its_tokens_cost(
+        self, name: str, body: dict[str, Any], cost: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with listening({"text": "hello", **body}) as ears:
+            monkeypatch.setenv("OPENAI_BASE_URL", ears.address)
+            monkeypatch.setenv("OPENAI_API_BASE", ears.address)
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-2")
+            async with asking(name, "", api_key=None) as model:  # at OpenAI, as far as the model knows
+                usage = (await model.transcribe(b"OggS", "a.ogg", "audio/ogg")).usage
+        assert usage.cost == pytest.approx(cost)
+
     async def test_a_recording_of_a_wrong_kind_is_refused(self) -> None:
         async with listening("never") as ears, asking("openai/whisper-1", ears.address) as model:
             with pytest.raises(ModelRefused, match="Invalid file format"):

@@ -85,13 +85,18 @@ class OpenaiClient:
         deadline = loop.time() + limits.first_token
         late = f"{name} sent nothing for {limits.first_token:g} seconds"
         silent = f"{name} fell silent for {limits.idle:g} seconds in the middle of its answer"
-        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "accept-encoding": "identity",
+        }
         post = self._client.build_request("POST", self._chat_url, content=body, headers=headers)
         response = await self._await_step(limits.first_token, late, self._client.send(post, stream=True))
         try:
             if not response.is_success:
                 raise await self._read_failure(response)
-            chunks = response.aiter_bytes()
+            is_plain = "content-encoding" not in response.headers
+            chunks = response.aiter_raw() if is_plain else response.aiter_bytes()
             while not answer.is_done:
                 seconds, sentence = (limits.idle, silent) if answer.has_output else (deadline - loop.time(), late)
                 try:

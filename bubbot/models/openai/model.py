@@ -39,7 +39,7 @@ def make_model(
     """
     name, settings = options.name, options.settings
     is_configured = provider_of(name) == settings.get(KEY_PROVIDER, provider_of(name))
-    api_base, api_key = ((settings.get(key) if is_configured else None) for key in ("api_base", "api_key"))
+    api_base, api_key = ((settings.get(key) or None) if is_configured else None for key in ("api_base", "api_key"))
     endpoint = resolve_endpoint(name, api_base=api_base, api_key=api_key, variables=variables)
     limits, meter = read_limits(settings), UsageMeter(name, own_address=endpoint.is_own)
     traits = sizes.find_traits(name, context_tokens=settings.get("context_tokens"), own_address=endpoint.is_own)

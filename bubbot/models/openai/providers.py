@@ -63,7 +63,7 @@ PROVIDERS: Mapping[str, OpenaiProvider] = {
     "mistral": OpenaiProvider(
         "https://api.mistral.ai/v1",
         ("MISTRAL_AZURE_API_KEY", "MISTRAL_API_KEY"),
-        ("MISTRAL_AZURE_API_BASE", "MISTRAL_API_BASE"),
+        ("MISTRAL_AZURE_API_BASE",),
         path_suffix="/v1",
         sends_usage_unasked=True,
     ),
