@@ -105,16 +105,21 @@ def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) 
     provider = settings.model.provider
     values = {**_model_values(settings, provider), keys.KEY_PROVIDER: provider}
     options = ModelOptions(name, home.path, values)
-    api_base = settings.model.api_base if name.partition("/")[0] == provider else None
 
     def load() -> Model:
-        mode = sizes.find_mode(name)
-        if settings.model.via != LITELLM and is_direct(name, mode=mode, api_base=api_base):
+        if not needs_litellm(settings, name):
             return _load_direct(options)
         model: Model = plugins.load("bubbot.models", LITELLM)(options)
         return model
 
     return LazyModel(name, traits, load)
+
+
+def needs_litellm(settings: Settings, name: str) -> bool:
+    """Return true if litellm calls this `provider/model`: it takes some 190 MB of memory. It reads litellm's list."""
+    is_configured = name.partition("/")[0] == settings.model.provider
+    api_base = settings.model.api_base if is_configured else None
+    return settings.model.via == LITELLM or not is_direct(name, mode=sizes.find_mode(name), api_base=api_base)
 
 
 def _load_direct(options: ModelOptions) -> Model:

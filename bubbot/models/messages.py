@@ -43,6 +43,12 @@ def build_message(message: JsonObject, provider: str) -> dict[str, Any]:
     return sent
 
 
+def holds_address(message: JsonObject) -> bool:
+    """Return true if `build_message` would replace a part of the message."""
+    content = message.get("content")
+    return isinstance(content, list | tuple) and any(_describe_address(part) is not part for part in content)
+
+
 def _describe_address(part: Any) -> Any:
     """Replace a part that holds an address by a text about it: else litellm or the provider would fetch it."""
     address = _find_address(part) if isinstance(part, Mapping) and part.get("type") != "text" else None

@@ -41,8 +41,10 @@ class UsageMeter:
         """
         if usage is None:
             return None
-        max_input = len(request.as_bytes()) + MAX_ADDED_TOKENS
         counts = Usage(usage.input_tokens, usage.output_tokens)
+        if counts.is_plausible(max_input=MAX_ADDED_TOKENS, max_output=self._max_output):
+            return usage  # the usual case: nobody need know how long the request was
+        max_input = len(request.as_bytes()) + MAX_ADDED_TOKENS
         if counts.is_plausible(max_input=max_input, max_output=self._max_output):
             return usage
         log.warning(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bubbot.models.messages import MESSAGE_KEYS, build_message, provider_of
+from bubbot.models.messages import MESSAGE_KEYS, build_message, holds_address, provider_of
 from bubbot.models.openai.providers import Endpoint
 from bubbot.ports.model import ModelRequest, tools_text
 from bubbot.tape.entry import JsonObject, canonical
@@ -45,9 +45,11 @@ def _encode_messages(request: ModelRequest, provider: str, endpoint: Endpoint) -
 
 def _is_plain(message: JsonObject, endpoint: Endpoint) -> bool:
     """Return true if a message is sent as the context has it."""
-    if not isinstance(message.get("content"), str) or not message.keys() <= MESSAGE_KEYS:
+    if not message.keys() <= MESSAGE_KEYS or ("name" in message and not endpoint.provider.takes_names):
         return False
-    return endpoint.provider.takes_names or "name" not in message
+    if isinstance(message.get("content"), str):
+        return True
+    return not endpoint.provider.wants_plain_text and not holds_address(message)
 
 
 def _adapt(message: dict[str, Any], endpoint: Endpoint) -> dict[str, Any]:

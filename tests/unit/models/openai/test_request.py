@@ -78,3 +78,14 @@ def test_each_provider_is_sent_what_it_takes() -> None:
     assert "name" not in sent(request, "xai/x")["messages"][0]
     assert sent(request, "deepseek/x")["messages"][1]["content"] == "ab"
     assert "stream_options" not in sent(request, "mistral/x")
+
+
+def test_an_image_is_encoded_once_and_an_address_never_sent() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    away = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}
+    messages = tuple({"role": "user", "content": [part]} for part in (image, away))
+    body = sent(ModelRequest("", messages, texts=(b'{"content":"as it was","role":"user"}',) * 2))
+    assert body["messages"][0]["content"] == "as it was"
+    assert body["messages"][1]["content"] == [
+        {"type": "text", "text": "[image, not fetched: http://127.0.0.1:1/x.png]"}
+    ]
