@@ -166,6 +166,17 @@ class TestTheStream:
             assert (await answered(model)).text == "hello"
         assert [asked.path for asked in server.requests] == ["/chat/completions", "/elsewhere"]
 
+    async def test_a_redirect_takes_no_key_to_another_host(self) -> None:
+        async with serving(Plays((Answer(HELLO),))) as other:
+            moved = Answer((), status=307, headers=(("location", f"{other.address}/elsewhere"),))
+            async with serving(Plays((moved,))) as server, asking(server.address) as model:
+                assert (await answered(model)).text == "hello"
+            async with serving(Plays((moved,))) as server, asking(server.address + "/openai/v1", "azure/x") as model:
+                with pytest.raises(ModelUnavailable):
+                    await answered(model)
+        assert ["sk-canary-3" in repr(asked.headers) for asked in other.requests] == [False]
+        assert server.requests[0].headers["api-key"] == "sk-canary-3"
+
 
 class TestFailures:
     @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ async def test_a_model_that_is_not_there_is_one_sentence_and_the_bot_goes_on(tmp
     async with serving(Step(drop=True)) as server:
         result, steps = await turn(tmp_path / "home", server)
     assert result.status == "failed"
-    assert result.text.startswith("I could not answer this: openai/test could not be reached or failed:")
+    assert result.text.startswith("I could not answer this: openai/test could not be reached or failed: the connection")
     assert [step["status"] for step in steps] == ["error"]
 
 

@@ -95,7 +95,11 @@ def is_cut(error: BaseException) -> bool:
     """Return true if the connection broke before the provider sent an error: the only message is a library's."""
     chain = tuple(_error_chain(error))
     broken = any(isinstance(link, OSError) or type(link).__module__.partition(".")[0] in _TRANSPORTS for link in chain)
-    return broken and _http_status(_underlying(chain)) is None
+    # litellm gives a broken connection a status of its own making.
+    return (
+        broken
+        and _http_status(tuple(link for link in chain if not type(link).__module__.startswith("litellm"))) is None
+    )
 
 
 def read_retry_after(chain: tuple[BaseException, ...]) -> float | None:

@@ -397,7 +397,8 @@ def make_http_client(endpoint: Endpoint, limits: CallLimits) -> httpx.AsyncClien
         limits=httpx.Limits(
             max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS, keepalive_expiry=KEEPALIVE_SECONDS
         ),
-        follow_redirects=True,
+        # A redirect to another host is not sent the key, but only if that is in the usual header.
+        follow_redirects=not endpoint.provider.key_header,
     )
 
 
