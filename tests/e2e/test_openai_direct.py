@@ -30,7 +30,7 @@ from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
 from tests.e2e.bot import environment
 from tests.e2e.openai_server import says
 from tests.e2e.openai_server import serving as serving_steps
-from tests.e2e.provider_server import Answer, Asked, Held, listening, serving
+from tests.e2e.provider_server import Answer, Asked, Held, listening, read_request, serving
 
 ROOT = Path(__file__).parents[2]
 REQUEST = ModelRequest("Be brief.", ({"role": "user", "content": "hi"},))
@@ -288,6 +288,40 @@ async def test_one_connection_serves_many_calls() -> None:
             await answered(model)
     assert len(server.peers) == 3
     assert len(set(server.peers)) == 1
+
+
+async def test_an_idle_connection_that_the_server_closed_costs_no_failed_call() -> None:
+    closed = asyncio.Event()
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One answer a connection, which is closed without a word."""
+        nonlocal served
+        await read_request(reader)
+        served += 1
+        body = b"".join(HELLO)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with listening(serve) as address, asking(address) as model:
+        for _ in range(3):
+            closed.clear()
+            assert (await answered(model)).text == "hello"  # without a retry
+            await closed.wait()
+    assert served == 3
+
+
+async def test_many_answers_arrive_at_once() -> None:
+    """More than the connections that are kept open afterwards."""
+    server = KeepsAlive()
+    async with server.serving() as address, asking(address) as model:
+        replies = await asyncio.gather(*(answered(model) for _ in range(60)))
+    assert [reply.text for reply in replies] == ["hello"] * 60
 
 
 def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
