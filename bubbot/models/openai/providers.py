@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from bubbot.errors import ModelRefused
@@ -104,7 +104,7 @@ class Endpoint:
 
     model: str
     address: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     key_source: str
     is_own: bool
     provider: OpenaiProvider

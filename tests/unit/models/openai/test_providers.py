@@ -120,8 +120,9 @@ def test_the_key_is_the_one_of_its_provider(
 
 
 def test_azure_has_a_header_of_its_own_and_openai_knows_who_pays() -> None:
-    azure = resolved("azure/x", "https://h/openai/v1", None, AZURE_API_KEY="k")
-    assert azure.headers == {"api-key": "k"}
+    azure = resolved("azure/x", "https://h/openai/v1", None, AZURE_API_KEY="sk-planted")
+    assert azure.headers == {"api-key": "sk-planted"}
+    assert "sk-planted" not in repr(azure)
     ours = resolved("openai/x", None, "k", OPENAI_ORG_ID="org-1", OPENAI_PROJECT_ID="p-1")
     assert ours.headers == {"authorization": "Bearer k", "openai-organization": "org-1", "openai-project": "p-1"}
     assert resolved("openai/x", "http://h", "k", OPENAI_ORG_ID="org-1").headers == {"authorization": "Bearer k"}
