@@ -17,7 +17,7 @@ from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.ops.doctor.home import is_held
-from bubbot.server.client import DaemonNotRunning, connect
+from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
 from bubbot.server.codec import decode
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
@@ -92,9 +92,9 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         async with asyncio.timeout(wait):
             snapshot = await _request_snapshot(home)
     except TimeoutError:
-        return None, (
-            f"{holder} holds this home and gave no answer within {wait:g} seconds: it is starting, ending, or blocked."
-        )
+        missing = explain_missing_socket(address) if address else ""
+        reason = f". {missing}" if missing else ": it is starting, ending, or blocked."
+        return None, f"{holder} holds this home and gave no answer within {wait:g} seconds{reason}"
     if snapshot.quarantine is not None:
         return snapshot, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]

@@ -158,10 +158,11 @@ def chat_service(daemon: Daemon) -> ChatService:
 
     async def wait_until_idle(session: str) -> None:
         await app.runtime.wait_session_idle(session)
-        await runtime.deliverer.wait_until_delivered(session.split(":", 2)[1])  # does not wait for slower chats
+        chat = session.partition(":")[2]  # a terminal has no threads: a further colon belongs to the name
+        await runtime.deliverer.wait_until_delivered(chat)  # does not wait for slower chats
 
     async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        return await runtime.gate.accept(inbound)  # a reload replaces the gate
+        return await runtime.gate.ask(inbound)  # a reload replaces the gate
 
     return ChatService(
         accept,
