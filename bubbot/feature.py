@@ -43,7 +43,7 @@ class Kernel:
         new_id: makes unique ids.
         zone: the time zone of the deployment.
         texts: the bot's own sentences.
-        projections: keeps the states that follow from tapes.
+        projections: keeps the states that follow from tapes; an installed feature has its own.
         open_tape: opens a tape that belongs to no session, by its name.
         role_of: returns the role of an inbound's sender, on any channel.
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
@@ -120,8 +120,11 @@ class FeatureFactory:
         name: of the feature, and its section in config.toml.
         build: builds it; gets the kernel and the validated settings (None without `settings`).
         settings: the model of its section, with a default for each key; None if it has none.
+        events: the payload models of its facts, by the names of the events, with their references declared (see
+            `bubbot.tape.references`). They are known before it is built, and to commands that build nothing.
     """
 
     name: str
     build: Callable[[Kernel, Any], Feature]
     settings: type[SettingsSection] | None = None
+    events: Mapping[str, type] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
 from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
@@ -50,6 +51,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -69,12 +71,21 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortWrappers:
-    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn."""
+    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn.
+
+    Attributes:
+        store: wraps the store.
+        model: wraps each model.
+        channel: wraps each adapter.
+        tools: tools to add to those of the features.
+        timeouts: how long the code of installed features may take.
+    """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
+    timeouts: GuardTimeouts = GuardTimeouts()  # noqa: RUF009 - frozen
 
 
 @dataclass
@@ -163,7 +174,7 @@ class Bot:
 
     def tape(self, session: str) -> TapeService:
         """Return the tape of a session."""
-        return _session_tape(self.store, self.workspace, session)
+        return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
         """Merge what an earlier process left open, deliver the session's pending messages, and queue its turns.
@@ -184,7 +195,7 @@ class Bot:
 
     async def _recover(self) -> RecoveryResult:
         inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
-        recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
+        recovered = await recover(self.store, inboxes, self.channel_factory.open_tape)
         await self.features.on_recovered()
         return recovered
 
@@ -200,8 +211,8 @@ class Bot:
         return await result
 
 
-def _service(store: TapeStore, name: str, session: str = "") -> TapeService:
-    return TapeService(store, name, now=now, new_id=new_id, session=session)
+def _service(store: TapeStore, references: ReferenceRegistry, name: str, session: str = "") -> TapeService:
+    return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 
 @asynccontextmanager
@@ -274,7 +285,9 @@ async def open_bot(
         await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
+        installed = load_features()
+        open_tape = partial(_service, store, installed.references)
+        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
         projections = ProjectionRunner()
@@ -285,15 +298,12 @@ async def open_bot(
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
             projections=projections,
-            open_tape=partial(_service, store),
+            open_tape=open_tape,
             role_of=directory.role_of,
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
         )
-        installed = load_features()
-        for reason in installed.broken.values():
-            log.warning("plugin left out: %s", reason, extra={"action": "plugin.broken"})
         bot_features = BotFeatures(
             kernel,
             settings,
@@ -303,7 +313,11 @@ async def open_bot(
             names=features,
             factories=installed.factories,
             strategies=load_strategies(),
+            references=installed.references,
+            timeouts=wrappers.timeouts,
         )
+        for name, reason in installed.broken.items():
+            bot_features.problems.leave_out(name, reason)
         maker = ChannelFactory(
             store,
             home,
@@ -316,6 +330,7 @@ async def open_bot(
             room_waiter(base_store),
             bot_features.around_delivery,
             projections,
+            installed.references,
         )
         channel_runtimes |= {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
@@ -333,7 +348,7 @@ async def open_bot(
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
+        runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
         commands += list_commands(toolbox, texts)
@@ -374,8 +389,8 @@ async def _close(models: Sequence[ModelSet]) -> None:
         await model_set.aclose()
 
 
-def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService:
-    return _service(store, session_tape(workspace, session), session)
+def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
+    return _service(store, references, session_tape(workspace, session), session)
 
 
 def _texts(settings: Settings) -> Texts:

@@ -44,7 +44,7 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
-from bubbot.ports.health import BudgetUsage, ModelOutage
+from bubbot.ports.health import BudgetUsage, FeatureProblem, ModelOutage
 from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
@@ -165,6 +165,7 @@ class HealthCollector:
             newest=log_summary.newest,
             quarantine=self.quarantine,
             failing=self.failing_models(),
+            features=(*sources.features.problems, *unowned_sections(self.settings)),
             full=self.is_disk_full(),
         )
 
@@ -230,6 +231,17 @@ async def offline_snapshot(
         database=await _database(home, store),
         quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
         failing=failing_models(budget.failing, configured_models(settings), timestamp(now())),
+        features=unowned_sections(settings),
+    )
+
+
+def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
+    """Return the sections of the settings that belong to no installed feature."""
+    return tuple(
+        FeatureProblem(
+            section.name, f"[{section.name}] is in the settings, but no such feature is installed", "", is_left_out=True
+        )
+        for section in settings.unowned_sections
     )
 
 

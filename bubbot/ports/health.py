@@ -65,6 +65,23 @@ class BudgetUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureProblem:
+    """What is wrong with the feature of an installed package.
+
+    Attributes:
+        name: that of the feature.
+        reason: in English, as its code or bubbot said it.
+        at: when that was, ISO 8601; empty if it follows from what is installed.
+        is_left_out: the bot goes on without the feature; otherwise one call of its code failed.
+    """
+
+    name: str
+    reason: str
+    at: str = ""
+    is_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelOutage:
     """A model that does not answer.
 

@@ -15,6 +15,7 @@ import pytest
 from bubbot.stores import inmemory
 from tests.e2e.bot import entries, run, said, sentence
 from tests.e2e.daemon import running
+from tests.e2e.test_control import until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_feature"
 PROJECT = """
@@ -49,6 +50,31 @@ async def open_store(options):
     return CopiedStore()
 """
 
+BROKEN = """
+import asyncio
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.settings import SettingsSection
+from bubbot.ports.tool import NoArgs, tool
+
+class OddSettings(SettingsSection):
+    days: int = 1
+
+@tool("odd.ping", commands=("ping",))
+async def ping(turn, args: NoArgs) -> str:
+    "Say pong."
+    return "pong"
+
+async def fail(*args):
+    raise ValueError("boom")
+
+def build(kernel, settings):
+    if settings.days == 3:
+        raise KeyError("three")
+    return Feature(name="odd", tools=[ping], prompt=[fail], on_merged=[fail], background={"work": fail}, prepare=fail)
+
+FACTORY = FeatureFactory("odd", build, OddSettings)
+"""
+
 
 def installed(folder: Path, source: Path) -> Mapping[str, str]:
     """The environment of a program that finds the distribution beside what is installed here."""
@@ -77,6 +103,11 @@ def package(folder: Path, group: str, name: str, member: str, **modules: str) ->
 def shopping(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("feature")
     return installed(folder, shutil.copytree(EXAMPLE, folder / "source"))  # a build leaves its own files there
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    return package(tmp_path_factory.mktemp("odd"), "bubbot.features", "odd", "FACTORY", odd_feature=BROKEN)
 
 
 @pytest.fixture
@@ -137,7 +168,49 @@ class TestFeature:
         (home / "config.toml").write_text("[broken]\nkey = 1\n")
         done = run(home, "chat", lines=["hello"], env=broken)
         assert done.stdout.decode().splitlines() == ["You said: hello"]
-        assert "plugin left out: The plugin 'broken' of bubbot.features" in done.stderr.decode()
+        assert "feature broken left out: The plugin 'broken' of bubbot.features" in done.stderr.decode()
+
+
+class TestBrokenFeature:
+    """As a user meets them: chat, daemon, status, doctor, reload. `tests/unit/app/test_guard.py` has every hook."""
+
+    def test_hooks_that_fail_cost_no_answer_in_the_chat(self, home: Path, odd: Mapping[str, str]) -> None:
+        done = run(home, "chat", lines=["hello", ",ping"], env=odd)
+        assert done.stdout.decode().splitlines() == ["You said: hello", "pong"]
+        assert "feature odd failed: prompt: ValueError: boom" in done.stderr.decode()
+
+    def test_one_that_cannot_be_built_is_left_out(self, home: Path, odd: Mapping[str, str]) -> None:
+        done = run(home, "chat", lines=["hello", ",ping", ",status"], env={**odd, "BUBBOT_ODD__DAYS": "3"})
+        told = done.stdout.decode()
+        assert "You said: hello" in told
+        assert "no command ,ping" in told
+        assert "features: odd is left out: KeyError: 'three'" in told
+
+    async def test_a_daemon_goes_on_and_status_and_doctor_name_it(self, home: Path, odd: Mapping[str, str]) -> None:
+        (home / "config.toml").write_text("[odd]\ndays = 1\n")
+        async with running(home, env=odd):
+            await asyncio.to_thread(until, (home / "daemon.lock").exists)
+            answers = await asyncio.to_thread(said, home, "hello", ",ping", env=odd)
+            assert answers == ["You said: hello", "pong"]
+            status = await asyncio.to_thread(run, home, "status", env=odd)
+            assert "odd failed at " in status.stdout.decode()
+            checkup = await asyncio.to_thread(run, home, "doctor", "--offline", env=odd)
+            assert "The installed feature odd has failed in the running bot:" in checkup.stdout.decode()
+            (home / "config.toml").write_text("[odd]\ndays = 2\n[memory]\nrecent_days = 3\n")
+            reload = await asyncio.to_thread(run, home, "reload", env=odd)
+            assert "The feature 'odd' cannot take its settings: prepare: ValueError: boom" in reload.stderr.decode()
+            (home / "config.toml").write_text("[odd]\ndays = 1\n[memory]\nrecent_days = 3\n")
+            reload = await asyncio.to_thread(run, home, "reload", env=odd)
+            assert reload.returncode == 0, reload.stderr
+            assert await asyncio.to_thread(said, home, "and now", env=odd) == ["You said: and now"]
+
+    def test_the_section_of_one_that_was_uninstalled_is_named_and_passed_over(self, home: Path) -> None:
+        (home / "config.toml").write_text("[weather]\ndays = 1\n")
+        done = run(home, "chat", lines=["hello"])
+        assert done.stdout.decode().splitlines() == ["You said: hello"]
+        assert "[weather] belongs to no installed feature, and is not read." in done.stderr.decode()
+        checkup = run(home, "doctor", "--offline").stdout.decode()
+        assert "[weather] belongs to no installed feature, and is not read." in checkup
 
 
 class TestContextStrategy:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bubbot.app.bot import now
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.installed import load_features
 from bubbot.cli.session_names import read_session, tape_service
 from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -113,8 +115,10 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     at, garbage = now(), require_garbage_collection(context.store)
     before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
+    references = load_features().references if gc_plan.forks else OWN_REFERENCES
     for record in gc_plan.forks:
-        await merge_orphan(context.store, tape_service(context.store, record.tape), record)
+        tape = tape_service(context.store, record.tape, references=references)
+        await merge_orphan(context.store, tape, record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])

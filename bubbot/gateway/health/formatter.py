@@ -17,7 +17,7 @@ from bubbot.errors import (
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import ChannelState, HealthSnapshot
 from bubbot.ports.channel import Role
-from bubbot.ports.health import BudgetUsage, ModelOutage
+from bubbot.ports.health import BudgetUsage, FeatureProblem, ModelOutage
 from bubbot.ports.text import format_bytes
 from bubbot.ports.usage import TOKENS, Currency, budget_owner_text
 from bubbot.tape.query import parse_moment
@@ -106,6 +106,13 @@ class HealthFormatter:
         if snapshot.failing:
             yield StatusRow(say("st_models"), tuple(map(self._failing, snapshot.failing)))
 
+    def describe_feature(self, problem: FeatureProblem) -> str:
+        """Describe in a sentence what is wrong with an installed feature."""
+        if problem.is_left_out:
+            return self.texts.say("st_feature_left_out", name=problem.name, reason=problem.reason)
+        at = self.format_time(problem.at)
+        return self.texts.say("st_feature_failed", name=problem.name, reason=problem.reason, at=at)
+
     def _failing(self, outage: ModelOutage) -> str:
         since, newest = self.format_time(outage.since), self.format_time(outage.newest)
         return self.texts.say(
@@ -153,6 +160,8 @@ class HealthFormatter:
             for firing in snapshot.firings
         ]
         yield StatusRow(say("st_next"), tuple(firings) or nothing)
+        if snapshot.features:
+            yield StatusRow(say("st_features"), tuple(map(self.describe_feature, snapshot.features)))
         if snapshot.budget:
             yield StatusRow(say("st_budget"), tuple(self._budget()))
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from bubbot.log import LoggedWarning
-from bubbot.ports.health import BudgetUsage, ModelOutage, NextFiring
+from bubbot.ports.health import BudgetUsage, FeatureProblem, ModelOutage, NextFiring
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.runtime.app import RuntimeLoad
 
@@ -97,6 +97,7 @@ class HealthSnapshot:
         newest: the newest of both.
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         failing: models that have not answered since a call failed.
+        features: what is wrong with the features of installed packages. The bot is healthy without them.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
     """
 
@@ -119,6 +120,7 @@ class HealthSnapshot:
     newest: tuple[LoggedWarning, ...] = ()
     quarantine: BackupStatus | None = None
     failing: tuple[ModelOutage, ...] = ()
+    features: tuple[FeatureProblem, ...] = ()
     full: bool = False
 
     @property

@@ -40,13 +40,21 @@ def read_config(
         return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
     missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]
     renamed = [_renamed_setting(setting, file) for setting in settings.renamed_settings]
-    return settings, [*missing, *renamed, *_check_loaded(settings, file, _root_command(home, config))]
+    unowned = [
+        Finding("config.unowned", "warning", str(section), _fix_setting(section.origin, file))
+        for section in settings.unowned_sections
+    ]
+    return settings, [*missing, *renamed, *unowned, *_check_loaded(settings, file, _root_command(home, config))]
 
 
 def _invalid_setting(sentence: str, file: Path) -> Finding:
-    variable = _VARIABLE.match(sentence)
-    fix = f"unset {variable[1]}" if variable else edit_command(file)
-    return Finding("config.invalid", "problem", sentence, fix)
+    return Finding("config.invalid", "problem", sentence, _fix_setting(sentence, file))
+
+
+def _fix_setting(origin: str, file: Path) -> str:
+    """Return the command that changes the variable with which a text begins, or else the file."""
+    variable = _VARIABLE.match(origin)
+    return f"unset {variable[1]}" if variable else edit_command(file)
 
 
 def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:

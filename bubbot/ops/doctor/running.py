@@ -28,6 +28,10 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
             "space is freed; then it continues by itself."
         )
         yield Finding("disk.full", "problem", cause, f"du -xh {shell_quote(home.path)} | sort -h | tail -20")
+    for problem in snapshot.features:
+        outcome = "is left out" if problem.is_left_out else "has failed"
+        cause = f"The installed feature {problem.name} {outcome} in the running bot: {problem.reason}"
+        yield Finding("plugin.failed", "warning", _sentence(cause), "bubbot status")
     for channel in snapshot.channels:
         fix = edit_command(file) if f"[channels.{channel.name}]" in channel.note else "bubbot status"
         if channel.state != "" and not channel.is_receiving:

@@ -133,6 +133,7 @@ NOT_RUN = {
     "platform.remark": "names what to change on the platform's own pages",
     "platform.silent": "shows where the way to the platform ends, and mends nothing itself",
     "platform.unreachable": "shows where the way to the platform ends, and mends nothing itself",
+    "plugin.failed": "shows how the running bot is; what to change is in somebody else's package",
     "python.old": "installs another Python",
     "service.no_linger": "needs a systemd with a login of a user",
     "store.unusable": "names the store; the package that offers it is somebody else's",

@@ -144,7 +144,15 @@ class TestHome:
 
 
 class TestSettings:
-    @mends("config.invalid", "config.renamed", "config.persona", "config.budget", "config.open", "model.unknown")
+    @mends(
+        "config.invalid",
+        "config.renamed",
+        "config.unowned",
+        "config.persona",
+        "config.budget",
+        "config.open",
+        "model.unknown",
+    )
     def test_a_file_that_is_wrong_or_open(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("BUBBOT_MODEL__NAME")
         right = '[model]\nname = "scripted"\n'
@@ -152,6 +160,7 @@ class TestSettings:
             ('[bot]\nnmae = "x"\n', "config.invalid"),
             ('[bot]\npersona_file = "none.md"\n', "config.persona"),
             ('[model]\nname = "scripted"\n[schedule]\nfailures = 3\n', "config.renamed"),
+            ('[model]\nname = "scripted"\n[lottery]\nday = 3\n', "config.unowned"),
             ('[budget]\ncurrency = "EUR"\n', "config.budget"),
             ('[model]\nname = "nobody/x"\n', "model.unknown"),
         ):
