@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bubbot.app.budget import model_facts
+from bubbot.app.budget import budget_settings
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.models import ModelSet
@@ -29,7 +29,7 @@ from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
 from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
-from bubbot.ports.health import HealthReport
+from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
@@ -107,9 +107,7 @@ class BotFeatures:
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory) if "memory" in names else None
         self.budget = (
-            BudgetFeature(
-                kernel, settings.budget, model_facts(settings), load_model=load_model, notify_owner=notify_owner
-            )
+            BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
             else None
         )
@@ -118,24 +116,34 @@ class BotFeatures:
         self.problems = FeatureProblems(kernel.now)
         for factory in factories:
             guard = FeatureGuard(factory.name, self.problems, timeouts)
-            section = _section(factory, settings)
+            section = feature_section(factory, settings)
             # Its projections are its own: one that fails must not stop those of others on the same tape.
             feature = guard.build(partial(factory.build, replace(kernel, projections=ProjectionRunner()), section))
             if feature is not None:
-                self._lasting[factory.name] = LastingFeature(feature, partial(_section, factory))
+                self._lasting[factory.name] = LastingFeature(feature, partial(feature_section, factory))
                 self._sections[factory.name] = section
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
         if self.budget:
-            pick = lambda settings: (settings.budget, model_facts(settings))  # noqa: E731
-            self._lasting["budget"] = LastingFeature(self.budget.feature(), pick)
+            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
 
     @property
     def lasting(self) -> Iterator[Feature]:
         """The features that stay when the settings change, without those that are left out."""
         return (lasting.feature for name, lasting in self._lasting.items() if not self.problems.is_left_out(name))
+
+    @property
+    def reporting(self) -> list[Feature]:
+        """The features that stay and report something: bubbot's own, in their order, then those of packages."""
+        order = {name: index for index, name in enumerate(FEATURES)}
+        return sorted(self.lasting, key=lambda feature: order.get(feature.name, len(order)))
+
+    @property
+    def metrics(self) -> list[MetricSpec]:
+        """The metrics that the features declare."""
+        return [spec for feature in self.reporting for spec in feature.metrics]
 
     @property
     def around_delivery(self) -> list[AroundDelivery]:
@@ -289,7 +297,7 @@ def _list_session_events(factories: Sequence[FeatureFactory]) -> list[str]:
     ]
 
 
-def _section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
+def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
     """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
     if factory.settings is None:
         return None

@@ -20,7 +20,7 @@ from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFaile
 from bubbot.feature import Apply, Feature, FindModel
 from bubbot.log import redact
 from bubbot.ports.channel import Inbound, Outbound, Receipt
-from bubbot.ports.health import FeatureProblem
+from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
 from bubbot.ports.model import Model, ModelReply, ModelTraits
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
@@ -442,7 +442,8 @@ def check_feature(feature: object, name: str) -> Feature:
         _check_items(field, getattr(feature, field), callable)
     _check_items("sources", feature.sources.values(), lambda source: hasattr(source, "build_reply"))
     _check_items("background", feature.background.values(), callable)
-    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "prepare"):
+    _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
+    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "health", "ready", "prepare"):
         _check_items(field, _given(getattr(feature, field)), callable)
     _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
     _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))

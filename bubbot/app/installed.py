@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bubbot import plugins
@@ -10,6 +10,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.features import FEATURES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
+from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME
@@ -68,6 +69,9 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     if not FEATURE_NAME.fullmatch(name):
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
+    checks: object = factory.checks
+    if not isinstance(checks, Sequence) or not all(isinstance(check, Check) for check in checks):
+        raise ConfigError(f"{label} has checks that are no sequence of Check.")
     if factory.settings is not None:
         section: object = factory.settings
         if not (isinstance(section, type) and issubclass(section, SettingsSection)):

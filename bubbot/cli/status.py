@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Iterator
 
 from bubbot.app.bot import now, open_tapes
-from bubbot.app.health import empty_snapshot, offline_snapshot
+from bubbot.app.health import offline_snapshot
 from bubbot.cli.output import show, show_json
-from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
@@ -98,11 +97,10 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
     if snapshot.quarantine is not None:
         return snapshot, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
-    silent = [model.name for model in snapshot.failing]
     troubles = [
         *(["The disk is full: the bot waits for room."] if snapshot.full else []),
         *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
-        *([f"No answer comes from {', '.join(silent)}."] if silent else []),
+        *(report.trouble for report in snapshot.reports if report.trouble),
     ]
     return snapshot, " ".join(troubles)
 
@@ -124,13 +122,11 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     try:
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
-            return await offline_snapshot(
-                store, lambda name: tape_service(store, name), setup.home, setup.settings, now=now
-            )
+            return await offline_snapshot(store, setup.home, setup.settings, now=now, config=setup.config)
     except StoreUnavailable:
         if setup.settings.store.kind != SQLITE_STORE or setup.home.database.exists():
             raise
-        return empty_snapshot(setup.settings, setup.home, now)
+        return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config)
 
 
 def _lines(snapshot: HealthSnapshot, trouble: str) -> Iterator[str]:

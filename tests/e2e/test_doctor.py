@@ -18,7 +18,7 @@ import pytest
 
 from bubbot.cli.main import main
 from bubbot.home import Home, WriterLock
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from tests.e2e import bot
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.inside import logging_as_it_was, run, said

@@ -16,6 +16,7 @@ from bubbot.stores import inmemory
 from tests.e2e.bot import entries, run, said, sentence
 from tests.e2e.daemon import running
 from tests.e2e.test_control import until
+from tests.e2e.test_status import Door
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_feature"
 PROJECT = """
@@ -48,6 +49,55 @@ class CopiedStore(InMemoryStore):
 async def open_store(options):
     print(f"[opened at {options.address}]")
     return CopiedStore()
+"""
+PLANTS = """
+from contextlib import asynccontextmanager
+
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.checks import Check, Finding
+from bubbot.ports.health import FeatureHealth, HealthRow, MetricSample, MetricSpec
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.tape.entry import event
+
+TAPE, WATERED = "plants/garden", MetricSpec("bubbot_plants_watered", "How often plants were watered.", "counter")
+
+def report(count):
+    row = HealthRow("plants", (f"watered {count} times",))
+    return FeatureHealth(name="plants", rows=(row,), data={"watered": count}, samples=(MetricSample(WATERED.name, count),))
+
+async def read_health(home, context):
+    async with home.open_tape(TAPE) as tape:
+        return report(await tape.head())
+
+async def check_soil(home):
+    async with home.open_tape(TAPE) as tape:
+        count = await tape.head()
+    return [Finding("plants.wet", "warning", f"The soil is wet after {count} times.", "sleep 1")] if count > 1 else []
+
+async def check_pots(home):
+    raise RuntimeError("no pots")
+
+def build(kernel, settings):
+    tape, counts = kernel.open_tape(TAPE), []
+
+    @asynccontextmanager
+    async def lifespan():
+        counts[:] = [await tape.head()]
+        yield
+
+    @tool("plants.water", commands=("water",))
+    async def water(turn, args: NoArgs) -> str:
+        "Water the plants."
+        await tape.append([event("plants/watered", {})])
+        counts[0] += 1
+        return "done"
+
+    return Feature(
+        name="plants", tools=[water], lifespan=lifespan, metrics=[WATERED], health=lambda context: report(counts[0])
+    )
+
+CHECKS = (Check("the soil", check_soil, reads_tapes=True), Check("the pots", check_pots))
+FACTORY = FeatureFactory("plants", build, health=read_health, checks=CHECKS)
 """
 
 BROKEN = """
@@ -145,6 +195,38 @@ class TestFeature:
         async with running(home, env=shopping):
             answers = await asyncio.to_thread(said, home, ",buy milk", ",buy jam", ",shopping", env=shopping)
         assert answers == ["milk is on the list.", "the list is full: 1 items are on it", "milk"]
+
+    async def test_its_health_metric_and_checks_are_with_those_of_the_bot(self, home: Path, tmp_path: Path) -> None:
+        plants = package(tmp_path, "bubbot.features", "plants", "FACTORY", garden=PLANTS)
+        watched = {**plants, "BUBBOT_HEALTH__PORT": "0", "BUBBOT_LOG__FORMAT": "json"}
+
+        def status() -> tuple[str, int]:
+            text = run(home, "status", env=plants).stdout.decode()
+            return text, json.loads(run(home, "status", "--json", env=plants).stdout)["watered"]
+
+        assert status()[1] == 0, "there is no database yet"
+        async with running(home, env=watched) as daemon:
+            await asyncio.to_thread(said, home, ",water", ",water", env=plants)
+            assert "plants: watered 2 times" in await asyncio.to_thread(said, home, ",status", env=plants)
+            text, count = await asyncio.to_thread(status)
+            assert ("bot     " in text, "plants          watered 2 times\n" in text, count) == (True, True, 2)
+            assert (await Door(daemon).numbers())["bubbot_plants_watered_total{}"] == 2
+        text, count = status()
+        assert ("bot     " in text, "plants          watered 2 times\n" in text, count) == (False, True, 2)
+        done = run(home, "doctor", "--offline", "--json", env=plants)
+        findings = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
+        assert (done.returncode, findings["plants.wet"]["level"], findings["plants.wet"]["fix"]) == (
+            1,
+            "warning",
+            "sleep 1",
+        )
+        failed = findings["doctor.failed"]
+        assert failed["cause"] == (
+            "The check of the pots (the feature 'plants' of the package bubbot-garden) failed, so its result is unknown: "
+            "RuntimeError: no pots."
+        )
+        assert failed["fix"].endswith("-m pip install --upgrade bubbot-garden")
+        assert {"config.ok", "plugin.ok"} <= findings.keys()
 
     def test_its_own_test_passes_where_it_is_installed(self, tmp_path: Path, shopping: Mapping[str, str]) -> None:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:simcord", "--rootdir", str(tmp_path)]

@@ -111,15 +111,14 @@ async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[N
     from bubbot.gateway.metrics import Metrics
     from bubbot.server.health import HealthAddress, HealthProbe, serve_health
 
-    metrics = Metrics()
+    metrics, watch = Metrics(daemon.bot.features.metrics), daemon.bot.health_collector
     attach_metrics(daemon, metrics)
-    watch = daemon.bot.health_collector
     probe = HealthProbe(
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
         watch.commit_count,
-        watch.failing_models,
+        watch.readiness,
         watch.is_disk_full,
     )
     async with serve_health(HealthAddress(host, port), probe, metrics):

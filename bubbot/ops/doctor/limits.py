@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bubbot.app.models import needs_litellm
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from bubbot.ports.text import format_bytes
 from bubbot.settings.loader import Settings
 

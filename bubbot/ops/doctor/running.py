@@ -9,7 +9,7 @@ from pathlib import Path
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.server.client import DaemonNotRunning, connect
 from bubbot.server.codec import decode
 

@@ -14,6 +14,7 @@ MODULE = """
 from typing import TypedDict
 from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import ContextStrategy, ModelContext
 from bubbot.tape.references import EntryId
@@ -39,6 +40,8 @@ TAKEN = FeatureFactory("model", build)
 OURS = FeatureFactory("why", build)
 ODD = FeatureFactory("two-words", build)
 NEEDY = FeatureFactory("needy", build, Needy)
+LONE = FeatureFactory("lone", build, checks=Check("the lone", print))
+MIXED = FeatureFactory("mixed", build, checks=[Check("the mixed", print), print])
 SETTLESS = FeatureFactory("settless", build, dict)
 FAULTY = FeatureFactory("faulty", build, Faulty)
 LISTED = FeatureFactory("listed", build, events=["listed/noted"])
@@ -60,11 +63,13 @@ def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, **points: s
 
 def test_features_that_cannot_be_used_are_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"good": "GOOD", "wrong": "OTHER", "model": "TAKEN", "why": "OURS", "two__words": "ODD"}
-    names |= {"needy": "NEEDY", "settless": "SETTLESS", "faulty": "FAULTY"}
+    names |= {"needy": "NEEDY", "settless": "SETTLESS", "faulty": "FAULTY", "lone": "LONE", "mixed": "MIXED"}
     plant(tmp_path, monkeypatch, "bubbot.features", **names, text="__name__")
     found = load_features()
     assert [factory.name for factory in found.factories] == ["good"]
     assert {name: reason.partition("bubbot.features ")[2] for name, reason in found.broken.items()} == {
+        "lone": "has checks that are no sequence of Check.",
+        "mixed": "has checks that are no sequence of Check.",
         "model": "has a name that bubbot uses itself.",
         "needy": "has a setting without a default.",
         "settless": "has settings that are no SettingsSection.",

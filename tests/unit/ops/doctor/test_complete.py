@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.main import main
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from tests.docs.pages import ROOT
 from tests.planting import found, plants
 
-SOURCES = sorted((ROOT / "bubbot" / "ops" / "doctor").glob("*.py"))
+SOURCES = [
+    *sorted((ROOT / "bubbot" / "ops" / "doctor").glob("*.py")),
+    *sorted((ROOT / "bubbot" / "features").glob("*/checks.py")),
+    ROOT / "bubbot" / "gateway" / "quarantine.py",
+]
 TESTS = [
     *sorted((ROOT / "tests" / "unit" / "ops" / "doctor").glob("test_*.py")),
+    *sorted((ROOT / "tests" / "unit" / "features").glob("*/test_checks.py")),
     *sorted((ROOT / "tests" / "e2e").glob("test_doctor*.py")),
     ROOT / "tests" / "e2e" / "test_disks.py",
     ROOT / "tests" / "e2e" / "test_systemd.py",
