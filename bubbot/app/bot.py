@@ -38,6 +38,7 @@ from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
+from bubbot.ports.command import CommandContext
 from bubbot.ports.model import Model
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
@@ -185,7 +186,7 @@ class Bot:
 
     async def _recover(self) -> RecoveryResult:
         inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
-        recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
+        recovered = await recover(self.store, inboxes, lambda name: tape_service(self.store, name))
         await self.features.on_recovered()
         return recovered
 
@@ -201,7 +202,8 @@ class Bot:
         return await result
 
 
-def _service(store: TapeStore, name: str, session: str = "") -> TapeService:
+def tape_service(store: TapeStore, name: str, session: str = "") -> TapeService:
+    """Make the service of a tape."""
     return TapeService(store, name, now=now, new_id=new_id, session=session)
 
 
@@ -275,7 +277,7 @@ async def open_bot(
         await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        restored = await Quarantine(_service(store, HOME_TAPE)).current_restore()
+        restored = await Quarantine(tape_service(store, HOME_TAPE)).current_restore()
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
         projections = ProjectionRunner()
@@ -286,7 +288,7 @@ async def open_bot(
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
             projections=projections,
-            open_tape=partial(_service, store),
+            open_tape=partial(tape_service, store),
             role_of=directory.role_of,
             accept=directory.accept,
             send=directory.send,
@@ -329,8 +331,19 @@ async def open_bot(
             return await watch.report(role, direct=direct, own=own)
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
+        services = [service for feature in bot_features.lasting for service in feature.services]
+        context = CommandContext(base_store, workspace, now, new_id, services=services, is_running=True)
         shared = TurnServices(
-            channel_runtimes, texts, bot_features, directory, limiter, clock_and_ids, activity, report, wrappers.tools
+            channel_runtimes,
+            texts,
+            bot_features,
+            directory,
+            limiter,
+            clock_and_ids,
+            activity,
+            report,
+            context,
+            wrappers.tools,
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
@@ -376,7 +389,7 @@ async def _close(models: Sequence[ModelSet]) -> None:
 
 
 def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService:
-    return _service(store, session_tape(workspace, session), session)
+    return tape_service(store, session_tape(workspace, session), session)
 
 
 def _texts(settings: Settings) -> Texts:

@@ -107,7 +107,7 @@ class BotFeatures:
         for factory in factories:
             feature = _build_plugin(factory, kernel, settings)
             if feature is not None:
-                self._lasting[factory.name] = LastingFeature(feature, partial(_section, factory))
+                self._lasting[factory.name] = LastingFeature(feature, partial(feature_section, factory))
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if self.schedule:
@@ -230,7 +230,7 @@ class BotFeatures:
 def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature | None:
     """Build the feature of a package; None, with a warning, if its code fails. Raise `ConfigError` for its settings."""
     try:
-        feature: object = factory.build(kernel, _section(factory, settings))
+        feature: object = factory.build(kernel, feature_section(factory, settings))
         if not isinstance(feature, Feature):
             raise TypeError(f"it is {type(feature).__name__}, not a Feature")
         if feature.name != factory.name:
@@ -262,7 +262,7 @@ async def _prepare(name: str, lasting: LastingFeature, settings: Settings) -> Ap
         raise ConfigError(f"The feature {name!r} cannot take its settings: {type(error).__name__}: {error}") from error
 
 
-def _section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
+def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
     """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
     if factory.settings is None:
         return None

@@ -6,10 +6,9 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
-from bubbot.app.bot import now, open_tapes
+from bubbot.app.bot import now, open_tapes, tape_service
 from bubbot.app.health import empty_snapshot, offline_snapshot
 from bubbot.cli.output import show, show_json
-from bubbot.cli.session_names import tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter

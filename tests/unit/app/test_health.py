@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import Bot, now, open_app, open_tapes
+from bubbot.app.bot import Bot, now, open_app, open_tapes, tape_service
 from bubbot.app.health import offline_snapshot
-from bubbot.cli.session_names import tape_service
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
