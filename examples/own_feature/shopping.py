@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
-from bubbot.errors import ToolRetry
+from bubbot.errors import ConfigError, ToolRetry
 from bubbot.feature import Feature, FeatureFactory, Kernel
+from bubbot.ports.channel import Role
+from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.settings import SettingsSection, Whole
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
@@ -78,6 +81,27 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
     return [add, bought, show]
 
 
+class PutArgs(ToolArgs):
+    """The arguments of `bubbot shopping put` and `,put`."""
+
+    items: Annotated[str, Argument("what to buy, such as milk,bread")]
+    session: Annotated[str | None, Argument("the conversation (default: default)")] = None
+
+
+@command("shopping put", writes=True, typed=("put",), role=Role.MEMBER)
+async def put(context: CommandContext, args: PutArgs) -> CommandResult:
+    """Put several items on a list, from a shell on that of any conversation."""
+    items = [item.strip() for item in args.items.split(",")]
+    async with context.open_session(args.session, write=True, create=True) as tape:
+        if len(await tape.read(ListView())) + len(items) > context.settings.max_items:
+            raise ConfigError(f"the list is full: it takes {context.settings.max_items} items")
+        await tape.append([event(ADDED, {"item": item}) for item in items])
+        return CommandResult(f"{', '.join(await tape.read(ListView()))}\n")
+
+
+COMMANDS = CommandGroup("shopping", (put,), "Change the shopping list of a conversation.")
+
+
 async def prompt(turn: Turn, traits: ModelTraits) -> str:
     """Tell the model what is on the list."""
     items = await turn.tape.read(ListView())
@@ -86,7 +110,7 @@ async def prompt(turn: Turn, traits: ModelTraits) -> str:
 
 def build(kernel: Kernel, settings: ShoppingSettings) -> Feature:
     """Build the feature from its settings."""
-    return Feature(name="shopping", tools=shopping_tools(settings), prompt=(prompt,))
+    return Feature(name="shopping", tools=shopping_tools(settings), commands=(put,), prompt=(prompt,))
 
 
 FACTORY = FeatureFactory("shopping", build, ShoppingSettings)
