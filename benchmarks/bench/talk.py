@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 
 from benchmarks.bench.tapes import name, session
@@ -33,8 +34,13 @@ class Talk:
 
     def __init__(self, app: Bot, seed: int = 11) -> None:
         self.app = app
-        self.words = Words(seed)
+        self._seed = seed
         self._ids = itertools.count(1)
+
+    @cached_property
+    def words(self) -> Words:
+        """What is said. Made when it is needed: it takes as long as opening a bot."""
+        return Words(self._seed)
 
     def tape(self, chat: int = 0) -> TapeService:
         """The tape of a chat, past the runtime."""

@@ -69,9 +69,8 @@ class TotalKey(NamedTuple):
     period: str
 
 
-@dataclass(frozen=True, slots=True)
-class SpentTotal:
-    """A total: calls, tokens, and the cost in billionths of a US dollar."""
+class SpentTotal(NamedTuple):
+    """A total: calls, tokens, and the cost in billionths of a US dollar. A start makes one for each chat and person."""
 
     calls: int = 0
     tokens: int = 0

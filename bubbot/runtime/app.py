@@ -60,6 +60,8 @@ class AppRuntime:
         self._group = group
         self._sessions: dict[str, SessionRuntime] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._cached_entries: dict[str, int] = {}
+        self._cached_total = 0
         self._paused = False
 
     def reload(self, channels: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
@@ -85,6 +87,7 @@ class AppRuntime:
             await asyncio.gather(*late, return_exceptions=True)
         for name in names:
             self._sessions.pop(name, None)
+            self._count_cached(name, 0)
 
     async def wait_turns_ended(self) -> None:
         """Wait until every turn that is under way now has ended."""
@@ -198,13 +201,19 @@ class AppRuntime:
         """Forget the sessions that have been idle longest, now that this one has nothing to do."""
         if self._tasks.get(session_id) is task:
             del self._tasks[session_id]
-        surplus, entries = len(self._sessions) - MAX_IDLE_SESSIONS, self._cached_entries() - MAX_CACHED_ENTRIES
+        session = self._sessions.get(session_id)
+        self._count_cached(session_id, session.cached_entries if session else 0)
+        if len(self._sessions) <= MAX_IDLE_SESSIONS and self._cached_total <= MAX_CACHED_ENTRIES:
+            return
         for idle in list(self._sessions):
-            if surplus <= 0 and entries <= 0:
+            if len(self._sessions) <= MAX_IDLE_SESSIONS and self._cached_total <= MAX_CACHED_ENTRIES:
                 return
             if idle not in self._tasks and self._sessions[idle].is_idle:
-                entries -= self._sessions.pop(idle).cached_entries
-                surplus -= 1
+                del self._sessions[idle]
+                self._count_cached(idle, 0)
 
-    def _cached_entries(self) -> int:
-        return sum(session.cached_entries for session in self._sessions.values())
+    def _count_cached(self, session_id: str, entries: int) -> None:
+        """Count what a session keeps in memory. A sum over all sessions would make each turn slower the more there are."""
+        self._cached_total += entries - self._cached_entries.pop(session_id, 0)
+        if entries:
+            self._cached_entries[session_id] = entries

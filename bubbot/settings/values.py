@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import blank_to_none, matches, quote_value
 from bubbot.ports.text import did_you_mean
-from bubbot.runtime.context.view import OWN_STRATEGIES
 
 AUTO_SELECTOR = "auto"
 """The selector that depends on the features of the model."""
@@ -45,7 +44,12 @@ def check_selector(name: str, list_installed: Callable[[], Collection[str]] = tu
         name: of the strategy.
         list_installed: returns the names that installed packages offer; called only for a name that is not ours.
     """
-    if name == AUTO_SELECTOR or any(strategy.matches(name) for strategy in OWN_STRATEGIES.own):
+    if name == AUTO_SELECTOR:
+        return
+    # Imported here: every command reads the settings, and few homes name a strategy.
+    from bubbot.runtime.context.view import OWN_STRATEGIES
+
+    if any(strategy.matches(name) for strategy in OWN_STRATEGIES.own):
         return
     installed = list_installed()
     if name.partition(":")[0] not in installed:

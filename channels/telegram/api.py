@@ -7,10 +7,8 @@ and its texts contain addresses.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
-import ssl
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,14 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+import aiohttp
 import httpx
 from telegram import Bot
 from telegram.error import TelegramError, TimedOut
-from telegram.request import HTTPXRequest, RequestData
 from telegram.warnings import PTBUserWarning
 
 from channels.platform.refusals import RefusalTiming
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, parse_refusal
+from channels.telegram.http import CLOSE_TIMEOUT_SECONDS, open_http
 from channels.telegram.settings import TelegramSettings
 
 UPDATE_KINDS = [
@@ -37,9 +36,6 @@ UPDATE_KINDS = [
     "my_chat_member",
 ]
 """The kinds of updates that we use; Telegram sends no others."""
-
-CLOSE_TIMEOUT_SECONDS = 5.0
-"""For closing connections; a wedged one does not answer that either."""
 
 _LOGGERS_WITH_ADDRESSES = ("httpx", "telegram.Bot")
 """Loggers of the libraries whose lines contain the address of a request, and so the token."""
@@ -93,8 +89,8 @@ class TelegramApi:
         # The library recommends its parsed methods; with them, a result that it cannot parse would be lost.
         warnings.filterwarnings("ignore", "Please use 'Bot\\.", PTBUserWarning)
         trust = httpx.create_ssl_context()  # takes tens of milliseconds: once for both
-        self._calls = _TelegramHttp(settings, trust, pool=32)
-        self._polls = _TelegramHttp(settings, trust, pool=1)
+        self._calls = open_http(settings, trust, pool=32)
+        self._polls = open_http(settings, trust, pool=1)
         # The library reads a file as a whole; ours has to stop at a limit.
         self._downloads = httpx.AsyncClient(verify=trust, proxy=settings.proxy, timeout=httpx.Timeout(20, connect=10))
         self._bot = Bot(
@@ -180,50 +176,6 @@ class TelegramApi:
                 logging.getLogger(name).removeFilter(self._redaction)
 
 
-class _TelegramHttp(HTTPXRequest):
-    """The library's HTTP client, with our own reading of refusals."""
-
-    def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
-        self._token = settings.token
-        self.date = ""
-        super().__init__(
-            connection_pool_size=pool, read_timeout=20, write_timeout=20, connect_timeout=10, pool_timeout=20,
-            media_write_timeout=120, proxy=settings.proxy,
-            httpx_kwargs={"verify": trust, "event_hooks": {"response": [self._note_date]}},
-        )  # fmt: skip
-
-    async def _note_date(self, response: httpx.Response) -> None:
-        self.date = response.headers.get("date", "")
-
-    async def do_request(
-        self, url: str, method: str, request_data: RequestData | None = None, *args: Any, **kwargs: Any
-    ) -> tuple[int, bytes]:
-        code, payload = await super().do_request(url, method, request_data, *args, **kwargs)
-        if not 200 <= code <= 299:
-            raise parse_refusal(code, payload, self._token)
-        return code, payload
-
-    @staticmethod
-    def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Parse an answer without the library's own parser, which logs the payload: people's messages."""
-        try:
-            answer: dict[str, Any] = json.loads(payload)
-        except (ValueError, RecursionError):
-            raise TelegramError("no JSON") from None
-        return answer
-
-    async def close(self) -> None:
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
-                await self.shutdown()
-        except (TimeoutError, httpx.HTTPError, OSError):
-            return  # the connection is dropped either way
-
-    async def renew(self) -> None:
-        await self.close()
-        await self.initialize()
-
-
 async def _download(client: httpx.AsyncClient, url: str, limit: int, token: str) -> bytes | None:
     content = bytearray()
     async with client.stream("GET", url) as response:
@@ -250,7 +202,7 @@ async def _read_beginning(response: httpx.Response) -> bytes:
 def _describe_cause(error: TelegramError) -> str:
     """Name the kind of failure; the text of the HTTP library's error may contain the address."""
     cause = error.__cause__
-    if isinstance(cause, httpx.HTTPError):
+    if isinstance(cause, httpx.HTTPError | aiohttp.ClientError):
         return f"the connection failed ({type(cause).__name__})"
     return "its answer is not JSON" if error.message == "no JSON" else f"the request failed ({type(error).__name__})"
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,26 @@ async def test_appends_that_wait_share_one_commit(store: SqliteStore) -> None:
     await asyncio.gather(*jobs)
     assert seen.count("COMMIT") == 1
     assert await texts(store) == [str(number) for number in range(50)]
+
+
+async def test_the_thread_is_asked_once_for_appends_that_come_together(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    run = DatabaseThread.run
+
+    async def counted(self: DatabaseThread, job: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await run(self, job)
+
+    monkeypatch.setattr(DatabaseThread, "run", counted)
+    with held(store):
+        jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(50)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*jobs)
+    assert asked <= 2, "one for what holds the thread, one for all appends"
+    assert await store.head("tape") == 50
 
 
 async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -> None:
@@ -354,6 +375,7 @@ LEFT_OPEN = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from bubbot.stores.sqlite.store import open_store
 async def main():
     store = await open_store(Path(sys.argv[1]), salt=bytes, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))

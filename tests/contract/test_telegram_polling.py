@@ -26,6 +26,7 @@ from bubbot.ports.channel import (
 from channels.telegram.api import UPDATE_KINDS, TelegramApi
 from channels.telegram.channel import TelegramChannel, create
 from channels.telegram.errors import TelegramUnavailable
+from channels.telegram.http import DirectHttp
 from channels.telegram.settings import TelegramSettings
 from tests.fakes.telegram_channel import (
     CONFLICT,
@@ -166,18 +167,21 @@ class TestPolling:
             assert channel.health().is_ready
         assert [one["timeout"] for one in server.sent("getUpdates")[:3]] == [0, 0, 1]
 
+    @pytest.mark.parametrize("proxied", [False, True])
     async def test_a_wedged_poll_is_given_up_and_its_connection_with_it(
-        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture, *, proxied: bool
     ) -> None:
         server.say("getUpdates", HANG)
         server.updates = [update(1, "one")]
         heard = Heard(server)
-        async with opened(server, replace(FAST, poll_margin=0.2)) as channel:
-            client = channel._api._polls._client
+        proxy = {"proxy": server.url} if proxied else {}
+        async with opened(server, replace(FAST, poll_margin=0.2), **proxy) as channel:
             async with running(channel, heard):
+                await server.until(lambda: bool(server.sent("getUpdates")))
+                client = _client(channel)
                 await server.until(lambda: len(heard.events) == 1)
-            assert client.is_closed
-            assert channel._api._polls._client is not client
+            assert client.is_closed if proxied else client.closed
+            assert _client(channel) is not client
         assert heard.texts() == ["one"]
         assert "neither came back nor failed within 0.2 s" in caplog.text
 
@@ -373,3 +377,9 @@ async def test_two_bots_share_nothing(server: ScriptedServer) -> None:
         await other.send(MessagePart("77", "b"))
     assert ["link_preview_options" in sent for sent in server.sent("sendMessage")] == [True, False]
     assert ME["username"] == "our_bot"
+
+
+def _client(channel: TelegramChannel) -> Any:
+    """The connections of the polls."""
+    polls: Any = channel._api._polls
+    return polls._session if isinstance(polls, DirectHttp) else polls._client

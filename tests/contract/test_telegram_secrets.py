@@ -29,6 +29,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 class TestSecrets:
     """The token is in the address of every request; it must be in no log line and in no error."""
 
+    @pytest.mark.parametrize("proxied", [False, True])
     @pytest.mark.parametrize(
         "failure",
         [
@@ -38,8 +39,11 @@ class TestSecrets:
             Page(200, TOKEN.encode()), Page(301, TOKEN.encode()), Page(502, f"<html>{TOKEN}".encode()), Page(200, b"[]"),
         ],
     )  # fmt: skip
-    async def test_whatever_fails(self, server: ScriptedServer, caplog: pytest.LogCaptureFixture, failure: Any) -> None:
-        for name in (None, "httpx", "httpcore", "telegram"):  # an earlier test may have made them quiet
+    async def test_whatever_fails(
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture, failure: Any, *, proxied: bool
+    ) -> None:
+        """Behind a proxy another HTTP library sends the requests; the server here takes them as a proxy does."""
+        for name in (None, "httpx", "httpcore", "aiohttp", "telegram"):  # an earlier test may have made them quiet
             caplog.set_level(logging.DEBUG, name)
         errors: list[BaseException] = []
         timing = replace(FAST, call_timeout=0.2, poll_margin=-0.8)
@@ -55,7 +59,8 @@ class TestSecrets:
 
         server.usual["getFile"] = {"file_path": "f"}
         server.files["f"] = lambda _: web.Response(status=500, body=TOKEN.encode())
-        async with opened(server, timing, commands=lambda: [CommandInfo("new")]) as channel:
+        proxy = {"proxy": server.url} if proxied else {}
+        async with opened(server, timing, commands=lambda: [CommandInfo("new")], **proxy) as channel:
             part = MessagePart("77", "hi", markup=BOLD)
             await attempt("sendMessage", channel.send(part))
             await attempt("editMessageText", channel.edit("7", part))
@@ -67,7 +72,8 @@ class TestSecrets:
             await attempt("getUpdates", _briefly(channel.run(Heard(server))))
         # Nobody listens on this port: the connection itself fails.
         given = TelegramSettings.read(
-            "tg", {"token": TOKEN, "base_url": "http://127.0.0.1:9", "proxy": "http://127.0.0.1:9"}
+            "tg",
+            {"token": TOKEN, "base_url": "http://127.0.0.1:9"} | ({"proxy": "http://127.0.0.1:9"} if proxied else {}),
         )
         gone = TelegramChannel(options(server), given, timing)
         for work in (gone.send(part), gone.fetch(Attachment("F"), 10), gone.edit("7", part)):
@@ -79,7 +85,7 @@ class TestSecrets:
         assert len(errors) >= 4
         shown = "".join(f"{error!r} {''.join(traceback.format_exception(error))}" for error in errors)
         logged = "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
-        assert "/getMe" in logged  # the HTTP library's lines are there
+        assert ("/getMe" in logged) == proxied  # the lines of httpx are there; aiohttp writes none
         for text in (shown, logged, caplog.text):
             assert "SECRET-token" not in text
 

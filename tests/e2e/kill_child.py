@@ -1,8 +1,9 @@
 """A real bot on standard input and output that ends itself with SIGKILL at one point of a turn.
 
-Arguments: HOME SCRIPT [POINT [BREAK]]. POINT is `operation:before` or `operation:after`, with
+Arguments: HOME SCRIPT [POINT [BREAK [FEATURES]]]. POINT is `operation:before` or `operation:after`, with
 `#N` for the Nth time. The ports are wrapped, as any deployment may wrap them; nothing in bubbot knows of it.
 BREAK=`split-done` removes one guard: the inbounds are marked done after the merge instead of with it.
+FEATURES=`none` leaves the kernel alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import PortWrappers, open_app
+from bubbot.app.features import FEATURES
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
@@ -128,7 +130,7 @@ def touching(home: Path, killer: Killer) -> Tool:
     return touch
 
 
-async def main(home: Path, script: str, point: str, broken: str) -> None:
+async def main(home: Path, script: str, point: str, broken: str, features: str) -> None:
     killer = Killer(point)
 
     wrap = PortWrappers(
@@ -141,7 +143,8 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
     settings = settings.model_copy(
         update={"model": settings.model.model_copy(update={"name": "scripted", "script": Path(script)})}
     )
-    async with open_app(settings, Home(home), wrappers=wrap) as app:
+    names = () if features == "none" else FEATURES
+    async with open_app(settings, Home(home), wrappers=wrap, features=names) as app:
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)
         await app.runtime.wait_idle()
@@ -150,5 +153,5 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
 def run(arguments: Sequence[str]) -> int:
     """The process."""
     home, script, *broken = arguments
-    asyncio.run(main(Path(home), script, *[*broken, "", ""][:2]))
+    asyncio.run(main(Path(home), script, *[*broken, "", "", ""][:3]))
     return 0

@@ -48,9 +48,10 @@ SCRIPT = {
 
 @dataclass
 class Bench:
-    """A home, the messages people sent, and everything the processes printed."""
+    """A home, the messages people sent, and everything the processes printed. `features`: `none` for the kernel alone."""
 
     home: Path
+    features: str = ""
     printed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class Bench:
     def start(self, point: str = "", broken: str = "") -> tuple[forked.Child, BinaryIO]:
         """A bot that ends itself at the point, and its standard input; what it prints goes to a file, so that a kill
         loses nothing of it."""
-        arguments = [str(self.home), str(self.home / "script.json"), point, broken]
+        arguments = [str(self.home), str(self.home / "script.json"), point, broken, self.features]
         given, ours = os.pipe()
         try:
             with (self.home / "printed").open("ab") as out, (self.home / "errors").open("ab") as errors:

@@ -126,8 +126,8 @@ class Talk:
             code = await daemon.end()
         assert code == 0, daemon.errors
 
-    async def settle(self, seconds: float = 30.0) -> None:
-        """Runs a bot until every message has its answer; then ends it."""
+    async def settle(self, seconds: float = 120.0) -> None:
+        """Runs a bot until every message has its answer; then ends it. Bots of other points run beside it."""
         daemon = await self.start()
         try:
             await self.platforms[0].until(self.complete, seconds)

@@ -90,7 +90,7 @@ class OnTelegram(Platform):
 
     async def _polls(self, more: int) -> None:
         count = len(self.server.calls("getUpdates")) + more
-        await self.until(lambda: len(self.server.calls("getUpdates")) >= count, 30)
+        await self.until(lambda: len(self.server.calls("getUpdates")) >= count, 120)
 
     async def heard(self) -> None:
         await self._polls(1)
@@ -107,7 +107,7 @@ class OnDiscord(Platform):
     sends = (POST, EDIT)
 
     async def heard(self) -> None:
-        await self.until(lambda: self.server.gateway.connected, 30)
+        await self.until(lambda: self.server.gateway.connected, 120)
 
     async def quiet(self) -> None:
         await self.heard()

@@ -35,11 +35,26 @@ POINTS = (
     "send:after#2",
 )
 
+SAMPLE = ("append-inbox:after#1", "extend-fork:after#1", "merge:after#1", "send:after#1")
+"""Points at which the default suite kills the kernel alone; the proof takes all."""
+
 
 @pytest.mark.law("T3", "T14")
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path, point: str) -> None:
     bench = Bench(tmp_path / "home")
+    assert bench.run(MESSAGES, point) == KILLED, (tmp_path / "home" / "errors").read_text()
+    assert bench.run(bench.missing(MESSAGES)) == 0, (tmp_path / "home" / "errors").read_text()
+    assert bench.faults(MESSAGES) == []
+
+
+@pytest.mark.law("T3", "T14")
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=() if point in SAMPLE else pytest.mark.proof) for point in POINTS]
+)
+def test_the_kernel_alone_loses_and_doubles_nothing(tmp_path: Path, point: str) -> None:
+    """No feature takes part: neither budgets nor memory nor schedules keep the promise."""
+    bench = Bench(tmp_path / "home", features="none")
     assert bench.run(MESSAGES, point) == KILLED, (tmp_path / "home" / "errors").read_text()
     assert bench.run(bench.missing(MESSAGES)) == 0, (tmp_path / "home" / "errors").read_text()
     assert bench.faults(MESSAGES) == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import cProfile
+import pstats
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -77,6 +80,28 @@ async def test_a_turn_writes_its_own_messages_and_not_those_of_the_window(talk: 
     for _ in range(5):
         await talk.say()
     assert counted["messages"] <= 5 * 3, "the anchor's line, the answer before, and the new message"
+
+
+CROWD = 60
+
+
+async def test_a_turn_makes_as_many_calls_in_a_crowd_as_alone(tmp_path: Path) -> None:
+    """What is summed over all sessions or calls in every turn makes a full house slow."""
+    await tapes.build(tmp_path / "home", 50, CROWD)
+    async with talking(tmp_path / "home") as talk:
+
+        async def calls_of_a_turn(chats: range) -> float:
+            await asyncio.gather(*(talk.say(chat) for chat in chats))  # the first turn of a chat reads its window
+            profile = cProfile.Profile()
+            profile.enable()
+            await asyncio.gather(*(talk.say(chat) for chat in chats))
+            profile.disable()
+            calls: int = vars(pstats.Stats(profile))["total_calls"]
+            return calls / len(chats)
+
+        few = await calls_of_a_turn(range(5))
+        await calls_of_a_turn(range(5, CROWD))
+        assert await calls_of_a_turn(range(CROWD)) < 1.1 * few
 
 
 async def test_a_turn_with_two_steps_of_tools_commits_before_and_after_each(talk: Talk, counted: Counter[str]) -> None:

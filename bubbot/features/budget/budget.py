@@ -336,9 +336,10 @@ class Budget:
 
     def _exhausted_measure(self, key: TotalKey, held: SpentTotal) -> str | None:
         """Return the measure by which a total, with what is held of it, has reached its limit; None if by none."""
-        limit, spent = self.limits.find_limit(key.scope, key.name), self._spent(key)
-        if limit is None:
+        limit = self.limits.find_limit(key.scope, key.name)
+        if limit is None:  # before the sum, which takes longer the more calls are under way
             return None
+        spent = self._spent(key)
         for measure, used in (
             (COST, (spent.cost_nanousd + held.cost_nanousd) / NANOS_PER_USD),
             (TOKENS, spent.tokens + held.tokens),
@@ -460,9 +461,12 @@ class Budget:
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""
-        limit, spent = self.limits.find_limit(key.scope, key.name), self._spent(key)
+        limit = self.limits.find_limit(key.scope, key.name)
+        if limit is None:
+            return []
+        spent = self._spent(key)
         used = {COST: spent.cost_nanousd / NANOS_PER_USD, TOKENS: float(spent.tokens)}
-        maxima = {measure: limit.limit_for(key.period, measure) if limit else None for measure in used}
+        maxima = {measure: limit.limit_for(key.period, measure) for measure in used}
         shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
         return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.limits.warn_at]
 

@@ -140,7 +140,7 @@ class BudgetState:
 def budget_state_from(state: JsonObject) -> BudgetState:
     """Read the state of a checkpoint, or of an anchor of earlier versions."""
     return BudgetState(
-        {TotalKey(*line[:3]): SpentTotal(*map(int, line[3:])) for line in state["spent"]},
+        {TotalKey._make(line[:3]): SpentTotal._make(map(int, line[3:])) for line in state["spent"]},
         {item["call"]: reservation_from(item, item["id"]) for item in state["open"]},
         {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),

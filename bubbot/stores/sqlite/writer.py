@@ -219,6 +219,7 @@ class GroupCommitWriter:
         self._room = asyncio.Event()
         self._room.set()
         self._queue: deque[_WriteJob] = deque()
+        self._is_group_posted = False
         self.commits = 0
         """How many transactions were committed; the connection's thread counts them."""
         self.commit_counter = CommitCounter()
@@ -231,7 +232,7 @@ class GroupCommitWriter:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.append(_WriteJob(job, done))
         if self._room.is_set() or self._room_retry is None:
-            self._conn.post(self._commit_group)
+            self._post_group()
         return await done
 
     async def submit_deferred(self, job: Callable[[sqlite3.Connection], T]) -> T:
@@ -261,18 +262,26 @@ class GroupCommitWriter:
 
     def _retry(self) -> None:
         with suppress(StoreUnavailable):  # closed; closing has tried everything
-            self._conn.post(self._commit_group)
+            self._post_group()
 
     def flush(self) -> None:
         """Commit deferred jobs now instead of waiting for the next one."""
         if self._queue:
             with suppress(StoreUnavailable):  # closed; closing has written everything
-                self._conn.post(self._commit_group)
+                self._post_group()
+
+    def _post_group(self) -> None:
+        """Have everything queued committed. A group that has not begun yet takes it along."""
+        if not self._is_group_posted:
+            self._conn.post(self._commit_group)
+            self._is_group_posted = True
 
     async def _commit_group(self) -> None:
         try:
-            await self._conn.run(self._commit_queued)
+            if await self._conn.run(self._commit_queued):
+                self._post_group()
         except Exception as error:  # no caller may wait for ever
+            self._is_group_posted = False
             if not isinstance(error, StoreError):
                 log.exception("database writer failed", extra={"action": "store.failed"})
             while self._queue:
@@ -280,8 +289,11 @@ class GroupCommitWriter:
                 if not job.done.done():
                     job.done.set_exception(_translate(error))
 
-    def _commit_queued(self, conn: sqlite3.Connection) -> None:
-        """Commit queued jobs, in the connection's thread; a later call with an empty queue does nothing."""
+    def _commit_queued(self, conn: sqlite3.Connection) -> bool:
+        """Commit queued jobs, in the connection's thread; return true if there are more than fit into one group."""
+        self._is_group_posted = (
+            False  # first: what is queued from now on needs a group of its own, if this one misses it
+        )
         jobs: list[_WriteJob] = []
         while self._queue and len(jobs) < MAX_GROUP_JOBS:
             job = self._queue.popleft()
@@ -290,7 +302,7 @@ class GroupCommitWriter:
         if not jobs:
             if self._loop is not None and not self._room.is_set():  # the callers that waited for room were cancelled
                 self._loop.call_soon_threadsafe(partial(self._deliver, [], full=False))
-            return
+            return False
         waits_for_room = self._room_retry is not None
         try:
             outcomes = _commit(conn, jobs, stop_when_full=waits_for_room)
@@ -304,6 +316,7 @@ class GroupCommitWriter:
         is_full = any(isinstance(outcome.error, StoreFull) for outcome in outcomes)
         jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, finished, full=is_full))
         self._after(conn, idle=not self._queue)
+        return len(jobs) == MAX_GROUP_JOBS
 
     def _deliver(self, outcomes: list[_JobOutcome], *, full: bool) -> None:
         """Hand out the results, in the event loop; if the disk is full, try again later."""

@@ -1,0 +1,165 @@
+"""The HTTP clients that python-telegram-bot calls the Bot API with.
+
+aiohttp takes a third of the processor time of the library's own client, httpx; only httpx speaks SOCKS and reads every proxy
+variable of the environment, so a bot behind a proxy keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from typing import Any
+from urllib.request import getproxies
+
+import aiohttp
+import httpx
+from telegram.error import NetworkError, TelegramError, TimedOut
+from telegram.request import BaseRequest, HTTPXRequest, RequestData
+
+from channels.telegram.errors import parse_refusal
+from channels.telegram.settings import TelegramSettings
+
+CONNECT_SECONDS = 10.0
+POOL_SECONDS = 20.0
+"""Seconds to wait for a free connection and to connect."""
+READ_SECONDS = 20.0
+"""Seconds without a byte of the answer, for calls that name no limit."""
+CLOSE_TIMEOUT_SECONDS = 5.0
+"""Seconds for closing connections; a wedged one does not answer that either."""
+
+
+class TelegramHttp(BaseRequest):
+    """What both clients do with an answer.
+
+    Attributes:
+        date: the header `Date` of the newest answer; empty before the first one.
+    """
+
+    date: str = ""
+    _token: str
+
+    def check_answer(self, code: int, payload: bytes) -> tuple[int, bytes]:
+        """Return the answer. Raise `TelegramApiError` for a refusal: the library's own reading loses its details."""
+        if not 200 <= code <= 299:
+            raise parse_refusal(code, payload, self._token)
+        return code, payload
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Parse an answer without the library's own parser, which logs the payload: people's messages."""
+        try:
+            answer: dict[str, Any] = json.loads(payload)
+        except (ValueError, RecursionError):
+            raise TelegramError("no JSON") from None
+        return answer
+
+    async def close(self) -> None:
+        """Close every connection."""
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                await self.shutdown()
+        except (TimeoutError, httpx.HTTPError, aiohttp.ClientError, OSError):
+            return  # the connections are dropped either way
+
+    async def renew(self) -> None:
+        """Drop every connection; the next call opens a new one."""
+        await self.close()
+        await self.initialize()
+
+
+class DirectHttp(TelegramHttp):
+    """Calls over aiohttp."""
+
+    def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
+        self._token = settings.token
+        self._trust = trust
+        self._pool = pool
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def read_timeout(self) -> float:
+        """Seconds without a byte of the answer."""
+        return READ_SECONDS
+
+    async def initialize(self) -> None:
+        """Do nothing: the first call connects."""
+
+    async def shutdown(self) -> None:
+        """Close every connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: Any = None,
+        *_timeouts: Any,
+        **_more_timeouts: Any,
+    ) -> tuple[int, bytes]:
+        """Send a request; see `BaseRequest.do_request`."""
+        session = self._session = self._session or self._open_session()
+        seconds = read_timeout if isinstance(read_timeout, int | float) else READ_SECONDS
+        timeout = aiohttp.ClientTimeout(connect=POOL_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=seconds)
+        try:
+            async with session.request(
+                method, url, data=_form(request_data), timeout=timeout, allow_redirects=False
+            ) as response:
+                payload = await response.read()
+                self.date = response.headers.get("date", "")
+        except TimeoutError as error:
+            raise TimedOut from error
+        except aiohttp.ClientError as error:
+            raise NetworkError(type(error).__name__) from error
+        return self.check_answer(response.status, payload)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._pool, ssl=self._trust),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+            headers={"User-Agent": self.USER_AGENT},
+        )
+
+
+class ProxiedHttp(HTTPXRequest, TelegramHttp):
+    """Calls over httpx, through the proxy of the settings or of the environment."""
+
+    def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
+        self._token = settings.token
+        super().__init__(
+            connection_pool_size=pool, read_timeout=READ_SECONDS, write_timeout=20, connect_timeout=CONNECT_SECONDS,
+            pool_timeout=POOL_SECONDS, media_write_timeout=120, proxy=settings.proxy,
+            httpx_kwargs={"verify": trust, "event_hooks": {"response": [self._note_date]}},
+        )  # fmt: skip
+
+    async def _note_date(self, response: httpx.Response) -> None:
+        self.date = response.headers.get("date", "")
+
+    async def do_request(
+        self, url: str, method: str, request_data: RequestData | None = None, *args: Any, **kwargs: Any
+    ) -> tuple[int, bytes]:
+        """Send a request; see `BaseRequest.do_request`."""
+        return self.check_answer(*await super().do_request(url, method, request_data, *args, **kwargs))
+
+
+def open_http(settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> TelegramHttp:
+    """Return a client with so many connections."""
+    is_proxied = settings.proxy is not None or bool(getproxies())
+    return (ProxiedHttp if is_proxied else DirectHttp)(settings, trust, pool=pool)
+
+
+def _form(request_data: RequestData | None) -> aiohttp.FormData | dict[str, str] | None:
+    if request_data is None:
+        return None
+    if not request_data.contains_files:
+        return request_data.json_parameters
+    form = aiohttp.FormData(quote_fields=False)
+    for name, value in request_data.json_parameters.items():
+        form.add_field(name, value)
+    for name, (filename, content, media_type) in request_data.multipart_data.items():
+        form.add_field(name, content, filename=filename, content_type=media_type)
+    return form

@@ -1,0 +1,60 @@
+"""The HTTP client of a bot: aiohttp, and httpx behind a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+
+from channels.telegram.http import DirectHttp, ProxiedHttp, open_http
+from channels.telegram.settings import TelegramSettings
+
+TOKEN = "42:SECRET-token"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def opened(**settings: str) -> object:
+    return open_http(TelegramSettings.read("tg", {"token": TOKEN} | settings), ssl.create_default_context(), pool=1)
+
+
+def test_without_a_proxy_it_is_the_lighter_one() -> None:
+    assert isinstance(opened(), DirectHttp)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "socks5://127.0.0.1:9"])
+def test_a_proxy_of_the_settings_is_used(address: str) -> None:
+    assert isinstance(opened(proxy=address), ProxiedHttp)
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_is_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert isinstance(opened(), ProxiedHttp)
+
+
+async def test_a_server_that_hangs_up_between_two_calls_is_called_again() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 2\r\n\r\n{}")  # it does not say so before
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = TelegramSettings.read("tg", {"token": TOKEN})
+    http = DirectHttp(settings, ssl.create_default_context(), pool=1)
+    try:
+        for _ in range(3):
+            assert await http.do_request(f"http://127.0.0.1:{port}/getMe", "GET") == (200, b"{}")
+            assert http.date == "today"
+            await asyncio.sleep(0.01)  # the end of the connection arrives
+    finally:
+        await http.close()
+        server.close()
