@@ -35,6 +35,7 @@ BubbotError
 ├── MemoryTooLarge             a text that is too large for memory, since every version stores it again
 ├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
 ├── TurnTimeout                a scheduled turn used up its time
+├── FeatureFailed              the code of an installed feature failed
 └── ChannelError               a channel failed; it is restarted
     ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
     ├── DeliveryFailed         a part could not be sent; `permanent` if a retry is useless
@@ -387,6 +388,19 @@ class TurnTimeout(BubbotError):
     def __init__(self, seconds: float) -> None:
         super().__init__(f"It took longer than the {seconds:g} seconds it may take.")
         self.seconds = seconds
+
+
+class FeatureFailed(BubbotError):
+    """The code of the installed `feature` raised, took too long or returned what it may not; `problem` says which."""
+
+    kind = "feature_failed"
+    feature: str = ""
+    problem: str = ""
+
+    def __init__(self, feature: str, problem: str) -> None:
+        super().__init__(f"The installed feature {feature} failed: {problem}.")
+        self.feature = feature
+        self.problem = problem
 
 
 class ChannelError(BubbotError):

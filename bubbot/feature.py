@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.ports.channel import Inbound, Outbound, Role
+from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.command import Command
+from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
@@ -44,7 +46,7 @@ class Kernel:
         new_id: makes unique ids.
         zone: the time zone of the deployment.
         texts: the bot's own sentences.
-        projections: keeps the states that follow from tapes.
+        projections: keeps the states that follow from tapes; an installed feature has its own.
         open_tape: opens a tape that belongs to no session, by its name.
         role_of: returns the role of an inbound's sender, on any channel.
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
@@ -91,6 +93,9 @@ class Feature:
         on_recovered: called when recovery has merged what an earlier process left open.
         background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
         on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
+        health: reports its health, without I/O, for features that stay when settings change.
+        metrics: the metrics whose values its health has.
+        ready: returns what it adds to the answer of `/ready`, in English: at once, since it is asked every few seconds.
         prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`.
     """
 
@@ -114,6 +119,9 @@ class Feature:
     on_recovered: Callable[[], Awaitable[None]] | None = None
     background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     on_chat_unreachable: Callable[[str, str, str], Awaitable[None]] | None = None
+    health: Callable[[HealthContext], FeatureHealth] | None = None
+    metrics: Sequence[MetricSpec] = ()
+    ready: Callable[[HealthContext], Mapping[str, Any]] | None = None
     prepare: Callable[[Any], Awaitable[Apply]] | None = None
 
 
@@ -125,8 +133,15 @@ class FeatureFactory:
         name: of the feature, and its section in config.toml.
         build: builds it; gets the kernel and the validated settings (None without `settings`).
         settings: the model of its section, with a default for each key; None if it has none.
+        health: reports its health from the tapes, if no bot runs.
+        checks: the checks of `bubbot doctor`.
+        events: the payload models of its facts, by the names of the events, with their references declared (see
+            `bubbot.tape.references`). They are known before it is built, and to commands that build nothing.
     """
 
     name: str
     build: Callable[[Kernel, Any], Feature]
     settings: type[SettingsSection] | None = None
+    health: Callable[[HomeReader, HealthContext], Awaitable[FeatureHealth]] | None = None
+    checks: Sequence[Check] = ()
+    events: Mapping[str, type] = field(default_factory=dict)

@@ -107,5 +107,11 @@ def _find(group: str, name: str) -> EntryPoint:
     return next(iter(points.values()))
 
 
+def find_package(group: str, name: str) -> str:
+    """Return the package that offers a name in a group, or the name if the package has none."""
+    packages = [point.dist.name for point in find_entry_points(group).select(name=name) if point.dist]
+    return packages[0] if packages else name
+
+
 def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "?"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from tests.doubles import START, CountingSalt
 from tests.e2e import forked

@@ -16,7 +16,9 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
@@ -52,6 +54,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -71,12 +74,21 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortWrappers:
-    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn."""
+    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn.
+
+    Attributes:
+        store: wraps the store.
+        model: wraps each model.
+        channel: wraps each adapter.
+        tools: tools to add to those of the features.
+        timeouts: how long the code of installed features may take.
+    """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
+    timeouts: GuardTimeouts = GuardTimeouts()  # noqa: RUF009 - frozen
 
 
 @dataclass
@@ -165,7 +177,7 @@ class Bot:
 
     def tape(self, session: str) -> TapeService:
         """Return the tape of a session."""
-        return _session_tape(self.store, self.workspace, session)
+        return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
         """Merge what an earlier process left open, deliver the session's pending messages, and queue its turns.
@@ -186,7 +198,7 @@ class Bot:
 
     async def _recover(self) -> RecoveryResult:
         inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
-        recovered = await recover(self.store, inboxes, lambda name: tape_service(self.store, name))
+        recovered = await recover(self.store, inboxes, self.channel_factory.open_tape)
         await self.features.on_recovered()
         return recovered
 
@@ -202,9 +214,11 @@ class Bot:
         return await result
 
 
-def tape_service(store: TapeStore, name: str, session: str = "") -> TapeService:
-    """Make the service of a tape."""
-    return TapeService(store, name, now=now, new_id=new_id, session=session)
+def tape_service(
+    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
+) -> TapeService:
+    """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
+    return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 
 @asynccontextmanager
@@ -277,7 +291,9 @@ async def open_bot(
         await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        restored = await Quarantine(tape_service(store, HOME_TAPE)).current_restore()
+        installed = load_features()
+        open_tape = partial(tape_service, store, references=installed.references)
+        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
         projections = ProjectionRunner()
@@ -288,15 +304,12 @@ async def open_bot(
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
             projections=projections,
-            open_tape=partial(tape_service, store),
+            open_tape=open_tape,
             role_of=directory.role_of,
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
         )
-        installed = load_features()
-        for reason in installed.broken.values():
-            log.warning("plugin left out: %s", reason, extra={"action": "plugin.broken"})
         bot_features = BotFeatures(
             kernel,
             settings,
@@ -306,7 +319,11 @@ async def open_bot(
             names=features,
             factories=installed.factories,
             strategies=load_strategies(),
+            references=installed.references,
+            timeouts=wrappers.timeouts,
         )
+        for name, reason in installed.broken.items():
+            bot_features.problems.leave_out(name, reason)
         maker = ChannelFactory(
             store,
             home,
@@ -319,6 +336,7 @@ async def open_bot(
             room_waiter(base_store),
             bot_features.around_delivery,
             projections,
+            installed.references,
         )
         channel_runtimes |= {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
@@ -347,7 +365,7 @@ async def open_bot(
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
+        runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
         commands += list_commands(toolbox, texts)
@@ -388,8 +406,8 @@ async def _close(models: Sequence[ModelSet]) -> None:
         await model_set.aclose()
 
 
-def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService:
-    return tape_service(store, session_tape(workspace, session), session)
+def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
+    return tape_service(store, session_tape(workspace, session), session, references=references)
 
 
 def _texts(settings: Settings) -> Texts:

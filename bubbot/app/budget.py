@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from bubbot.features.budget.limits import ModelFacts
+from bubbot.features.budget.settings import BudgetSettings
 from bubbot.models.litellm import sizes
 from bubbot.settings.loader import Settings
+
+
+def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
+    """Return what the feature takes of these settings."""
+    return settings.budget, model_facts(settings)
 
 
 def model_facts(settings: Settings) -> ModelFacts:
@@ -19,4 +25,5 @@ def model_facts(settings: Settings) -> ModelFacts:
         sizes.find_output_limit,
         settings.model.fallback,
         settings.model.max_tokens,
+        settings.model.name,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bubbot import plugins
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
 from bubbot.gateway.files import outgoing_blob_reader
@@ -22,6 +23,7 @@ from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
 
@@ -50,6 +52,7 @@ class ChannelFactory:
         wait_for_room: waits while the disk is full.
         around_delivery: wraps each part of a message that is sent.
         projections: the states that follow from the tapes.
+        references: what the entries of tapes name.
     """
 
     store: TapeStore
@@ -63,10 +66,13 @@ class ChannelFactory:
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
     around_delivery: Sequence[AroundDelivery] = ()
     projections: ProjectionRunner = field(default_factory=ProjectionRunner)
+    references: ReferenceRegistry = OWN_REFERENCES
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
-        return TapeService(self.store, tape, now=self.deps.now, new_id=self.deps.new_id, session="")
+        return TapeService(
+            self.store, tape, now=self.deps.now, new_id=self.deps.new_id, session="", references=self.references
+        )
 
     def build_adapter(
         self,

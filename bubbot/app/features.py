@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bubbot.app.budget import model_facts
+from bubbot.app.budget import budget_settings
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
@@ -20,13 +21,15 @@ from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.schedule.feature import ScheduleFeature
+from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.tools import UsageReporter, report_no_limits
 from bubbot.features.why.feature import why_feature
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
-from bubbot.ports.channel import session_folder
-from bubbot.ports.health import HealthReport
+from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
+from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
@@ -37,8 +40,8 @@ from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings
 from bubbot.settings.values import AUTO_SELECTOR
-
-log = logging.getLogger(__name__)
+from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
@@ -60,6 +63,7 @@ class BotFeatures:
         budget: the budgets; None without them.
         memory: the memory; None without it.
         strategies: the context strategies.
+        problems: what is wrong with the features of installed packages.
     """
 
     def __init__(
@@ -73,6 +77,8 @@ class BotFeatures:
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
         strategies: ContextStrategies = OWN_STRATEGIES,
+        references: ReferenceRegistry = OWN_REFERENCES,
+        timeouts: GuardTimeouts = GuardTimeouts(),  # noqa: B008 - frozen
     ) -> None:
         """Build the features that last.
 
@@ -85,6 +91,8 @@ class BotFeatures:
             names: those of `FEATURES` that the bot has.
             factories: the features of installed packages.
             strategies: the context strategies.
+            references: what the entries of tapes name.
+            timeouts: how long the code of packages may take.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -93,33 +101,49 @@ class BotFeatures:
         self._home = home
         self._names = names
         self.strategies = strategies
+        self._references = references
+        self._trace_events = (*JOB_TEXT_EVENTS, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory) if "memory" in names else None
         self.budget = (
-            BudgetFeature(
-                kernel, settings.budget, model_facts(settings), load_model=load_model, notify_owner=notify_owner
-            )
+            BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
             else None
         )
         self._lasting: dict[str, LastingFeature] = {}
+        self._sections: dict[str, SettingsSection | None] = {}
+        self.problems = FeatureProblems(kernel.now)
         for factory in factories:
-            feature = _build_plugin(factory, kernel, settings)
+            guard = FeatureGuard(factory.name, self.problems, timeouts)
+            section = feature_section(factory, settings)
+            # Its projections are its own: one that fails must not stop those of others on the same tape.
+            feature = guard.build(partial(factory.build, replace(kernel, projections=ProjectionRunner()), section))
             if feature is not None:
                 self._lasting[factory.name] = LastingFeature(feature, partial(feature_section, factory))
+                self._sections[factory.name] = section
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
         if self.budget:
-            pick = lambda settings: (settings.budget, model_facts(settings))  # noqa: E731
-            self._lasting["budget"] = LastingFeature(self.budget.feature(), pick)
+            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
 
     @property
     def lasting(self) -> Iterator[Feature]:
-        """The features that stay when the settings change."""
-        return (lasting.feature for lasting in self._lasting.values())
+        """The features that stay when the settings change, without those that are left out."""
+        return (lasting.feature for name, lasting in self._lasting.items() if not self.problems.is_left_out(name))
+
+    @property
+    def reporting(self) -> list[Feature]:
+        """The features that stay and report something: bubbot's own, in their order, then those of packages."""
+        order = {name: index for index, name in enumerate(FEATURES)}
+        return sorted(self.lasting, key=lambda feature: order.get(feature.name, len(order)))
+
+    @property
+    def metrics(self) -> list[MetricSpec]:
+        """The metrics that the features declare."""
+        return [spec for feature in self.reporting for spec in feature.metrics]
 
     @property
     def around_delivery(self) -> list[AroundDelivery]:
@@ -156,9 +180,10 @@ class BotFeatures:
                 traces=[*channel_tapes, *(tape for feature in self.lasting for tape in feature.traces)],
                 forget=self._remove_files,
                 memory=self.memory,
+                view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
             ),
             "search": search_feature,
-            "why": lambda: why_feature(self.strategies),
+            "why": lambda: why_feature(self.strategies, self._references),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(
                 settings.attachments,
@@ -172,7 +197,24 @@ class BotFeatures:
             for name in FEATURES
             if name in self._names
         ]
-        return [*(lasting.feature for name, lasting in self._lasting.items() if name not in FEATURES), *own]
+        self._leave_out_clashes(own)
+        return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+
+    def _leave_out_clashes(self, own: Sequence[Feature]) -> None:
+        """Leave out the packages whose tools or sources have a name that is taken; among packages the first has it."""
+        names = {name for feature in own for tool in feature.tools for name in tool.names}
+        origins = {HUMAN_ORIGIN, "system", *(origin for feature in own for origin in feature.sources)}
+        for feature in [feature for feature in self.lasting if feature.name not in FEATURES]:
+            theirs = [name for tool in feature.tools for name in tool.names]
+            taken = [name for name in theirs if name in names]
+            taken_origins = sorted(origins & feature.sources.keys())
+            if taken:
+                self.problems.leave_out(feature.name, f"another tool is called {taken[0]}")
+            elif taken_origins:
+                self.problems.leave_out(feature.name, f"another source is called {taken_origins[0]}")
+            else:
+                names |= {*theirs}
+                origins |= {*feature.sources}
 
     @property
     def fixed_sections(self) -> list[str]:
@@ -203,11 +245,20 @@ class BotFeatures:
     async def prepare(self, settings: Settings) -> Apply:
         """Check new settings in every feature; return what puts them into force. Raise `ConfigError`."""
         self._check_selector(settings)
-        applies = [await _prepare(name, lasting, settings) for name, lasting in self._lasting.items()]
+        applies: list[Apply] = []
+        sections = dict(self._sections)
+        for name, lasting in self._lasting.items():
+            picked = lasting.pick(settings)
+            if name in sections:
+                if picked == sections[name] or self.problems.is_left_out(name):
+                    continue  # a package is asked only if its section has changed
+                sections[name] = picked
+            applies.append(await _prepare(name, lasting.feature, picked))
 
         def apply() -> None:
             for each in applies:
                 each()
+            self._sections = sections
 
         return apply
 
@@ -227,39 +278,23 @@ class BotFeatures:
             shutil.rmtree(session_folder(self._home.path, session))
 
 
-def _build_plugin(factory: FeatureFactory, kernel: Kernel, settings: Settings) -> Feature | None:
-    """Build the feature of a package; None, with a warning, if its code fails. Raise `ConfigError` for its settings."""
-    try:
-        feature: object = factory.build(kernel, feature_section(factory, settings))
-        if not isinstance(feature, Feature):
-            raise TypeError(f"it is {type(feature).__name__}, not a Feature")
-        if feature.name != factory.name:
-            raise TypeError(f"it is called {feature.name!r}")
-        return feature
-    except ConfigError:
-        raise
-    except Exception as error:  # a package is someone else's code
-        log.warning(
-            "feature %s left out: %s: %s",
-            factory.name,
-            type(error).__name__,
-            error,
-            exc_info=True,
-            extra={"action": "plugin.broken"},
-        )
-        return None
-
-
-async def _prepare(name: str, lasting: LastingFeature, settings: Settings) -> Apply:
-    """Let a feature check new settings. Raise `ConfigError`, also for a feature of a package whose code fails."""
-    if lasting.feature.prepare is None:
+async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:
+    """Let a feature check new settings. Raise `ConfigError`, also if its code fails: the bot goes on as it was."""
+    if feature.prepare is None:
         return lambda: None
     try:
-        return await lasting.feature.prepare(lasting.pick(settings))
+        return await feature.prepare(settings)
     except BubbotError:
         raise
-    except Exception as error:  # a package is someone else's code
+    except Exception as error:
         raise ConfigError(f"The feature {name!r} cannot take its settings: {type(error).__name__}: {error}") from error
+
+
+def _list_session_events(factories: Sequence[FeatureFactory]) -> list[str]:
+    """List the events of packages that name sessions; an erasure of a session reaches those on their `traces`."""
+    return [
+        name for factory in factories for name, model in factory.events.items() if declared_references(model).sessions
+    ]
 
 
 def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot import __version__
-from bubbot.app.budget import model_facts
+from bubbot.app.diagnostics import check_health, failed_health, read_health
 from bubbot.app.features import BotFeatures
+from bubbot.app.stores import unused_clock
 from bubbot.errors import BubbotError
-from bubbot.features.budget.budget import Budget
-from bubbot.features.budget.health import budget_usage, failing_models
-from bubbot.features.budget.limits import budget_limits
-from bubbot.features.budget.state import BUDGET_PROJECTION
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
-from bubbot.features.schedule.health import next_firings
-from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.daily_digest import DeploymentHead
@@ -44,16 +39,16 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
-from bubbot.ports.health import BudgetUsage, ModelOutage
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureHealth, FeatureProblem, HealthContext
 from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
-from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime, RuntimeLoad
 from bubbot.settings.loader import Settings
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock
-from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -125,12 +120,30 @@ class HealthCollector:
             channel_states.append(ChannelState(name, state, health.is_ready, health.last_seen_at, note))
         return tuple(channel_states)
 
-    def failing_models(self) -> tuple[ModelOutage, ...]:
-        """Return the models that have not answered since a call failed, without I/O."""
-        budget = self.sources.features.budget
-        if budget is None:
-            return ()
-        return failing_models(budget.budget.failing_models(), configured_models(self.settings), timestamp(self._now()))
+    def features(self, texts: Texts, role: Role = Role.OWNER) -> tuple[FeatureHealth, ...]:
+        """Return the reports of the features for a reader with this role, without I/O."""
+        context, reports = self._context(texts, role), []
+        for feature in self.sources.features.reporting:
+            try:
+                if feature.health is not None:
+                    reports.append(check_health(feature.health(context)))
+            except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
+                reports.append(failed_health(feature.name, error))
+        return tuple(reports)
+
+    def readiness(self) -> dict[str, Any]:
+        """Return what features add to the answer of `/ready`, without I/O."""
+        context, values = self._context(Texts()), dict[str, Any]()
+        for feature in self.sources.features.reporting:
+            try:
+                if feature.ready is not None:
+                    values = json.loads(json.dumps({**feature.ready(context)})) | values
+            except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
+                failed_health(feature.name, error)
+        return values
+
+    def _context(self, texts: Texts, role: Role = Role.OWNER) -> HealthContext:
+        return HealthContext(texts, timestamp(self._now()), self.settings.bot.timezone, role)
 
     def is_disk_full(self) -> bool:
         """Return true if writing waits for room on the disk."""
@@ -140,36 +153,31 @@ class HealthCollector:
         """Return how many transactions were committed; 0 if the store does not count."""
         return self.store.commit_count if isinstance(self.store, CountsEntries) else 0
 
-    async def snapshot(self) -> HealthSnapshot:
-        """Return the current health. Raise a `StoreError` if the database cannot be read."""
+    async def snapshot(self, texts: Texts | None = None, role: Role = Role.OWNER) -> HealthSnapshot:
+        """Return the current health for a reader, in English by default. Raise a `StoreError` if the database cannot be read."""
         log_summary, sources = recent_warnings(), self.sources
-        schedule, budget = sources.features.schedule, sources.features.budget
         pending = [
             pending_deliveries(name, await channel_runtime.outbox.pending())
             for name, channel_runtime in list(sources.channel_runtimes.items())
         ]
         database = await _database(self._home, self.store)
         return replace(
-            empty_snapshot(self.settings, self._home, self._now),
+            _blank_snapshot(self.settings, self._home, self._now),
             pid=os.getpid(),
             began=self._began,
             channels=self.channels(),
             load=sources.runtime.measure_load(),
             owed=tuple(pending),
-            firings=next_firings(schedule.store.state, self._now) if schedule else (),
-            budget=self._budget_usage(budget.budget) if budget else (),
             database=database,
             backup=await asyncio.to_thread(newest_backup, self._home),
             warnings=log_summary.warnings,
             errors=log_summary.errors,
             newest=log_summary.newest,
             quarantine=self.quarantine,
-            failing=self.failing_models(),
+            features=(*sources.features.problems, *unowned_sections(self.settings)),
             full=self.is_disk_full(),
+            reports=self.features(texts or Texts(), role),
         )
-
-    def _budget_usage(self, budget: Budget) -> tuple[BudgetUsage, ...]:
-        return budget_usage(budget.totals(), budget.limits, budget.today(), usd_rate(self.settings))
 
     async def deployment_head(self) -> DeploymentHead:
         """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
@@ -179,10 +187,12 @@ class HealthCollector:
 
     async def report(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
         """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
-        if not role.at_least(Role.ADMIN):
-            return ()
+        if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
+            blank = _blank_snapshot(self.settings, self._home, self._now)
+            formatter = HealthFormatter(self._texts, replace(blank, reports=self.features(self._texts, role)))
+            return formatter.in_chat(role, direct=direct)
         try:
-            snapshot = await self.snapshot()
+            snapshot = await self.snapshot(self._texts, role)
         except BubbotError as error:
             return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
         load = replace(snapshot.load, running=max(0, snapshot.load.running - own))
@@ -200,36 +210,61 @@ def _health(channel: Channel, state: ChannelStatus) -> ChannelHealth:
         return ChannelHealth(is_ready=False, note=type(error).__name__)
 
 
-def empty_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
-    """Return the snapshot of a home without a bot and without a database."""
-    zone, currency = settings.bot.timezone, settings.budget.currency
-    return HealthSnapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
+def _blank_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
+    return HealthSnapshot(__version__, str(home.path), settings.bot.timezone, timestamp(now()))
 
 
 async def offline_snapshot(
-    store: TapeStore, open_tape: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
+    store: TapeStore | None, home: Home, settings: Settings, *, now: Clock, config: Path | None = None
 ) -> HealthSnapshot:
-    """Return the snapshot of a home whose bot does not run, from the database alone."""
-    names = [tape.name for tape in await store.tapes()]
+    """Return the snapshot of a home whose bot does not run, from the database alone.
+
+    Args:
+        store: the tapes; None if there is no database.
+        home: the home.
+        settings: its settings.
+        now: the clock.
+        config: the file with the settings, if not the one in the home.
+    """
+    tapes = InMemoryStore() if store is None else store
+
+    def open_tape(name: str) -> TapeService:
+        return TapeService(tapes, name, now=unused_clock, new_id=str, session="")
+
+    names = [tape.name for tape in await tapes.tapes()]
     waiting, pending = 0, list[PendingDeliveries]()
     for channel in _channels(names, inbox_tape("")):
         waiting += len(await Inbox(open_tape(inbox_tape(channel)), lambda: "").open_inbounds())
     for channel in _channels(names, outbox_tape("")):
         pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
-    budget = await read_projection(BUDGET_PROJECTION, open_tape(BUDGET_TAPE))
-    limits, today = (
-        budget_limits(settings.budget, model_facts(settings)),
-        now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d"),
+    blank = _blank_snapshot(settings, home, now)
+    reader = HomeReader(
+        home.path,
+        config or home.config,
+        None,
+        now,
+        ZoneInfo(blank.zone),
+        lambda name: nullcontext(open_tape(name)),
+        has_tapes=store is not None,
     )
     return replace(
-        empty_snapshot(settings, home, now),
+        blank,
         load=RuntimeLoad(waiting=waiting),
         owed=tuple(pending),
-        firings=next_firings(await read_projection(SCHEDULE_PROJECTION, open_tape(SCHEDULE_TAPE)), now),
-        budget=budget_usage(budget.spent, limits, today, usd_rate(settings)),
-        database=await _database(home, store),
+        database=None if store is None else await _database(home, store),
         quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
-        failing=failing_models(budget.failing, configured_models(settings), timestamp(now())),
+        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
+        features=unowned_sections(settings),
+    )
+
+
+def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
+    """Return the sections of the settings that belong to no installed feature."""
+    return tuple(
+        FeatureProblem(
+            section.name, f"[{section.name}] is in the settings, but no such feature is installed", "", is_left_out=True
+        )
+        for section in settings.unowned_sections
     )
 
 
@@ -272,13 +307,3 @@ def _sizes(home: Home) -> tuple[int, int, int]:
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-
-
-def configured_models(settings: Settings) -> frozenset[str]:
-    """Return the names of the models that the settings name for answers."""
-    return frozenset((settings.model.name, *settings.model.fallback, *settings.budget.fallback_models))
-
-
-def usd_rate(settings: Settings) -> float:
-    """Return the price of a US dollar in the currency of `[budget]`."""
-    return settings.budget.usd_rate or 1.0

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bubbot import plugins
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.features import FEATURES
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
+from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
-from bubbot.settings.loader import CORE_SCHEMA
+from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME
+from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
@@ -23,7 +25,6 @@ OWN_WORDS = (
     "restore", "doctor",
 )  # fmt: skip
 """The commands of bubbot itself, which no package may replace."""
-_FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,12 @@ class InstalledFeatures:
     Attributes:
         factories: those that can be built.
         broken: a sentence about each of the others, by name.
+        references: what their entries name, and what those of bubbot name.
     """
 
     factories: tuple[FeatureFactory, ...] = ()
     broken: Mapping[str, str] = field(default_factory=dict)
+    references: ReferenceRegistry = OWN_REFERENCES
 
     def sections(self) -> dict[str, type[SettingsSection] | None]:
         """Return the sections they add to the settings; None for those that cannot be built."""
@@ -46,18 +49,24 @@ class InstalledFeatures:
 
 def load_features() -> InstalledFeatures:
     """Load the features that installed packages offer; one that cannot be used is named among the broken ones."""
-    factories, broken = [], {}
+    factories, broken, references = [], {}, OWN_REFERENCES
     for name in plugins.list_names(FEATURE_GROUP):
         try:
-            factories.append(load_feature(name))
-        except ConfigError as error:
-            broken[name] = str(error)
-    return InstalledFeatures(tuple(factories), broken)
+            factory = load_feature(name)
+            references = references.with_events(factory.events)
+            factories.append(factory)
+        except (ConfigError, EntryInvalid) as error:
+            broken[name] = str(error) if isinstance(error, ConfigError) else f"{_label(name)}: {error}."
+    return InstalledFeatures(tuple(factories), broken, references)
+
+
+def _label(name: str) -> str:
+    return f"The plugin {name!r} of {FEATURE_GROUP}"
 
 
 def load_feature(name: str) -> FeatureFactory:
     """Load the feature that a package offers under this name. Raise `ConfigError` if it cannot be used."""
-    label = f"The plugin {name!r} of {FEATURE_GROUP}"
+    label = _label(name)
     factory = plugins.load_object(FEATURE_GROUP, name)
     if not isinstance(factory, FeatureFactory):
         raise ConfigError(f"{label} is {type(factory).__name__}, not a FeatureFactory.")
@@ -65,14 +74,35 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} makes a feature with another name: {factory.name!r}.")
     if name in FEATURES or name == "channels" or hasattr(CORE_SCHEMA.model, name) or name in CORE_SCHEMA.sections:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
-    if not _FEATURE_NAME.fullmatch(name):  # environment variables hold it, in capitals, before two underscores
+    if not FEATURE_NAME.fullmatch(name):
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
+    checks: object = factory.checks
+    if not isinstance(checks, Sequence) or not all(isinstance(check, Check) for check in checks):
+        raise ConfigError(f"{label} has checks that are no sequence of Check.")
     if factory.settings is not None:
+        section: object = factory.settings
+        if not (isinstance(section, type) and issubclass(section, SettingsSection)):
+            raise ConfigError(f"{label} has settings that are no SettingsSection.")
         try:
             factory.settings()
         except ValueError:
             raise ConfigError(f"{label} has a setting without a default.") from None
+        except Exception as error:  # a package is someone else's code
+            raise ConfigError(f"{label} has settings that fail: {type(error).__name__}: {error}") from error
+    _check_events(factory, label)
     return factory
+
+
+def _check_events(factory: FeatureFactory, label: str) -> None:
+    """Raise `ConfigError` if the events are no mapping from names to payload models that can be read."""
+    events: object = factory.events
+    if not isinstance(events, Mapping):
+        raise ConfigError(f"{label} has events that are {type(events).__name__}, not payload models by name.")
+    for event, model in events.items():
+        try:
+            declared_references(model)
+        except (EntryInvalid, TypeError) as error:  # a value without a hash is no class
+            raise ConfigError(f"{label} has the event {event!r}, whose references cannot be read: {error}.") from error
 
 
 def load_strategies() -> ContextStrategies:

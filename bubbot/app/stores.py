@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 from bubbot import plugins
@@ -14,6 +16,7 @@ from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, Wait
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.handle import Clock
+from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 
 STORE_GROUP = "bubbot.stores"
@@ -49,6 +52,21 @@ async def open_home_store(
         raise ConfigError(
             f"[store] kind: the store {settings.kind!r} could not be opened: {type(error).__name__}: {error}"
         ) from error
+
+
+@asynccontextmanager
+async def open_home_tape(settings: StoreSettings, home: Home, name: str) -> AsyncIterator[TapeService]:
+    """Open a tape that belongs to no session, to read it. Raise as `open_home_store` does."""
+    store = await open_home_store(settings, home, now=unused_clock, readonly=True)
+    try:
+        yield TapeService(store, name, now=unused_clock, new_id=str, session="")
+    finally:
+        await store.aclose()
+
+
+def unused_clock() -> datetime:
+    """Raise: the clock for code that writes nothing."""
+    raise AssertionError("nothing is written here, so nobody asks for the time")
 
 
 def database_file(settings: StoreSettings, home: Home, action: str) -> Path:

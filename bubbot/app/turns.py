@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import Deps
 from bubbot.app.commands import typed_tools
 from bubbot.app.features import BotFeatures
+from bubbot.app.guard import GuardedIntake
 from bubbot.app.models import ModelSet
 from bubbot.errors import ModelError
 from bubbot.feature import Feature, FindModel
@@ -22,8 +23,8 @@ from bubbot.ports.command import CommandContext
 from bubbot.ports.health import HealthReport
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
-from bubbot.ports.turn import OpenGate, Turn
-from bubbot.runtime.attachments import UnfetchedAttachments
+from bubbot.ports.turn import GateChain, Turn
+from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.context.attachments import MAX_IMAGES
@@ -112,13 +113,21 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         on_preview=activity,
         texts=services.texts,
         sources={origin: source for feature in features for origin, source in feature.sources.items()},
-        intake=next((feature.intake for feature in features if feature.intake), UnfetchedAttachments()),
-        gate=next((feature.gate for feature in features if feature.gate), OpenGate()),
+        intake=_chain_intakes(features),
+        gate=GateChain([feature.gate for feature in features if feature.gate]),
         notify=services.directory.notify,
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
     )
     return deps, toolbox
+
+
+def _chain_intakes(features: Sequence[Feature]) -> TakesAttachments:
+    """Return the first intake; if it is that of a package and fails, the next one takes the attachments in."""
+    chain: TakesAttachments = UnfetchedAttachments()
+    for intake in [feature.intake for feature in features if feature.intake][::-1]:
+        chain = intake.with_fallback(chain) if isinstance(intake, GuardedIntake) else intake
+    return chain
 
 
 def _context_policy(settings: Settings, features: Sequence[Feature], strategies: ContextStrategies) -> ContextPolicy:

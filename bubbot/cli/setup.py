@@ -50,6 +50,8 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)
     for renamed in setup.settings.renamed_settings:
         logging.getLogger(__name__).warning("setting renamed: %s", renamed, extra={"action": "config.renamed"})
+    for section in settings.unowned_sections:
+        logging.getLogger(__name__).warning("section left out: %s", section, extra={"action": "config.unowned"})
     return setup
 
 

@@ -6,8 +6,8 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
-from bubbot.app.bot import now, open_tapes, tape_service
-from bubbot.app.health import empty_snapshot, offline_snapshot
+from bubbot.app.bot import now, open_tapes
+from bubbot.app.health import offline_snapshot
 from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
@@ -16,7 +16,7 @@ from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.ops.doctor.home import is_held
-from bubbot.server.client import DaemonNotRunning, connect
+from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
 from bubbot.server.codec import decode
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
@@ -91,17 +91,16 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         async with asyncio.timeout(wait):
             snapshot = await _request_snapshot(home)
     except TimeoutError:
-        return None, (
-            f"{holder} holds this home and gave no answer within {wait:g} seconds: it is starting, ending, or blocked."
-        )
+        missing = explain_missing_socket(address) if address else ""
+        reason = f". {missing}" if missing else ": it is starting, ending, or blocked."
+        return None, f"{holder} holds this home and gave no answer within {wait:g} seconds{reason}"
     if snapshot.quarantine is not None:
         return snapshot, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
-    silent = [model.name for model in snapshot.failing]
     troubles = [
         *(["The disk is full: the bot waits for room."] if snapshot.full else []),
         *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
-        *([f"No answer comes from {', '.join(silent)}."] if silent else []),
+        *(report.trouble for report in snapshot.reports if report.trouble),
     ]
     return snapshot, " ".join(troubles)
 
@@ -123,13 +122,11 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     try:
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
-            return await offline_snapshot(
-                store, lambda name: tape_service(store, name), setup.home, setup.settings, now=now
-            )
+            return await offline_snapshot(store, setup.home, setup.settings, now=now, config=setup.config)
     except StoreUnavailable:
         if setup.settings.store.kind != SQLITE_STORE or setup.home.database.exists():
             raise
-        return empty_snapshot(setup.settings, setup.home, now)
+        return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config)
 
 
 def _lines(snapshot: HealthSnapshot, trouble: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
+    HUMAN_ORIGIN,
     ChannelEvent,
     ChatMigration,
     Deletion,
@@ -134,7 +135,7 @@ class InboundGate:
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
-                spoken = replace(event, origin="human")  # no channel receives a firing
+                spoken = replace(event, origin=HUMAN_ORIGIN)  # no channel receives a firing
                 return await self._handle_inbound(self._in_home_chat(spoken))
             case _:
                 await self._handle_change(self._in_home_chat(event))
@@ -148,6 +149,22 @@ class InboundGate:
             await self._slots.acquire()
         # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
         return await run_uninterrupted(self._accept(inbound, extra_entries))
+
+    async def ask(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+        """Accept an inbound of a client that waits for its result; None if it was accepted before.
+
+        A command that overtakes the running turn is answered at once, and its result names no turn.
+        """
+        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN))  # a client is no source of turns
+        running, waiting = self._runtime.session_activity(inbound.session)
+        if not (running or waiting) or not is_overtaking(inbound.text):
+            return await self.accept(inbound)
+        text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
+        if text is None:
+            return None
+        result: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
+        result.set_result(TurnResult("", "answered" if text else "silent", text))
+        return result
 
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound that an earlier process accepted."""
@@ -237,7 +254,8 @@ class InboundGate:
             self._drop_notified.discard(inbound.session)
         if (running or waiting) and not self._runtime.is_too_old(inbound):
             if is_overtaking(inbound.text):
-                return await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
+                text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
+                return False if text is None else bool(text) or None
             if running and self._link.queue_policy.busy == "drop" and not is_command(inbound.text):
                 return await run_uninterrupted(self._drop(inbound))
         return await self.accept(inbound) is not None
@@ -293,16 +311,20 @@ class InboundGate:
         )
         return admission.role(probe) is not Role.STRANGER
 
-    async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> bool | None:
-        """Run a stop or a status command at once; it is done in the transaction that stores its answer."""
+    async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> str | None:
+        """Run a stop or a status command at once; it is done in the transaction that stores its answer.
+
+        Return the answer, which may be empty; None if the command was accepted before.
+        """
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
-            return False
+            return None
         if inbound.text.strip() == STOP:
             text = "" if self._runtime.stop(inbound.session) else self._texts.say("nothing_to_stop")
         else:
             text = await self._status(accepted.inbound, running=running, waiting=waiting)
-        return await self._settle(accepted, "overtook", text)
+        await self._settle(accepted, "overtook", text)
+        return text
 
     async def _status(self, inbound: Inbound, *, running: bool, waiting: int) -> str:
         """Describe the session's work, and, to those who may know, the health of the whole bot."""
@@ -331,7 +353,8 @@ class InboundGate:
         if not text:
             await self._inbox.append(fact)
             return None
-        outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
+        replied_to = inbound.message or inbound.external_id  # a terminal's messages have no id of the platform
+        outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, replied_to)
         key, parts = f"{outcome}:{accepted.id}", tuple(self._link.split(outbound))
         await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, {self._inbox.name: [fact]}))
         return True

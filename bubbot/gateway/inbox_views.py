@@ -11,8 +11,10 @@ from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inb
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
 from bubbot.ports.text import clean
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.query import TapeQuery, parse_moment
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.view import QueryAnswers
 
 BEGAN = "inbox/began"
@@ -21,8 +23,15 @@ UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
-JOB_TEXT_EVENTS = ("schedule/added", "schedule/changed")
-"""Events of schedules that contain texts of people."""
+_TEXT_EVENTS = (
+    RECEIVED,
+    UNPARSED,
+    MESSAGE_CHANGED,
+    "outbox/intent",
+    "outbox/preview",
+    "outbox/preview-begin",
+)
+"""Events of inbox and outbox that contain texts of people."""
 INBOX_CHECKPOINT_INTERVAL = 50
 """Inbounds between two checkpoints; a start reads about twice that many facts."""
 MAX_MESSAGES_READ = 2_000
@@ -263,33 +272,27 @@ def _seconds_of(time: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SessionTraceView:
-    """The entries of an inbox or outbox tape with text of one session: those that an erasure has to reach."""
+    """The entries of a tape with text of one session, by declared references: those that an erasure has to reach.
+
+    Attributes:
+        session: the session.
+        events: the names of the events of features, beside those of inbox and outbox.
+        references: which of their fields name sessions.
+    """
 
     session: str
+    events: tuple[str, ...] = ()
+    references: ReferenceRegistry = KERNEL_REFERENCES
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read every event with a session id."""
-        return (
-            TapeQuery(
-                tape,
-                kinds=(Kind.EVENT,),
-                names=(
-                    RECEIVED,
-                    UNPARSED,
-                    MESSAGE_CHANGED,
-                    "outbox/intent",
-                    "outbox/preview",
-                    "outbox/preview-begin",
-                    *JOB_TEXT_EVENTS,
-                ),
-            ),
-        )
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(*_TEXT_EVENTS, *self.events)),)
 
     def fold(self, answers: QueryAnswers) -> tuple[int, ...]:
         """Return the ids of the session's entries."""
         return tuple(
             entry.id
             for entry in answers[0]
-            if not entry.erased and entry.payload["data"].get("session") == self.session
+            if not entry.erased and self.session in self.references.find_sessions(entry)
         )

@@ -6,7 +6,8 @@ serves metrics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,9 +19,12 @@ from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.outbound import DeliveryOutcome
+from bubbot.ports.health import MetricSample, MetricSpec
 from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.usage import BOT_SCOPE, Reservation, SettlesCalls
+from bubbot.ports.usage import Reservation, SettlesCalls
 from bubbot.tape.query import parse_moment
+
+log = logging.getLogger(__name__)
 
 TURN_OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
 DELIVERY_OUTCOMES: tuple[DeliveryOutcome, ...] = ("sent", "retried", "failed")
@@ -29,6 +33,33 @@ MAX_MODEL_LABELS = 50
 OTHER_LABEL = "other"
 TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_CHANNEL = ("channel",)
+BOT_METRICS = (
+    MetricSpec("bubbot_info", "Which version runs.", labels=("version",)),
+    MetricSpec("bubbot_start_time_seconds", "When the bot began, in Unix time."),
+    MetricSpec("bubbot_store_commits", "Transactions of the database.", "counter"),
+    MetricSpec("bubbot_quarantine", "Whether a restored home waits for its release."),
+    MetricSpec("bubbot_channel_ready", "Whether the channel receives.", labels=_CHANNEL),
+    MetricSpec(
+        "bubbot_channel_last_heard_timestamp_seconds",
+        "When its platform last gave a sign of life, in Unix time.",
+        labels=_CHANNEL,
+    ),
+    MetricSpec("bubbot_open_deliveries", "Messages that are not delivered.", labels=_CHANNEL),
+    MetricSpec("bubbot_oldest_open_delivery_seconds", "Age of the oldest of them.", labels=_CHANNEL),
+    MetricSpec("bubbot_messages_waiting", "Messages that wait for a turn."),
+    MetricSpec("bubbot_turns_running", "Turns under way."),
+    MetricSpec("bubbot_sessions", "Conversations in memory."),
+    MetricSpec("bubbot_log_records", "Warnings and errors that were logged.", "counter", ("level",)),
+)
+DISK_METRICS = (
+    MetricSpec("bubbot_database_bytes", "Size of the database."),
+    MetricSpec("bubbot_database_wal_bytes", "Size of its write-ahead log."),
+    MetricSpec("bubbot_disk_free_bytes", "What the disk of the home has left."),
+    MetricSpec("bubbot_entries", "Entries over all tapes."),
+    MetricSpec("bubbot_newest_backup_timestamp_seconds", "When the newest backup was made, in Unix time."),
+)
+"""What is read from a snapshot, in the order of the page; the metrics of features stand between the two."""
 
 
 @dataclass
@@ -40,9 +71,12 @@ class _MetricsReading:
 
 
 class Metrics:
-    """Counts from its creation on, over every bot that it is attached to, in a registry of its own."""
+    """Counts from its creation on, over every bot that it is attached to, in a registry of its own.
 
-    def __init__(self) -> None:
+    `features`: the metrics that features declare. One with a name that is taken is left out, with a warning.
+    """
+
+    def __init__(self, features: Iterable[MetricSpec] = ()) -> None:
         self._registry = CollectorRegistry()
         self._reading = _MetricsReading()
         self._channels: set[str] = set()
@@ -68,7 +102,15 @@ class Metrics:
             registry=self._registry,
         )
         ProcessCollector(registry=self._registry)
-        self._registry.register(_SnapshotCollector(self._reading))
+        names = {metric.name for metric in self._registry.collect()}
+        names |= {spec.name for spec in (*BOT_METRICS, *DISK_METRICS)}
+        declared: dict[str, MetricSpec] = {}
+        for spec in features:
+            if spec.name.removesuffix("_total") in names or spec.name in declared:
+                log.warning("metric left out, its name is taken: %s", spec.name, extra={"action": "metrics.taken"})
+            else:
+                declared[spec.name] = spec
+        self._registry.register(_SnapshotCollector(self._reading, declared))
 
     def attach(
         self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, calls: SettlesCalls | None
@@ -122,88 +164,61 @@ class Metrics:
 
 
 class _SnapshotCollector(Collector):
-    """The values of a snapshot, as gauges."""
+    """The values of a snapshot, by their metrics."""
 
-    def __init__(self, reading: _MetricsReading) -> None:
+    def __init__(self, reading: _MetricsReading, declared: Mapping[str, MetricSpec]) -> None:
         self._reading = reading
+        self._declared = declared
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: no counted metric has one of these names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector`."""
+        """See `Collector`. A metric without labels and without a value is left out."""
         snapshot = self._reading.snapshot
         if snapshot is None:
             return
-        info = GaugeMetricFamily("bubbot_info", "Which version runs.", labels=["version"])
-        info.add_metric([snapshot.version], 1.0)
-        yield info
-        yield GaugeMetricFamily("bubbot_start_time_seconds", "When the bot began, in Unix time.", _unix(snapshot.began))
-        yield CounterMetricFamily("bubbot_store_commits", "Transactions of the database.", self._reading.commits)
-        in_quarantine = snapshot.quarantine is not None
-        yield GaugeMetricFamily(
-            "bubbot_quarantine", "Whether a restored home waits for its release.", float(in_quarantine)
-        )
-        yield from _channels(snapshot)
-        yield from _load(snapshot)
-        yield from _budget(snapshot)
-        yield from _database(snapshot)
+        samples: dict[str, list[MetricSample]] = {}
+        reported = (sample for report in snapshot.reports for sample in report.samples if sample.name in self._declared)
+        for sample in (*_samples(snapshot, self._reading.commits), *reported):
+            samples.setdefault(sample.name, []).append(sample)
+        for spec in (*BOT_METRICS, *self._declared.values(), *DISK_METRICS):
+            if spec.labels or spec.name in samples:
+                family_class = CounterMetricFamily if spec.type == "counter" else GaugeMetricFamily
+                family = family_class(spec.name, spec.help, labels=spec.labels)
+                for sample in samples.get(spec.name, ()):
+                    family.add_metric(sample.labels, sample.value)
+                yield family
 
 
-def _channels(snapshot: HealthSnapshot) -> Iterator[Metric]:
-    ready = GaugeMetricFamily("bubbot_channel_ready", "Whether the channel receives.", labels=["channel"])
-    name = "bubbot_channel_last_heard_timestamp_seconds"
-    heard = GaugeMetricFamily(name, "When its platform last gave a sign of life, in Unix time.", labels=["channel"])
+def _samples(snapshot: HealthSnapshot, commits: int) -> Iterator[MetricSample]:
+    yield MetricSample("bubbot_info", 1.0, (snapshot.version,))
+    yield MetricSample("bubbot_start_time_seconds", _unix(snapshot.began))
+    yield MetricSample("bubbot_store_commits", commits)
+    yield MetricSample("bubbot_quarantine", snapshot.quarantine is not None)
     for channel in snapshot.channels:
-        ready.add_metric([channel.name], float(channel.is_receiving))
+        yield MetricSample("bubbot_channel_ready", channel.is_receiving, (channel.name,))
         if channel.heard:
-            heard.add_metric([channel.name], _unix(channel.heard))
-    undelivered = GaugeMetricFamily("bubbot_open_deliveries", "Messages that are not delivered.", labels=["channel"])
-    oldest = GaugeMetricFamily("bubbot_oldest_open_delivery_seconds", "Age of the oldest of them.", labels=["channel"])
+            yield MetricSample("bubbot_channel_last_heard_timestamp_seconds", _unix(channel.heard), (channel.name,))
     for pending in snapshot.owed:
-        undelivered.add_metric([pending.channel], pending.count)
         age = _unix(snapshot.at) - _unix(pending.oldest) if pending.oldest else 0.0
-        oldest.add_metric([pending.channel], max(0.0, age))
-    yield from (ready, heard, undelivered, oldest)
-
-
-def _load(snapshot: HealthSnapshot) -> Iterator[Metric]:
+        yield MetricSample("bubbot_open_deliveries", pending.count, (pending.channel,))
+        yield MetricSample("bubbot_oldest_open_delivery_seconds", max(0.0, age), (pending.channel,))
     load = snapshot.load
-    yield GaugeMetricFamily("bubbot_messages_waiting", "Messages that wait for a turn.", load.waiting)
-    yield GaugeMetricFamily("bubbot_turns_running", "Turns under way.", load.running)
-    yield GaugeMetricFamily("bubbot_sessions", "Conversations in memory.", load.sessions)
-    records = CounterMetricFamily("bubbot_log_records", "Warnings and errors that were logged.", labels=["level"])
-    records.add_metric(["warning"], snapshot.warnings)
-    records.add_metric(["error"], snapshot.errors)
-    yield records
-
-
-def _budget(snapshot: HealthSnapshot) -> Iterator[Metric]:
-    labels = ["period", "measure"]
-    spent = GaugeMetricFamily("bubbot_budget_spent", "What the whole bot has spent, by day and month.", labels=labels)
-    limit = GaugeMetricFamily(
-        "bubbot_budget_limit", "What it may spend; missing where nothing limits it.", labels=labels
-    )
-    for usage in snapshot.budget:
-        if usage.scope == BOT_SCOPE:  # the others are people and chats
-            values = ["month" if usage.is_monthly else "day", usage.measure]
-            spent.add_metric(values, usage.used)
-            if usage.most is not None:
-                limit.add_metric(values, usage.most)
-    yield from (spent, limit)
-
-
-def _database(snapshot: HealthSnapshot) -> Iterator[Metric]:
+    yield MetricSample("bubbot_messages_waiting", load.waiting)
+    yield MetricSample("bubbot_turns_running", load.running)
+    yield MetricSample("bubbot_sessions", load.sessions)
+    yield MetricSample("bubbot_log_records", snapshot.warnings, ("warning",))
+    yield MetricSample("bubbot_log_records", snapshot.errors, ("error",))
     database = snapshot.database
     if database is not None:
-        yield GaugeMetricFamily("bubbot_database_bytes", "Size of the database.", database.size)
-        yield GaugeMetricFamily("bubbot_database_wal_bytes", "Size of its write-ahead log.", database.wal)
-        yield GaugeMetricFamily("bubbot_disk_free_bytes", "What the disk of the home has left.", database.free)
-        yield GaugeMetricFamily("bubbot_entries", "Entries over all tapes.", database.entries)
+        yield MetricSample("bubbot_database_bytes", database.size)
+        yield MetricSample("bubbot_database_wal_bytes", database.wal)
+        yield MetricSample("bubbot_disk_free_bytes", database.free)
+        yield MetricSample("bubbot_entries", database.entries)
     if snapshot.backup is not None:
-        name = "bubbot_newest_backup_timestamp_seconds"
-        yield GaugeMetricFamily(name, "When the newest backup was made, in Unix time.", _unix(snapshot.backup.at))
+        yield MetricSample("bubbot_newest_backup_timestamp_seconds", _unix(snapshot.backup.at))
 
 
 def _unix(instant: str) -> float:

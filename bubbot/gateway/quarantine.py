@@ -5,8 +5,11 @@ Until its release the home has no outside channels and runs no schedules. The fa
 
 from __future__ import annotations
 
+from bubbot.errors import StoreError
 from bubbot.gateway.quarantine_view import RELEASED, RESTORED, QuarantineView, RestoreFact
+from bubbot.ports.checks import Check, Finding, HomeReader, shell_quote
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 
 
@@ -25,6 +28,26 @@ class Quarantine:
     async def current_restore(self) -> RestoreFact | None:
         """Return the restore that was not released yet; None if there is none."""
         return await self._tape.read(QuarantineView())
+
+
+async def check_quarantine(home: HomeReader) -> list[Finding]:
+    """Report a restored home that waits for its release: until then its bot receives nothing."""
+    try:
+        async with home.open_tape(HOME_TAPE) as tape:
+            fact = await Quarantine(tape).current_restore()
+    except StoreError:
+        return []  # the check of the database reports it
+    if fact is None:
+        return []
+    cause = (
+        f"The home was restored from {fact.backup}, of {fact.created[:19]} UTC, and is in quarantine: no channel "
+        "runs and no job fires. If the original bot will never run again, release it."
+    )
+    fix = f"bubbot restore --release --home {shell_quote(home.home)}"
+    return [Finding("home.quarantine", "warning", cause, fix)]
+
+
+QUARANTINE_CHECKS = (Check("the quarantine", check_quarantine, reads_tapes=True, needs_settings=False),)
 
 
 def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int) -> TapeEntry:

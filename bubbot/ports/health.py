@@ -1,12 +1,19 @@
-"""The port for health reports, between chats and the parts that watch the bot, and what features report."""
+"""The port for health: what a feature reports of itself, and what chats are told of the whole bot."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+from zoneinfo import ZoneInfo
 
 from bubbot.ports.channel import Role
+from bubbot.tape.query import parse_moment
+from bubbot.texts import Texts
+from bubbot.texts.lengths import format_length
+
+_METRIC_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class HealthReport(Protocol):
@@ -29,55 +36,123 @@ async def report_nothing(role: Role, *, direct: bool, own: int = 0) -> Sequence[
 
 
 @dataclass(frozen=True, slots=True)
-class NextFiring:
-    """The next firing of a job."""
+class HealthContext:
+    """What a report goes by.
 
-    job: str
-    name: str
-    session: str
+    Attributes:
+        texts: the sentences, in the reader's language.
+        at: the time of the report, ISO 8601 in UTC.
+        zone: the time zone of the deployment.
+        role: the reader's role: what it may not read need not be worked out.
+    """
+
+    texts: Texts
     at: str
+    zone: str
+    role: Role = Role.OWNER
+
+    def format_time(self, instant: str) -> str:
+        """Format an instant by the deployment's time zone, with how long ago or how soon it is."""
+        time, now = parse_moment(instant), parse_moment(self.at)
+        if time is None or now is None:
+            return instant
+        clock_time = time.astimezone(ZoneInfo(self.zone)).strftime("%Y-%m-%d %H:%M:%S")
+        seconds = int((now - time).total_seconds())
+        length = format_length(abs(seconds), self.texts)
+        sentence = "st_ago" if seconds >= 0 else "st_ahead"
+        return self.texts.say(sentence, moment=clock_time, length=length)
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetUsage:
-    """The amount spent of a budget in a day or month.
+class HealthRow:
+    """A label and the lines it stands for.
 
     Attributes:
-        scope: the kind of budget.
-        name: whose budget of that kind it is.
-        period: `2026-11-22` or `2026-11`.
-        measure: `cost`, in the currency of `[budget]`, or `tokens`.
-        used: the amount spent.
-        most: the limit; None if there is none.
+        label: the label, in the reader's language.
+        lines: the lines, in the reader's language.
+        role: the least role that reads them in chats; the shell shows all.
+        in_groups: they are also for groups, where members read along.
+        is_trouble: they stand near the top.
     """
 
-    scope: str
-    name: str
-    period: str
-    measure: str
-    used: float
-    most: float | None = None
-
-    @property
-    def is_monthly(self) -> bool:
-        """True for a month, false for a day."""
-        return len(self.period) == 7
+    label: str
+    lines: tuple[str, ...]
+    role: Role = Role.ADMIN
+    in_groups: bool = False
+    is_trouble: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ModelOutage:
-    """A model that does not answer.
+class FeatureProblem:
+    """What is wrong with the feature of an installed package.
 
     Attributes:
-        name: that of the model.
-        since: when it first did not answer, ISO 8601.
-        newest: when it was last asked, ISO 8601.
-        kind: that of the error.
-        status: the HTTP status that its provider sent; None if there was none.
+        name: that of the feature.
+        reason: in English, as its code or bubbot said it.
+        at: when that was, ISO 8601; empty if it follows from what is installed.
+        is_left_out: the bot goes on without the feature; otherwise one call of its code failed.
     """
 
     name: str
-    since: str
-    newest: str
-    kind: str
-    status: int | None = None
+    reason: str
+    at: str = ""
+    is_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """A metric that a feature declares. Its name is unique in the bot, so it begins with `bubbot_` and the feature's name.
+
+    Attributes:
+        name: small letters, digits and underscores; collectors read a counter with `_total` behind it.
+        help: its meaning, in a sentence.
+        type: a gauge goes up and down, a counter only up while the process runs.
+        labels: the names of its labels. No label holds a person, a chat, or anything else without an end.
+    """
+
+    name: str
+    help: str
+    type: Literal["gauge", "counter"] = "gauge"
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a name that collectors do not take."""
+        for name in (self.name, *self.labels):
+            if not _METRIC_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} cannot name a metric or label: use small letters, digits and underscores")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSample:
+    """A value of a declared metric; `labels` are the values of its labels, in their order."""
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the value a float, as which it crosses the socket. Raise `TypeError` if it is not a number."""
+        object.__setattr__(self, "value", float(self.value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureHealth:
+    """What a feature reports of its health. All values can be written as JSON.
+
+    Attributes:
+        name: that of the feature.
+        trouble: what is wrong, in an English sentence; empty if the feature is healthy.
+        rows: lines for people.
+        basis: what the values of `bubbot status --json` go by, such as a currency.
+        data: the values themselves, by keys that no other feature uses.
+        faults: values that are empty while the feature is healthy.
+        samples: values of the metrics that the feature declares.
+    """
+
+    name: str
+    trouble: str = ""
+    rows: tuple[HealthRow, ...] = ()
+    basis: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    faults: Mapping[str, Any] = field(default_factory=dict)
+    samples: tuple[MetricSample, ...] = ()

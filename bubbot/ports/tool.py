@@ -68,6 +68,11 @@ class Tool:
         """The name without dots, which providers reject."""
         return self.name.replace(".", "_")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it answers to, each once."""
+        return tuple(dict.fromkeys((self.name, self.provider_name, *self.commands)))
+
     def spec(self) -> ToolSpec:
         """Build the tool's spec as a provider sees it."""
         return ToolSpec(self.provider_name, self.summary, _build_schema(self.args))
@@ -160,7 +165,7 @@ class Toolbox:
         self._specs = {role: tuple([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
         for tool in self._tools:
-            for name in dict.fromkeys((tool.name, tool.provider_name, *tool.commands)):
+            for name in tool.names:
                 if name in self._names:
                     raise ConfigError(f"two tools answer to {name}: {self._names[name].name} and {tool.name}")
                 self._names[name] = tool

@@ -24,8 +24,9 @@ from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextView, ModelContext
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import evaluate
-from bubbot.tape.references import KERNEL_REFERENCES, ReferenceRegistry, entries_as_of
+from bubbot.tape.references import ReferenceRegistry, entries_as_of
 
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
+from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, Usage, tools_text
@@ -101,7 +101,7 @@ class ModelRunner:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "status": "stopped"}
                 await turn.tape.append([make.event(STEP_EVENT, facts)])
                 raise
-            except ModelError as error:
+            except (ModelError, FeatureFailed) as error:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "error": clean(str(error))}
                 can_retry = isinstance(error, ModelOverflow) and not overflowed
                 facts["status"] = "auto_handoff" if can_retry else "error"
@@ -130,9 +130,12 @@ class ModelRunner:
         call = ModelCall(turn, composed.model, composed.request, fitted.count_input)
         attempts = AttemptRecorder(composed.model.name, self._elapsed)
 
+        replies: list[ModelReply] = []
+
         async def send(call: ModelCall) -> ModelReply:
             call.is_sent = True
-            return await self._stream_reply(call, attempts)
+            replies.append(await self._stream_reply(call, attempts))
+            return replies[-1]
 
         try:
             reply = await wrap(self._around_model, send)(call)
@@ -140,8 +143,10 @@ class ModelRunner:
             if call.is_sent:
                 attempts.on_stop(call.cost)
             raise
-        except ModelError as error:
-            if call.is_sent:
+        except (ModelError, FeatureFailed) as error:
+            if replies and isinstance(error, FeatureFailed):  # middleware failed after the model had answered
+                attempts.on_reply(replies[-1], call.cost)
+            elif call.is_sent:
                 attempts.on_error(error, call.cost)
             raise
         else:
@@ -276,7 +281,7 @@ class AttemptRecorder:
         self._model = reply.model or self._model
         self._add("ok", usage=_usage_as_json(reply.usage), cost=cost)
 
-    def on_error(self, error: ModelError, cost: float | None) -> None:
+    def on_error(self, error: ModelError | FeatureFailed, cost: float | None) -> None:
         """Record the call that ended the step, unless the model has reported it already."""
         if self._model:
             self._add("failed", kind=error.kind, error=clean(str(error)), cost=cost)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 
-from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.log import bind
 from bubbot.ports.channel import (
     Inbound,
@@ -296,6 +296,8 @@ class SessionRuntime:
         batch = [message.accepted for message in self._current]
         try:
             result = await self._run_turn(batch, old=old)
+        except FeatureFailed as error:  # the source of the turn could not prepare it
+            result = await self._fail_batch(batch, error)
         except BubbotError:
             raise  # the store or the tape itself failed: nothing can be recorded
         except Exception as error:  # our defect, or an invalid value of an adapter: other sessions go on
@@ -310,7 +312,10 @@ class SessionRuntime:
         first, text = batch[0], _failure_text(self._deps.texts, error)
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
-        fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
+        if isinstance(error, BubbotError):
+            fact = make.error(error.kind, clean(str(error)))
+        else:
+            fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
         source = self._deps.sources.get(first.inbound.origin)
         facts = source.failure_entries(first.inbound, text) if source else {}
         await self._tape.append(

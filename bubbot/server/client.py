@@ -77,8 +77,19 @@ async def run_on_home(
             except DaemonNotRunning:
                 pass
             if is_late:
-                raise locked from None
+                missing = explain_missing_socket(address) if address else ""
+                raise (HomeLocked(f"{locked} {missing}") if missing else locked) from None
         await asyncio.sleep(CONNECT_RETRY_SECONDS)
+
+
+def explain_missing_socket(address: str) -> str:
+    """Return a sentence if the socket of a bot that holds its home's lock does not exist; else an empty text."""
+    if os.path.lexists(address):
+        return ""
+    return (
+        f"Its control socket {address} does not exist. If the bot is not starting or ending, the socket was deleted, by a "
+        "cleaner of temporary files or at the end of a login: restart the bot."
+    )
 
 
 class BotClient:

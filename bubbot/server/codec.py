@@ -7,6 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bubbot.errors import BubbotError, ControlError
@@ -110,8 +111,14 @@ def _build(value_type: Any, data: Any, path: str) -> Any:
         return data
     if origin is not None and isinstance(data, dict) and issubclass(origin, Mapping):
         return data
+    return _scalar(value_type, data, path)
+
+
+def _scalar(value_type: Any, data: Any, path: str) -> Any:
     if value_type is bytes and isinstance(data, str):
         return _bytes(data, path)
+    if isinstance(value_type, type) and issubclass(value_type, StrEnum) and data in list(value_type):
+        return value_type(data)
     if value_type in (str, int, bool, float) and type(data) is value_type:
         return data
     raise ControlError(f"{path} is {type(data).__name__}, which does not fit")

@@ -48,6 +48,7 @@ UNSUPPORTED: Mapping[str, Sequence[object]] = {
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients repeat failed requests; here that would be said twice."""
 HTTP_BAD_GATEWAY, HTTP_SERVER_ERROR = 502, 500
+ENDED = "the bot was stopped before it answered; it answers after its next start, in the session's next chat"
 _TYPES = {401: "authentication_error", 403: "permission_error", 413: "invalid_request_error"}
 
 
@@ -70,14 +71,14 @@ class _Answer:
     taken: asyncio.Future[None]
 
 
-_Item: TypeAlias = str | _Answer | StepFinished | None
+_Item: TypeAlias = str | _Answer | StepFinished | ControlError | None
 
 
 class CompletionClient:
     """A request that waits for its answer; see `ChatClient`.
 
     Attributes:
-        items: pieces of text, the ends of steps, the answer; None: the turn has ended.
+        items: pieces of text, the ends of steps, the answer, the end of the bot; None: the turn has ended.
     """
 
     def __init__(self, request: web.Request) -> None:
@@ -149,6 +150,12 @@ class Completions:
         self._model = model
         self._now = now
         self._new_id = new_id
+        self._clients: set[CompletionClient] = set()
+
+    def end_all(self) -> None:
+        """Tell the programs that still wait that the bot ends before their turns do."""
+        for client in self._clients:
+            client.items.put_nowait(ControlError(ENDED))
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
@@ -162,7 +169,7 @@ class Completions:
         return web.json_response({"object": "list", "data": [model]})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        chat = _header(request, SESSION_HEADER, DEFAULT_CHAT).removeprefix(f"{self._remote.name}:") or DEFAULT_CHAT
+        chat = self._read_chat(request)
         external_id = _header(request, IDEMPOTENCY_HEADER, "") or self._new_id()
         body = await read_body(request)
         with suspend_deadline(request):
@@ -185,6 +192,7 @@ class Completions:
                 client.items.put_nowait(None)
 
             asking.add_done_callback(end)
+            self._clients.add(client)
             try:
                 await accepted.wait()
                 if asking.done():
@@ -192,10 +200,22 @@ class Completions:
                 respond = self._stream if is_streaming else self._answer
                 return await respond(request, client, asking)
             finally:  # the turn goes on; what is not delivered waits for the next chat
+                self._clients.discard(client)
                 self._remote.forget_client(client)
                 asking.cancel()
                 with suppress(asyncio.CancelledError, BubbotError):
                     await asking
+
+    def _read_chat(self, request: web.Request) -> str:
+        """Return the chat of the session that the request names."""
+        chat = _header(request, SESSION_HEADER, DEFAULT_CHAT).removeprefix(f"{self._remote.name}:") or DEFAULT_CHAT
+        if ":" in chat:  # else it would quietly be another session, without that one's memory
+            raise RequestInvalid(
+                f"{SESSION_HEADER} is a name such as work, without a colon: the sessions of other channels cannot be "
+                "reached from here",
+                SESSION_HEADER,
+            )
+        return chat
 
     async def _answer(
         self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult]
@@ -204,7 +224,7 @@ class Completions:
         item = await client.items.get()
         while isinstance(item, str | StepFinished):
             item = await client.items.get()
-        result = item.result if item else await asking
+        result = await _result_of(item, asking)
         if result.status == "failed":
             response = completion_error(HTTP_BAD_GATEWAY, ControlError(result.text))
         else:
@@ -242,13 +262,13 @@ class Completions:
                     await send_delta({"content": item})
             elif item.calls:
                 earlier, step = earlier + step, ""
-        result = item.result if item else await asking
+        result = await _result_of(item, asking)
         if result.status == "failed":
             await send(_sse(_error_body(HTTP_BAD_GATEWAY, ControlError(result.text))))
         else:
             # What was shown may not be what is said in the end.
             rest = result.text[len(step) :] if result.text.startswith(step) else f"\n\n{result.text}"
-            if rest:
+            if rest and result.text:
                 await send_delta({"content": rest if step or not earlier else f"\n\n{rest}"})
             await send_delta({}, "stop")
         await send(b"data: [DONE]\n\n")
@@ -274,6 +294,13 @@ async def _next(items: asyncio.Queue[_Item], send: Callable[[bytes], Any]) -> _I
                 return await items.get()
         except TimeoutError:
             await send(b": still at work\n\n")
+
+
+async def _result_of(item: _Answer | ControlError | None, asking: asyncio.Task[AskResult]) -> AskResult:
+    """Return the result of the turn; a failure if the bot ends first."""
+    if isinstance(item, ControlError):
+        return AskResult("", "failed", str(item))
+    return item.result if item else await asking
 
 
 async def _settle(item: _Item, asking: asyncio.Task[AskResult]) -> None:

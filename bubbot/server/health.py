@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,12 +14,9 @@ from aiohttp.typedefs import Handler
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
-from bubbot.gateway.health.formatter import explain_outage
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
-from bubbot.ports.health import ModelOutage
 from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, listen, suspend_deadline
-from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +42,7 @@ class HealthProbe:
         quarantine: the backup that the home was restored from, while it is in quarantine.
         snapshot: the whole state, for metrics.
         commits: transactions of the database so far.
-        failing_models: models that do not answer.
+        readiness: what features add to the answer of `/ready`.
         is_disk_full: true while writing waits for room on the disk.
     """
 
@@ -53,7 +50,7 @@ class HealthProbe:
     quarantine: Callable[[], BackupStatus | None]
     snapshot: Callable[[], Awaitable[HealthSnapshot]]
     commits: Callable[[], int]
-    failing_models: Callable[[], Sequence[ModelOutage]] = tuple
+    readiness: Callable[[], Mapping[str, object]] = dict
     is_disk_full: Callable[[], bool] = bool
 
 
@@ -106,8 +103,6 @@ async def _live(_request: web.Request) -> web.Response:
 
 
 def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.Response]]:
-    english = Texts()
-
     async def ready(_request: web.Request) -> web.Response:
         unready = {
             channel.name: {"state": channel.state or "begins", "note": channel.note}
@@ -120,11 +115,7 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
             is_ready = False
             body |= {"ready": False, "quarantine": backup.name}
         # Not a reason for 503, which may cut the bot off: people still have their commands.
-        if failing := probe.failing_models():
-            body["models"] = {
-                outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(english, outage)}
-                for outage in failing
-            }
+        body = {**body, **probe.readiness(), **body}
         if probe.is_disk_full():  # nothing is accepted until there is room
             is_ready = False
             body |= {"ready": False, "disk": "full"}

@@ -16,13 +16,13 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
-from aiohttp.typedefs import Middleware
+from aiohttp.typedefs import Handler, Middleware
 
 from bubbot.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-HTTP_BAD_REQUEST, HTTP_TOO_LARGE = 400, 413
+HTTP_BAD_REQUEST, HTTP_TOO_LARGE, HTTP_UNSUPPORTED_MEDIA = 400, 413, 415
 LINGERING_SECONDS = 2.0
 """Seconds for which an unread body is discarded, so that the client can read the reason."""
 
@@ -71,6 +71,12 @@ class HttpConnections:
         finally:
             if connection is not None:
                 connection.idle()
+
+    def rest(self, request: web.Request) -> None:
+        """Set the deadline for the next request after an answer, also after one that the bot did not work for."""
+        connection = None if request.transport is None else self._open.get(request.transport)
+        if connection is not None:
+            connection.idle()
 
     def admit(self, transport: asyncio.Transport, connection: HttpConnection) -> bool:
         """Take a connection. At the limit, end the oldest that waits for a request; false if there is no room."""
@@ -228,8 +234,10 @@ async def read_body(request: web.Request) -> bytes:
     """Read the body of a request.
 
     Raises:
-        HttpRefused: it is too large, or does not arrive as announced.
+        HttpRefused: it is too large or compressed, or does not arrive as announced.
     """
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise HttpRefused(HTTP_UNSUPPORTED_MEDIA, "the body is compressed: send it without Content-Encoding")
     limit = request.app[CONNECTIONS].limits.body_bytes
     too_large = f"the request is larger than {limit} bytes"
     if request.content_length is not None and request.content_length > limit:
@@ -238,7 +246,7 @@ async def read_body(request: web.Request) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
         raise HttpRefused(HTTP_TOO_LARGE, too_large) from error
-    except (web.RequestPayloadError, OSError) as error:  # a wrong length or encoding, or the client is gone
+    except (web.RequestPayloadError, OSError) as error:  # a wrong length, or the client is gone
         raise HttpRefused(HTTP_BAD_REQUEST, "the body did not arrive as it was announced") from error
 
 
@@ -248,6 +256,7 @@ async def listen(
     routes: Sequence[web.RouteDef],
     connections: HttpConnections,
     middlewares: Sequence[Middleware] = (),
+    on_shutdown: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[int]:
     """Serve these routes at an address, and no other route there, until the block ends.
 
@@ -256,6 +265,7 @@ async def listen(
         routes: what is served there.
         connections: the connections and their limits.
         middlewares: the outermost first.
+        on_shutdown: called at the end, before the calls under way are cut off.
 
     Yields:
         The port; 0 of a Unix socket.
@@ -264,8 +274,13 @@ async def listen(
         ConfigError: the address cannot be used.
     """
     limits = connections.limits
-    app = web.Application(client_max_size=limits.body_bytes, middlewares=middlewares)
+    app = web.Application(client_max_size=limits.body_bytes, middlewares=[_resting(connections), *middlewares])
     app[CONNECTIONS] = connections
+
+    async def shut_down(_app: web.Application) -> None:
+        on_shutdown()
+
+    app.on_shutdown.append(shut_down)
     app.router.add_routes(routes)
     runner = web.AppRunner(
         app,
@@ -273,6 +288,7 @@ async def listen(
         shutdown_timeout=limits.shutdown_seconds,
         keepalive_timeout=limits.idle_seconds,
         lingering_time=LINGERING_SECONDS,
+        auto_decompress=False,  # strangers' bodies would be unpacked before they are refused
         logger=HttpErrorLogger(log, {"action": "http.malformed"}),
     )
     await runner.setup()
@@ -290,6 +306,17 @@ async def listen(
         if server is not None:
             server.close()
         await runner.cleanup()
+
+
+def _resting(connections: HttpConnections) -> Middleware:
+    @web.middleware
+    async def rest_afterwards(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        finally:
+            connections.rest(request)
+
+    return rest_afterwards
 
 
 async def _bind(at: HttpAddress | socket.socket, protocol: Callable[[], HttpConnection]) -> asyncio.Server:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hmac import compare_digest
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -21,6 +21,8 @@ from bubbot.server.routes import Admit, admission, api_routes, error_response, e
 log = logging.getLogger(__name__)
 
 NETWORK_LIMITS = HttpLimits(connections=64, body_bytes=32 * 2**20)
+_HOST = re.compile(r"(\[[^\[\]/?#@\\\s]+\]|[^\[\]:/?#@\\\s]+)(?::\d{0,5})?")
+"""A name or an address, and perhaps a port. Some parsers also read a name behind `@` or before `/`: not here."""
 HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_MISDIRECTED = 401, 403, 421
 
 
@@ -53,7 +55,8 @@ async def serve_network(
     routes = [*api_routes(api), *(completions.routes() if completions else ())]
     address = HttpAddress("server", settings.host, settings.port)
     middlewares = [errors_as(_render_error), admission(_admit_owner(settings))]
-    async with listen(address, routes, HttpConnections(limits), middlewares) as port:
+    on_shutdown = completions.end_all if completions else lambda: None
+    async with listen(address, routes, HttpConnections(limits), middlewares, on_shutdown) as port:
         log.info("serving the API", extra={"action": "server.listening", "host": settings.host, "port": port})
         yield port
 
@@ -75,8 +78,8 @@ def _admit_owner(settings: NetworkSettings) -> Admit:
                 HTTP_MISDIRECTED,
                 f"the host {request.host[:100]!r} is not a name of this bot: add it to [server] hosts if it is yours",
             )
-        origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
+        origins = request.headers.getall("Origin", [])
+        if any(origin.partition("://")[2] != request.host for origin in origins):
             raise HttpRefused(HTTP_FORBIDDEN, "pages of other sites may not use this bot")
         scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not compare_digest(sent.strip().encode(errors="replace"), token):
@@ -87,8 +90,11 @@ def _admit_owner(settings: NetworkSettings) -> Admit:
 
 def _is_ours(host: str, names: set[str]) -> bool:
     """Return true for a name of this bot or an IP address, which no foreign name can be made to mean."""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return False
+    name = match[1].strip("[]").lower()
     try:
-        name = urlsplit(f"//{host}").hostname or ""
         return name in names or bool(ipaddress.ip_address(name))
     except ValueError:
         return False

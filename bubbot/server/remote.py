@@ -112,7 +112,7 @@ class ChatService:
     """The requests that clients may make of the bot, session by session.
 
     Attributes:
-        accept: see `InboundGate.accept`.
+        accept: see `InboundGate.ask`.
         opening_notice: returns the first text to show in a chat, and begins to load the model.
         deliver_pending: delivers the session's open messages and returns how many inbounds wait for turns.
         wait_until_idle: returns when no turn of the session runs or waits, and its answers have been passed to `send`.
@@ -138,6 +138,7 @@ class _RemoteSender:
         client: the client.
         session: the session of the message.
         tape: that of the session, for `bubbot ask`, whose part comes with the result; else None.
+        accepted: set when `result` is known, or the message was not accepted.
         result: the turn's, for `bubbot ask`; else None.
         shown: set when the client has taken its part, or has failed to.
     """
@@ -145,6 +146,7 @@ class _RemoteSender:
     client: ChatClient
     session: str
     tape: TapeService | None = None
+    accepted: asyncio.Event = field(default_factory=asyncio.Event)
     result: asyncio.Future[TurnResult] | None = None
     shown: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -185,6 +187,8 @@ class RemoteChannel:
         sender = self._asked.get(part.reply_to)
         if sender is not None and (sender.session != session or sender.client.is_closed):
             sender = None
+        if sender is not None and sender.tape is not None and not part.key:
+            sender = None  # a notice, such as how many turns are before this one, is not the answer
         clients = self._clients(session)
         client = sender.client if sender else clients[-1] if clients else None
         if client is None:
@@ -279,7 +283,12 @@ class RemoteChannel:
             raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
         sender = _RemoteSender(client, inbound.session, service.tape_of(inbound.session))
         self._remember(inbound.external_id, sender)
-        sender.result = await service.accept(inbound)
+        try:
+            sender.result = await service.accept(inbound)
+        finally:
+            sender.accepted.set()
+            if sender.result is None and self._asked.get(inbound.external_id) is sender:
+                del self._asked[inbound.external_id]
         if sender.result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
         on_accepted()
@@ -298,6 +307,9 @@ class RemoteChannel:
         return session
 
     def _remember(self, external_id: str, sender: _RemoteSender) -> None:
+        known = self._asked.get(external_id)
+        if known is not None and not known.client.is_closed:
+            return  # who repeats a message does not get the answer of the one that waits for it
         self._asked[external_id] = sender
         while len(self._asked) > MAX_REMEMBERED_SENDERS:
             del self._asked[next(iter(self._asked))]
@@ -331,6 +343,7 @@ async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, re
 
 async def _turn_result(sender: _RemoteSender, text: str) -> AskResult:
     """Return the result of the turn with this text. The turn is merged before its text is sent, so its tape knows."""
+    await sender.accepted.wait()  # a command that overtakes has a result, but no turn
     if sender.result is not None and sender.result.done():
         return AskResult.of(sender.result.result())
     last_turn = await sender.tape.read(LastTurnView()) if sender.tape else None

@@ -83,7 +83,12 @@ def errors_as(render: RenderError) -> Middleware:
             return render(request, HTTP_BAD_REQUEST, error)
         except BubbotError as error:
             return render(request, HTTP_UNAVAILABLE if isinstance(error, ControlError) else HTTP_SERVER_ERROR, error)
-        except (web.HTTPException, ConnectionError):
+        except web.HTTPClientError as error:  # the library's: no such path or method, or no WebSocket
+            response = render(request, error.status, ControlError(error.text or error.reason))
+            if allowed := error.headers.get("Allow"):
+                response.headers["Allow"] = allowed
+            return response
+        except ConnectionError:
             raise
         except Exception as error:  # a defect of ours must not cost other clients the bot
             log.exception("request failed", extra={"action": "server.failed", "path": request.path})

@@ -5,6 +5,7 @@ Later sources win: the file, then credentials, then the environment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +48,26 @@ from bubbot.settings.sources import (
 )
 from bubbot.settings.values import Language, OptionalPath, Zone, check_selector
 
+FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+"""The names of features and of their sections: variables hold them, in capitals, before two underscores."""
 MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnownedSection:
+    """A section of a feature that is not installed: it was uninstalled, or is not yet there.
+
+    Attributes:
+        name: of the section.
+        origin: the file or the variable that has it.
+    """
+
+    name: str
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: [{self.name}] belongs to no installed feature, and is not read."
 
 
 class BotSettings(SettingsSection):
@@ -116,6 +135,7 @@ class Settings(BaseSettings):
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
     _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
     _renamed_settings: tuple[RenamedSetting, ...] = PrivateAttr(default=())
+    _unowned_sections: tuple[UnownedSection, ...] = PrivateAttr(default=())
 
     @classmethod
     def settings_customise_sources(
@@ -147,6 +167,11 @@ class Settings(BaseSettings):
     def renamed_settings(self) -> tuple[RenamedSetting, ...]:
         """The settings that are written under an old name."""
         return self._renamed_settings
+
+    @property
+    def unowned_sections(self) -> tuple[UnownedSection, ...]:
+        """The sections of features that are not installed, which are not read."""
+        return self._unowned_sections
 
     def section(self, name: str) -> SettingsSection:
         """Return a section by its name. Raise `ConfigError` if there is none."""
@@ -317,6 +342,9 @@ def _load(
     schema = CORE_SCHEMA
     if not {*tables, *_variable_sections()} <= {*schema.tables}:
         schema = schema.extend(extensions.find_sections())
+    unowned = tuple(_find_unowned(schema, tables, path))
+    if unowned:
+        schema = schema.extend({section.name: None for section in unowned})
     problems: list[str] = []
     missing: list[MissingSecret] = []
     renamed: list[RenamedSetting] = []
@@ -353,19 +381,35 @@ def _load(
         # The cause is dropped: it holds the values, and among them the secrets.
         problems += format_errors(error, schema.model, data, origin=lambda path: f"{leaves[path].origin}: ")
         return None, problems, missing
+    except Exception as error:  # noqa: BLE001 - a validator of an installed feature
+        problems.append(f"The settings of an installed feature cannot be checked: {type(error).__name__}: {error}.")
+        return None, problems, missing
     try:
         check_selector(settings.context.selector, extensions.list_selectors)
     except ConfigError as error:
         problems.append(f"{leaves['context', 'selector'].origin}: [context] selector is {error}.")
     settings._renamed_settings = tuple(renamed)  # noqa: SLF001 - its own
+    settings._unowned_sections = unowned  # noqa: SLF001 - its own
     return settings, problems, missing
 
 
-def _variable_sections() -> Iterator[str]:
-    """Yield the sections that environment variables name."""
-    for name in read_variables():
-        if name.upper().startswith(ENVIRONMENT_PREFIX) and "__" in name:
-            yield name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")[0].lower()
+def _find_unowned(schema: SettingsSchema, tables: Mapping[str, Any], path: Path) -> Iterator[UnownedSection]:
+    """Yield the sections that nobody reads: not those whose names look like mistakes, which are problems."""
+    written = {name: str(path) for name, table in tables.items() if isinstance(table, Mapping)}
+    named = {name: f"environment variable {variable}" for name, variable in _variable_sections().items()}
+    known = {*schema.tables, *schema.ignored}
+    for name, origin in {**named, **written}.items():
+        if name not in known and FEATURE_NAME.fullmatch(name) and not did_you_mean(name, known):
+            yield UnownedSection(name, origin)
+
+
+def _variable_sections() -> Mapping[str, str]:
+    """Return the sections that environment variables name, each with one of its variables."""
+    return {
+        name.upper().removeprefix(ENVIRONMENT_PREFIX).partition("__")[0].lower(): name
+        for name in read_variables()
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and "__" in name
+    }
 
 
 def _variable(path: Keys) -> str:

@@ -12,6 +12,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import (
     AfterAnchor,
@@ -30,7 +31,7 @@ from bubbot.tape.query import (
     evaluate,
     without_limit,
 )
-from bubbot.tape.references import KERNEL_REFERENCES, Rebase, ReferenceRegistry
+from bubbot.tape.references import Rebase, ReferenceRegistry
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
 
 

@@ -3,14 +3,19 @@
 A fork's delta has the ids it would get if its parent did not grow. If the parent grew, the delta is *rebased*: its
 entries get the next ids, and the declared references to them move along. References to the parent's entries, texts
 and everything undeclared stay as they are.
+
+The payload model of an event declares them: a `TypedDict`, a dataclass or a pydantic model whose fields are annotated
+with `EntryId`, `SessionId` and their kin. Nothing is ever validated by it: a fact is read as it stands on the tape.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
 
 from bubbot.errors import EntryInvalid
 from bubbot.tape.entry import Kind, TapeEntry
@@ -44,8 +49,107 @@ class EventReferences:
     blobs: tuple[str, ...] = ()
 
 
+class Reference(StrEnum):
+    """What a field of a payload names; each value is a field of `EventReferences`."""
+
+    ENTRY = "entries"
+    SPANS = "spans"
+    TAPE_ENTRY = "tape_entries"
+    TAPE_SPANS = "tape_spans"
+    SESSION = "sessions"
+    PERSON = "people"
+    BLOB = "blobs"
+
+
+EntryId: TypeAlias = Annotated[int, Reference.ENTRY]
+"""The id of an entry of the same tape."""
+Spans: TypeAlias = Annotated[Sequence[Sequence[int]], Reference.SPANS]
+"""Inclusive id ranges of the same tape."""
+TapeEntryId: TypeAlias = Annotated[Sequence[Any], Reference.TAPE_ENTRY]
+"""A pair of a tape and an id."""
+TapeSpans: TypeAlias = Annotated[Any, Reference.TAPE_SPANS]
+"""Pairs of a tape and id ranges, or an object with the id ranges by tape."""
+SessionId: TypeAlias = Annotated[str, Reference.SESSION]
+"""The id of a session."""
+PersonId: TypeAlias = Annotated[str, Reference.PERSON]
+"""The numeric id of a person."""
+BlobDigest: TypeAlias = Annotated[str, Reference.BLOB]
+"""The digest of a blob of the same tape."""
+
 _NOTHING = EventReferences()
-_STATE = EventReferences(entries=("state.source_ids[]", "state.parents[]"), tape_entries=("state.parents[]",))
+
+
+@cache
+def declared_references(model: type) -> EventReferences:
+    """Return the references that a payload model declares. Raise `EntryInvalid` if it is no model, or cannot be read."""
+    found: dict[Reference, dict[str, None]] = {reference: {} for reference in Reference}
+    for path, annotation in walk_fields(model):
+        for mark in _marks(annotation):
+            found[mark][path] = None
+    return EventReferences(**{mark.value: tuple(paths) for mark, paths in found.items()})
+
+
+def walk_fields(model: type, prefix: str = "", outer: tuple[type, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the annotation of each field of a payload model, and of all that is within it.
+
+    A field of a dataclass whose name ends with an underscore stands for the name without it; one of a pydantic model
+    stands for its alias.
+
+    Args:
+        model: the payload model.
+        prefix: begins the paths.
+        outer: the models that this one stands in.
+
+    Raises:
+        EntryInvalid: it is no model, an annotation cannot be resolved, or no path leads to a reference.
+    """
+    if model in outer:
+        raise EntryInvalid(f"{model.__name__} holds itself at {prefix.rstrip('.')}: the paths to it have no end")
+    try:
+        hints = get_type_hints(model, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise EntryInvalid(f"the payload model {model!r} has an annotation that cannot be resolved: {error}") from error
+    for name, key in _field_keys(model, hints).items():
+        yield from _walk(hints[name], prefix + key, (*outer, model))
+
+
+def _walk(annotation: Any, path: str, outer: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield what stands at a path; beyond a reference there is nothing to look for."""
+    yield path, annotation
+    if _marks(annotation):
+        return
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    is_class = isinstance(origin, type)
+    if origin is None and _is_model(annotation):
+        yield from walk_fields(annotation, f"{path}.", outer)
+    elif is_class and issubclass(origin, Mapping):
+        inner = [found for argument in arguments for _, found in _walk(argument, path, outer)]
+        if any(map(_marks, inner)):
+            raise EntryInvalid(f"{path} holds references under names of its own, to which no path leads")
+    else:  # a sequence, a union, or a wrapper such as `NotRequired`
+        step = "[]" if is_class and issubclass(origin, (Sequence, Set)) else ""
+        for argument in arguments:
+            yield from _walk(argument, path + step, outer)
+
+
+def _marks(annotation: Any) -> tuple[Reference, ...]:
+    return tuple(mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Reference))
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and (is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "model_fields"))
+
+
+def _field_keys(model: type, hints: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the keys of the payload by the names of the fields."""
+    if not _is_model(model):
+        raise EntryInvalid(f"{model!r} is no payload model: write a TypedDict, a dataclass or a pydantic model")
+    if is_typeddict(model):
+        return {name: name for name in hints}
+    if is_dataclass(model):
+        return {item.name: item.name.removesuffix("_") for item in fields(model)}
+    pydantic_fields: Mapping[str, Any] = getattr(model, "model_fields", {})
+    return {name: item.alias or name for name, item in pydantic_fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,64 +159,33 @@ class ReferenceRegistry:
     Attributes:
         kinds: by kind, for paths from the payload.
         anchors: by name, for what an anchor of this name has beyond those of its kind.
-        events: by name, for paths from the `data` of the payload.
+        events: the payload models by name, for paths from the `data` of the payload; read when such an event is moved.
         meta: for paths from the meta of every entry.
     """
 
     kinds: Mapping[str, EventReferences]
     anchors: Mapping[str, EventReferences]
-    events: Mapping[str, EventReferences]
+    events: Mapping[str, type]
     meta: EventReferences
 
-    def with_events(self, events: Mapping[str, EventReferences]) -> ReferenceRegistry:
-        """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already."""
+    def of_event(self, name: str) -> EventReferences:
+        """Return the references of an event; none if nobody declared it."""
+        model = self.events.get(name)
+        return _NOTHING if model is None else declared_references(model)
+
+    def find_sessions(self, entry: TapeEntry) -> Iterator[object]:
+        """Yield what stands in the fields of an event that name sessions."""
+        for path in self.of_event(entry.name or "").sessions if entry.kind == Kind.EVENT else ():
+            yield from _values(entry.payload.get("data"), _steps(path))
+
+    def with_events(self, events: Mapping[str, type]) -> ReferenceRegistry:
+        """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already.
+
+        The models are read when they are needed; `declared_references` checks one before.
+        """
         if twice := sorted(self.events.keys() & events.keys()):
             raise EntryInvalid(f"the references of {', '.join(twice)} are declared twice: give one event another name")
         return replace(self, events={**self.events, **events})
-
-
-KERNEL_REFERENCES = ReferenceRegistry(
-    kinds={
-        Kind.MESSAGE: EventReferences(blobs=("content[].digest",)),
-        Kind.SYSTEM: EventReferences(blobs=("digest",)),
-        Kind.ANCHOR: replace(_STATE, spans=("recalls",)),
-    },
-    anchors={
-        "inbox/mark": EventReferences(entries=("state.after", "state.open[].id")),
-        "outbox/mark": EventReferences(entries=("state.after", "state.open[].id")),
-    },
-    events={
-        "turn/start": EventReferences(entries=("messages[]",), tape_entries=("inbounds[]",), sessions=("session",)),
-        "turn/joined": EventReferences(tape_entries=("inbounds[]",)),
-        "loop.step": EventReferences(
-            entries=("head",), spans=("shown", "as_of"), tape_spans=("shown",), blobs=("system", "tools")
-        ),
-        "context/cut": EventReferences(entries=("from",)),
-        "handoff": _STATE,
-        "correction": EventReferences(entries=("corrects",)),
-        "reaction": EventReferences(entries=("entry",), people=("sender.id",)),
-        "attachment/failed": EventReferences(tape_entries=("inbound",)),
-        "attachment/transcribed": EventReferences(tape_entries=("inbound",), blobs=("digest",)),
-        "tape/erased": EventReferences(tape_spans=("covers",)),
-        "tape/named": EventReferences(spans=("erased",), blobs=("missing_blobs[]",)),
-        "tape/imported": EventReferences(sessions=("session",)),
-        "inbox/received": EventReferences(sessions=("session",), people=("sender.id", "quote.sender.id")),
-        "inbox/changed": EventReferences(sessions=("session",), people=("sender.id", "quote.sender.id")),
-        "inbox/unparsed": EventReferences(sessions=("session",)),
-        "inbox/interrupted": EventReferences(entries=("inbounds[]",)),
-        "inbox/done": EventReferences(entries=("inbounds[]",)),
-        "outbox/intent": EventReferences(sessions=("session",)),
-        "outbox/preview-begin": EventReferences(sessions=("session",)),
-        "outbox/preview": EventReferences(sessions=("session",)),
-        "outbox/receipt": EventReferences(entries=("intent",)),
-        "outbox/ended": EventReferences(entries=("intent",)),
-    },
-    meta=EventReferences(
-        tape_entries=("inbound", "source"), sessions=("session",), people=("sender.id", "quote.sender.id")
-    ),
-)
-"""What the kernel's own entries name. `meta.edited` and the `inbound` of the outbox are ids of an inbox tape that they
-do not name; inbox tapes are never rebased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +211,7 @@ class MovedIds:
         declared, name = self.references, entry.name or ""
         payload: Any = entry.payload
         if entry.kind == Kind.EVENT:
-            references = declared.events.get(name, _NOTHING)
+            references = declared.of_event(name)
             payload = _change(payload, ("data",), lambda data: self._move_values(tape, data, references))
         else:
             payload = self._move_values(tape, payload, declared.kinds.get(entry.kind, _NOTHING))
@@ -257,6 +330,17 @@ def entries_as_of(
 def _steps(path: str) -> tuple[str, ...]:
     """Split `state.open[].id` into `state`, `open`, `[]` and `id`."""
     return tuple(step for step in path.replace("[]", ".[]").split(".") if step)
+
+
+def _values(value: Any, steps: Sequence[str]) -> Iterator[object]:
+    """Yield the values at the end of a path; nothing if it leads nowhere."""
+    if not steps:
+        yield value
+    elif steps[0] == "[]":
+        for item in value if isinstance(value, (list, tuple)) else ():
+            yield from _values(item, steps[1:])
+    elif isinstance(value, Mapping) and steps[0] in value:
+        yield from _values(value[steps[0]], steps[1:])
 
 
 def _change(value: Any, steps: Sequence[str], change: Callable[[Any], Any]) -> Any:

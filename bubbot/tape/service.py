@@ -13,10 +13,11 @@ from typing import TypeAlias
 from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
-from bubbot.tape.references import KERNEL_REFERENCES, ReferenceRegistry
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
 from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -35,7 +35,6 @@ class View(Protocol[T_co]):
         ...
 
 
-@runtime_checkable
 class StepwiseView(Protocol):
     """A view whose later queries depend on what earlier ones found."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import cast
 
 from markdown_it import MarkdownIt
@@ -54,7 +55,9 @@ def _addresses(parsed: list[Token]) -> Iterator[str]:
         yield from _addresses(token.children or [])
 
 
+@cache
 def _make_parser(*, inline: bool, references: bool = True) -> MarkdownIt:
+    """Make a parser, once of each kind: it takes longer than parsing a message. It keeps nothing of a text."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * MAX_NESTING_LEVELS}).enable(
         ["table", "strikethrough"]
     )

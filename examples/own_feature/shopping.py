@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from pydantic import Field
 
@@ -17,9 +18,23 @@ from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import event
 from bubbot.tape.query import TapeQuery, WholeTape
+from bubbot.tape.references import EntryId
 from bubbot.tape.view import QueryAnswers
 
 ADDED, BOUGHT = "shopping/added", "shopping/bought"
+
+
+class Added(TypedDict):
+    """An item was put on the list."""
+
+    item: str
+
+
+class Bought(TypedDict):
+    """An item was bought; `added` is the entry that put it on the list."""
+
+    item: str
+    added: EntryId
 
 
 class ShoppingSettings(SettingsSection):
@@ -37,7 +52,7 @@ class ItemArgs(ToolArgs):
 
 @dataclass(frozen=True, slots=True)
 class ListView:
-    """What is on the list: the items that were added and not bought since, oldest first."""
+    """What is on the list: the items that were added and not bought since, oldest first, and the ids of their entries."""
 
     heavy: bool = False
 
@@ -45,13 +60,15 @@ class ListView:
         """Read the facts of the list, on the whole tape of the conversation."""
         return (TapeQuery(tape, WholeTape(), kinds=("event",), names=(ADDED, BOUGHT)),)
 
-    def fold(self, answers: QueryAnswers) -> tuple[str, ...]:
+    def fold(self, answers: QueryAnswers) -> Mapping[str, int]:
         """Apply the facts in their order."""
-        items: dict[str, None] = {}
+        items: dict[str, int] = {}
         for entry in answers[0]:
             item = entry.payload["data"]["item"]
-            items = items | {item: None} if entry.name == ADDED else {key: None for key in items if key != item}
-        return tuple(items)
+            items = (
+                items | {item: entry.id} if entry.name == ADDED else {key: items[key] for key in items if key != item}
+            )
+        return items
 
 
 def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
@@ -62,15 +79,16 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         """Put an item on the shopping list of this conversation."""
         if len(await turn.tape.read(ListView())) >= settings.max_items:
             raise ToolRetry(f"the list is full: {settings.max_items} items are on it")
-        await turn.tape.append([event(ADDED, {"item": args.item})])
+        await turn.tape.append([event(ADDED, Added(item=args.item))])
         return f"{args.item} is on the list."
 
     @tool("shopping.bought", commands=("bought",))
     async def bought(turn: Turn, args: ItemArgs) -> str:
         """Take an item off the shopping list."""
-        if args.item not in await turn.tape.read(ListView()):
+        entry_id = (await turn.tape.read(ListView())).get(args.item)
+        if entry_id is None:
             raise ToolRetry(f"{args.item} is not on the list")
-        await turn.tape.append([event(BOUGHT, {"item": args.item})])
+        await turn.tape.append([event(BOUGHT, Bought(item=args.item, added=entry_id))])
         return f"{args.item} is off the list."
 
     @tool("shopping.list", commands=("shopping",))
@@ -113,4 +131,4 @@ def build(kernel: Kernel, settings: ShoppingSettings) -> Feature:
     return Feature(name="shopping", tools=shopping_tools(settings), commands=(put,), prompt=(prompt,))
 
 
-FACTORY = FeatureFactory("shopping", build, ShoppingSettings)
+FACTORY = FeatureFactory("shopping", build, ShoppingSettings, events={ADDED: Added, BOUGHT: Bought})

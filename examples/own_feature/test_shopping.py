@@ -9,4 +9,4 @@ from bubbot.tape.entry import event
 
 def test_what_was_bought_is_no_longer_on_the_list() -> None:
     facts = [event(ADDED, {"item": item}) for item in ("milk", "bread")] + [event(BOUGHT, {"item": "milk"})]
-    assert ListView().fold([facts]) == ("bread",)
+    assert list(ListView().fold([facts])) == ["bread"]

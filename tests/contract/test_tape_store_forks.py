@@ -10,7 +10,8 @@ import pytest
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
-from bubbot.tape.references import KERNEL_REFERENCES, Rebase
+from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.references import Rebase
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.tapes import batch, note, notes, texts, whole
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
+from bubbot.app.bot import open_app
 from bubbot.gateway.metrics import Metrics
+from bubbot.home import Home
+from bubbot.settings.loader import ModelSettings, Settings
 from tests.docs.pages import ROOT
 from tests.unit.gateway.health.test_formatter import FULL
 
@@ -13,12 +17,15 @@ PAGE = (ROOT / "docs" / "howto" / "monitoring.md").read_text(encoding="utf-8")
 
 
 def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
-    source = (ROOT / "bubbot" / "cli" / "status.py").read_text(encoding="utf-8")
+    files = ("cli/status.py", "features/budget/health.py")
+    nodes = [
+        node for file in files for node in ast.walk(ast.parse((ROOT / "bubbot" / file).read_text(encoding="utf-8")))
+    ]
     sentences = [
         "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-        for node in ast.walk(ast.parse(source))
+        for node in nodes
         if isinstance(node, ast.JoinedStr)
-    ] + [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    ] + [node.value for node in nodes if isinstance(node, ast.Constant)]
     listed = PAGE.partition("the first line says what is wrong:")[2].partition("`bubbot status --json`")[0]
     quoted = re.findall(r"^- `(.+?)`", listed, re.MULTILINE)
     assert len(quoted) == 7
@@ -26,10 +33,15 @@ def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
     assert [one for one in named if not any(str(sentence).startswith(one) for sentence in sentences)] == []
 
 
-def test_every_metric_is_on_the_page_and_no_other() -> None:
-    told = set(re.findall(r"^# TYPE (bubbot_\w+) ", Metrics().render(FULL, 0).decode(), re.MULTILINE))
-    there = {name for name in told if not name.endswith("_created")}
-    assert set(re.findall(r"`(bubbot_\w+)`", PAGE)) == there
+async def test_every_metric_is_on_the_page_and_no_other(tmp_path: Path) -> None:
+    settings = Settings(model=ModelSettings(name="scripted"))
+    async with open_app(settings, Home(tmp_path), channel_settings={"write": lambda _: None}) as app:
+        declared = app.features.metrics
+    page = Metrics(declared).render(FULL, 0).decode()
+    told = re.findall(r"^# TYPE (bubbot_\w+) ", page, re.MULTILINE)
+    assert len(told) == len(set(told))
+    assert {spec.name for spec in declared} <= set(told), "names are unique, else one is left out"
+    assert set(re.findall(r"`(bubbot_\w+)`", PAGE)) == {name for name in told if not name.endswith("_created")}
 
 
 def test_the_alerts_ask_for_metrics_that_there_are() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from bubbot import errors
 from bubbot.app.bot import Bot, open_app
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
 from bubbot.features.attachments.tools import file_tools
@@ -30,6 +31,7 @@ from bubbot.runtime.context.view import SELECTORS
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.references import walk_fields
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
@@ -37,6 +39,7 @@ from tests.docs.settings_pages import all_settings
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
 PASSED_ON = {
+    "bubbot/runtime/session.py:_fail_batch",  # the kind of the error that made a turn impossible
     "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/handle.py:append_event",
@@ -212,6 +215,14 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
     assert {entry.kind for entry in entries} == set(Kind)
     missing = {f"{entry.name or entry.kind}: {name}" for entry in entries for name in _undocumented(entry)}
     assert missing == set()
+    undeclared = {
+        f"{entry.name}: {name}"
+        for entry in entries
+        if entry.kind == Kind.EVENT and not entry.erased
+        for name in entry.payload["data"]
+        if name not in _declared(entry.name or "")
+    }
+    assert undeclared == set()
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
@@ -224,6 +235,11 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
 
 async def _whole(app: Bot, tape: str) -> tuple[TapeEntry, ...]:
     return (await app.store.fetch([TapeQuery(tape)]))[0]
+
+
+def _declared(event: str) -> set[str]:
+    """The fields of an event, by its payload model."""
+    return {path for path, _ in walk_fields(OWN_REFERENCES.events[event])}
 
 
 def _undocumented(entry: TapeEntry) -> list[str]:

@@ -100,6 +100,13 @@ def test_chat_and_ask_are_clients_of_the_daemon_and_the_same_facts_come_of_it(tm
     assert [entry["kind"] for entry in entries(beside)] == [entry["kind"] for entry in entries(alone)]
 
 
+def test_a_session_with_a_colon_in_its_name_gets_its_last_answer_too(tmp_path: Path, sockets: Path) -> None:
+    with daemon(tmp_path / "home", sockets):
+        for text in ("hello", "again"):
+            chat = bot.run(tmp_path / "home", "chat", "--session", "a:b", lines=["first", text])
+            assert chat.stdout.decode().splitlines() == ["You said: first", f"You said: {text}"]
+
+
 def test_a_failed_turn_is_the_exit_code_of_ask(tmp_path: Path, sockets: Path) -> None:
     script = tmp_path / "broken.json"
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
@@ -234,6 +241,19 @@ def test_a_client_waits_for_a_daemon_that_is_just_starting(tmp_path: Path, socke
             holder.stdin.write(b"\n")
             holder.stdin.flush()
             assert b"version 1" in client.stdout.read()
+
+
+def test_a_daemon_whose_socket_was_deleted_has_to_be_started_again_and_status_says_so(
+    tmp_path: Path, sockets: Path
+) -> None:
+    home = tmp_path / "home"
+    with daemon(home, sockets):
+        (path,) = (sockets / "bubbot").glob("*.sock")
+        path.unlink()
+        done = inside.run(home, "status", "--wait", "0.3")
+        assert (done.returncode, f"Its control socket {path} does not exist" in done.stdout.decode()) == (1, True)
+    with daemon(home, sockets):
+        assert inside.run(home, "ask", "hello").stdout == b"You said: hello\n"
 
 
 def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path: Path, sockets: Path) -> None:

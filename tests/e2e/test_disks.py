@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from tests.e2e import bot
 from tests.e2e.bot import said, sentence
 from tests.e2e.daemon import WAIT, Daemon, configured, running

@@ -18,16 +18,18 @@ import pytest
 
 from bubbot.cli.main import main
 from bubbot.home import Home, WriterLock
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from tests.e2e import bot
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.inside import logging_as_it_was, run, said
+from tests.e2e.test_control import until
 from tests.e2e.test_status import WATCHED as HEALTH_PORT
 from tests.e2e.test_status import Door, status
 from tests.e2e.test_telegram import answered
 from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
+from tests.installed import installed
 from tests.planting import found, mend_by_doctor, mends, plants
 
 CANARY = "sk-canary-7f3a91"
@@ -169,6 +171,19 @@ async def _refused_and_back(home: Path, server: Server, room: Gathering, daemon:
     await daemon.quiet(server)
     assert (await status(home, "--quiet"))[0] == 0
     assert "second program" in (await beside(home))["channel.troubled"].cause
+
+
+@plants("plugin.failed")
+async def test_a_feature_that_the_running_bot_has_left_out_is_named(home: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    installed(site, "odd_package", "1.0", "[bubbot.features]\nodd = odd_feature:FACTORY\n")
+    code = "from bubbot.feature import FeatureFactory\nFACTORY = FeatureFactory('odd', lambda kernel, settings: 7)\n"
+    (site / "odd_feature.py").write_text(code)
+    async with running(home, env={"PYTHONPATH": str(site)}) as daemon:
+        await asyncio.to_thread(until, lambda: "run.started" in daemon.errors)
+        told = (await beside(home))["plugin.failed"]
+    wanted = "The installed feature odd is left out in the running bot: TypeError: it is int, not a Feature."
+    assert (told.level, told.cause) == ("warning", wanted)
 
 
 async def beside(home: Path) -> dict[str, Finding]:

@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ import httpx
 import openai
 import pytest
 
-from tests.e2e import bot
+from tests.e2e import bot, inside
 from tests.e2e.bot import sentence
-from tests.e2e.test_control import daemon, entries, named
+from tests.e2e.test_control import daemon, entries, named, until
 from tests.e2e.test_control import sockets as sockets  # noqa: PLC0414 - a fixture
 
 TOKEN = "0123456789abcdef-token"
@@ -26,6 +27,7 @@ WAIT = 30.0
 SCRIPT = {
     "rules": [
         {"when": "slow", "steps": [{"delay": 3, "text": "late"}]},
+        {"when": "endless", "steps": [{"delay": 300, "text": "never"}]},
         {"when": "down", "steps": [{"error": "unavailable", "message": "the provider is down"}]},
         {"when": "look", "steps": [{"text": "Let me look.", "calls": [{"name": "tape_info"}]}, {"text": "Here."}]},
     ]
@@ -83,6 +85,12 @@ def said(client: openai.OpenAI, text: str, *, stream: bool) -> Iterator[Any]:
     yield from answer if stream else [answer]
 
 
+def text_of(piece: Any) -> str:
+    """The text of an answer, or of a piece of one."""
+    choice = piece.choices[0]
+    return (choice.delta if hasattr(choice, "delta") else choice.message).content or ""
+
+
 def test_openais_own_client_talks_to_the_bot(client: openai.OpenAI, home: Path) -> None:
     assert [model.id for model in client.models.list()] == ["bubbot"]
     answer = client.chat.completions.create(model="bubbot", messages=user("hello"), temperature=0.3)
@@ -113,6 +121,40 @@ def test_a_message_that_is_sent_again_is_said_once(client: openai.OpenAI, home: 
     with pytest.raises(openai.BadRequestError, match="was accepted before"):
         client.chat.completions.create(model="x", messages=user("hello"), extra_headers=once)
     assert len(named(home, "inbox/received")) == 1
+
+
+def test_who_repeats_a_message_while_it_is_answered_takes_the_answer_from_nobody(
+    client: openai.OpenAI, home: Path
+) -> None:
+    once = {"Idempotency-Key": "k1"}
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(client.chat.completions.create, model="x", messages=user("slow"), extra_headers=once)
+        until(lambda: len(named(home, "inbox/received")) == 1)
+        for text in ("slow", "another"):
+            with pytest.raises(openai.BadRequestError, match="was accepted before"):
+                client.chat.completions.create(model="x", messages=user(text), extra_headers=once)
+        assert first.result(WAIT).choices[0].message.content == "late"
+    assert len(named(home, "outbox/receipt")) == 1
+    assert bot.said(home) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_stop_and_status_do_not_wait_for_the_turn_that_runs(client: openai.OpenAI, home: Path, stream: bool) -> None:
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(lambda: list(said(client, "endless", stream=True)))
+        until(lambda: b"answering" in inside.run(home, "ask", ",status").stdout)
+        asked = list(said(client, ",status", stream=stream))
+        assert "answering" in "".join(text_of(piece) for piece in asked)
+        assert "".join(text_of(piece) for piece in said(client, ",stop", stream=stream)) == ""
+        assert "never" not in "".join(text_of(piece) for piece in running.result(WAIT))
+    assert bot.said(home) == []
+
+
+@pytest.mark.parametrize("name", ["telegram:42", "stdin:a:b", ":"])
+def test_a_session_of_another_channel_is_refused_and_not_imitated(client: openai.OpenAI, home: Path, name: str) -> None:
+    with pytest.raises(openai.BadRequestError, match="without a colon"):
+        client.chat.completions.create(model="x", messages=user("hello"), extra_headers={"X-Bubbot-Session": name})
+    assert named(home, "inbox/received") == []
 
 
 @pytest.mark.parametrize("stream", [False, True])

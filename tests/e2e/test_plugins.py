@@ -15,6 +15,8 @@ import pytest
 from bubbot.stores import inmemory
 from tests.e2e.bot import entries, run, said, sentence
 from tests.e2e.daemon import running
+from tests.e2e.test_control import until
+from tests.e2e.test_status import Door
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_feature"
 PROJECT = """
@@ -48,6 +50,80 @@ async def open_store(options):
     print(f"[opened at {options.address}]")
     return CopiedStore()
 """
+PLANTS = """
+from contextlib import asynccontextmanager
+
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.checks import Check, Finding
+from bubbot.ports.health import FeatureHealth, HealthRow, MetricSample, MetricSpec
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.tape.entry import event
+
+TAPE, WATERED = "plants/garden", MetricSpec("bubbot_plants_watered", "How often plants were watered.", "counter")
+
+def report(count):
+    row = HealthRow("plants", (f"watered {count} times",))
+    return FeatureHealth(name="plants", rows=(row,), data={"watered": count}, samples=(MetricSample(WATERED.name, count),))
+
+async def read_health(home, context):
+    async with home.open_tape(TAPE) as tape:
+        return report(await tape.head())
+
+async def check_soil(home):
+    async with home.open_tape(TAPE) as tape:
+        count = await tape.head()
+    return [Finding("plants.wet", "warning", f"The soil is wet after {count} times.", "sleep 1")] if count > 1 else []
+
+async def check_pots(home):
+    raise RuntimeError("no pots")
+
+def build(kernel, settings):
+    tape, counts = kernel.open_tape(TAPE), []
+
+    @asynccontextmanager
+    async def lifespan():
+        counts[:] = [await tape.head()]
+        yield
+
+    @tool("plants.water", commands=("water",))
+    async def water(turn, args: NoArgs) -> str:
+        "Water the plants."
+        await tape.append([event("plants/watered", {})])
+        counts[0] += 1
+        return "done"
+
+    return Feature(
+        name="plants", tools=[water], lifespan=lifespan, metrics=[WATERED], health=lambda context: report(counts[0])
+    )
+
+CHECKS = (Check("the soil", check_soil, reads_tapes=True), Check("the pots", check_pots))
+FACTORY = FeatureFactory("plants", build, health=read_health, checks=CHECKS)
+"""
+
+BROKEN = """
+import asyncio
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.settings import SettingsSection
+from bubbot.ports.tool import NoArgs, tool
+
+class OddSettings(SettingsSection):
+    days: int = 1
+
+@tool("odd.ping", commands=("ping",))
+async def ping(turn, args: NoArgs) -> str:
+    "Say pong."
+    return "pong"
+
+async def fail(*args):
+    raise ValueError("boom")
+
+def build(kernel, settings):
+    if settings.days == 3:
+        raise KeyError("three")
+    return Feature(name="odd", tools=[ping], prompt=[fail], on_merged=[fail], background={"work": fail}, prepare=fail)
+
+FACTORY = FeatureFactory("odd", build, OddSettings)
+"""
 
 
 def installed(folder: Path, source: Path) -> Mapping[str, str]:
@@ -77,6 +153,11 @@ def package(folder: Path, group: str, name: str, member: str, **modules: str) ->
 def shopping(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("feature")
     return installed(folder, shutil.copytree(EXAMPLE, folder / "source"))  # a build leaves its own files there
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    return package(tmp_path_factory.mktemp("odd"), "bubbot.features", "odd", "FACTORY", odd_feature=BROKEN)
 
 
 @pytest.fixture
@@ -149,6 +230,38 @@ class TestFeature:
         assert answers == ["milk", "jam", "the list is full: it takes 2 items"]
         assert sentence(refused) == "bubbot: the list is full: it takes 2 items", "the bot's own settings hold"
 
+    async def test_its_health_metric_and_checks_are_with_those_of_the_bot(self, home: Path, tmp_path: Path) -> None:
+        plants = package(tmp_path, "bubbot.features", "plants", "FACTORY", garden=PLANTS)
+        watched = {**plants, "BUBBOT_HEALTH__PORT": "0", "BUBBOT_LOG__FORMAT": "json"}
+
+        def status() -> tuple[str, int]:
+            text = run(home, "status", env=plants).stdout.decode()
+            return text, json.loads(run(home, "status", "--json", env=plants).stdout)["watered"]
+
+        assert status()[1] == 0, "there is no database yet"
+        async with running(home, env=watched) as daemon:
+            await asyncio.to_thread(said, home, ",water", ",water", env=plants)
+            assert "plants: watered 2 times" in await asyncio.to_thread(said, home, ",status", env=plants)
+            text, count = await asyncio.to_thread(status)
+            assert ("bot     " in text, "plants          watered 2 times\n" in text, count) == (True, True, 2)
+            assert (await Door(daemon).numbers())["bubbot_plants_watered_total{}"] == 2
+        text, count = status()
+        assert ("bot     " in text, "plants          watered 2 times\n" in text, count) == (False, True, 2)
+        done = run(home, "doctor", "--offline", "--json", env=plants)
+        findings = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
+        assert (done.returncode, findings["plants.wet"]["level"], findings["plants.wet"]["fix"]) == (
+            1,
+            "warning",
+            "sleep 1",
+        )
+        failed = findings["doctor.failed"]
+        assert failed["cause"] == (
+            "The check of the pots (the feature 'plants' of the package bubbot-garden) failed, so its result is unknown: "
+            "RuntimeError: no pots."
+        )
+        assert failed["fix"].endswith("-m pip install --upgrade bubbot-garden")
+        assert {"config.ok", "plugin.ok"} <= findings.keys()
+
     def test_its_own_test_passes_where_it_is_installed(self, tmp_path: Path, shopping: Mapping[str, str]) -> None:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:simcord", "--rootdir", str(tmp_path)]
         done = subprocess.run(
@@ -171,7 +284,49 @@ class TestFeature:
         (home / "config.toml").write_text("[broken]\nkey = 1\n")
         done = run(home, "chat", lines=["hello"], env=broken)
         assert done.stdout.decode().splitlines() == ["You said: hello"]
-        assert "plugin left out: The plugin 'broken' of bubbot.features" in done.stderr.decode()
+        assert "feature broken left out: The plugin 'broken' of bubbot.features" in done.stderr.decode()
+
+
+class TestBrokenFeature:
+    """As a user meets them: chat, daemon, status, doctor, reload. `tests/unit/app/test_guard.py` has every hook."""
+
+    def test_hooks_that_fail_cost_no_answer_in_the_chat(self, home: Path, odd: Mapping[str, str]) -> None:
+        done = run(home, "chat", lines=["hello", ",ping"], env=odd)
+        assert done.stdout.decode().splitlines() == ["You said: hello", "pong"]
+        assert "feature odd failed: prompt: ValueError: boom" in done.stderr.decode()
+
+    def test_one_that_cannot_be_built_is_left_out(self, home: Path, odd: Mapping[str, str]) -> None:
+        done = run(home, "chat", lines=["hello", ",ping", ",status"], env={**odd, "BUBBOT_ODD__DAYS": "3"})
+        told = done.stdout.decode()
+        assert "You said: hello" in told
+        assert "no command ,ping" in told
+        assert "features: odd is left out: KeyError: 'three'" in told
+
+    async def test_a_daemon_goes_on_and_status_and_doctor_name_it(self, home: Path, odd: Mapping[str, str]) -> None:
+        (home / "config.toml").write_text("[odd]\ndays = 1\n")
+        async with running(home, env=odd):
+            await asyncio.to_thread(until, (home / "daemon.lock").exists)
+            answers = await asyncio.to_thread(said, home, "hello", ",ping", env=odd)
+            assert answers == ["You said: hello", "pong"]
+            status = await asyncio.to_thread(run, home, "status", env=odd)
+            assert "odd failed at " in status.stdout.decode()
+            checkup = await asyncio.to_thread(run, home, "doctor", "--offline", env=odd)
+            assert "The installed feature odd has failed in the running bot:" in checkup.stdout.decode()
+            (home / "config.toml").write_text("[odd]\ndays = 2\n[memory]\nrecent_days = 3\n")
+            reload = await asyncio.to_thread(run, home, "reload", env=odd)
+            assert "The feature 'odd' cannot take its settings: prepare: ValueError: boom" in reload.stderr.decode()
+            (home / "config.toml").write_text("[odd]\ndays = 1\n[memory]\nrecent_days = 3\n")
+            reload = await asyncio.to_thread(run, home, "reload", env=odd)
+            assert reload.returncode == 0, reload.stderr
+            assert await asyncio.to_thread(said, home, "and now", env=odd) == ["You said: and now"]
+
+    def test_the_section_of_one_that_was_uninstalled_is_named_and_passed_over(self, home: Path) -> None:
+        (home / "config.toml").write_text("[weather]\ndays = 1\n")
+        done = run(home, "chat", lines=["hello"])
+        assert done.stdout.decode().splitlines() == ["You said: hello"]
+        assert "[weather] belongs to no installed feature, and is not read." in done.stderr.decode()
+        checkup = run(home, "doctor", "--offline").stdout.decode()
+        assert "[weather] belongs to no installed feature, and is not read." in checkup
 
 
 class TestCommands:

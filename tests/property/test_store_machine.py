@@ -21,8 +21,9 @@ from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.references import KERNEL_REFERENCES, Rebase
+from bubbot.tape.references import Rebase
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.doubles import CountingSalt, SteppingClock
 from tests.property.strategies import KEYS, entries, exactly, names, queries

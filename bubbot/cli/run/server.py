@@ -110,15 +110,14 @@ async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[N
     from bubbot.gateway.metrics import Metrics
     from bubbot.server.health import HealthAddress, HealthProbe, serve_health
 
-    metrics = Metrics()
+    metrics, watch = Metrics(daemon.bot.features.metrics), daemon.bot.health_collector
     attach_metrics(daemon, metrics)
-    watch = daemon.bot.health_collector
     probe = HealthProbe(
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
         watch.commit_count,
-        watch.failing_models,
+        watch.readiness,
         watch.is_disk_full,
     )
     async with serve_health(HealthAddress(host, port), probe, metrics):
@@ -157,10 +156,11 @@ def chat_service(daemon: Daemon) -> ChatService:
 
     async def wait_until_idle(session: str) -> None:
         await app.runtime.wait_session_idle(session)
-        await runtime.deliverer.wait_until_delivered(session.split(":", 2)[1])  # does not wait for slower chats
+        chat = session.partition(":")[2]  # a terminal has no threads: a further colon belongs to the name
+        await runtime.deliverer.wait_until_delivered(chat)  # does not wait for slower chats
 
     async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        return await runtime.gate.accept(inbound)  # a reload replaces the gate
+        return await runtime.gate.ask(inbound)  # a reload replaces the gate
 
     return ChatService(
         accept,

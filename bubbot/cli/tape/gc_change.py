@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from bubbot.app.bot import tape_service
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.installed import load_features
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import read_session
@@ -112,8 +115,10 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     at, garbage = context.now(), require_garbage_collection(context.store)
     before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
+    references = load_features().references if gc_plan.forks else OWN_REFERENCES
     for record in gc_plan.forks:
-        await merge_orphan(context.store, context.open_tape(record.tape), record)
+        tape = tape_service(context.store, record.tape, references=references)
+        await merge_orphan(context.store, tape, record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])

@@ -7,11 +7,21 @@ from contextlib import asynccontextmanager
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.budget.budget import Budget, NotifyOwner
+from bubbot.features.budget.health import (
+    BUDGET_METRICS,
+    ModelOutage,
+    budget_currency,
+    budget_health,
+    budget_readiness,
+    budget_usage,
+    model_outages,
+)
 from bubbot.features.budget.limits import ALWAYS_NOTIFY, ModelFacts, budget_limits, message_rates
 from bubbot.features.budget.metering import BudgetFallbackModel, BudgetMeter, RateGate
 from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.report import LimitReporter
 from bubbot.features.budget.settings import BudgetSettings
+from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.model import Model
 from bubbot.ports.usage import BUDGET_TAPE, Currency
 from bubbot.texts import Texts
@@ -45,7 +55,7 @@ class BudgetFeature:
             notify_owner: notifies the owner.
         """
         self._kernel = kernel
-        self._settings = settings
+        self._settings, self._models = settings, models
         self._load_model = load_model
         self._tape = kernel.open_tape(BUDGET_TAPE)
         self.budget = Budget(
@@ -69,13 +79,16 @@ class BudgetFeature:
             around_choice=(self._choose_cheaper,),
             gate=self.gate,
             lifespan=self._lifespan,
+            health=self._report_health,
+            metrics=BUDGET_METRICS,
+            ready=lambda context: budget_readiness(context, self._outages(context)),
             prepare=self._prepare,
         )
 
     @property
     def currency(self) -> Currency:
         """The currency of reports."""
-        return Currency(self._settings.currency, self._settings.usd_rate or 1.0)
+        return budget_currency(self._settings)
 
     async def report_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
         """See `LimitReporter.report_limits`."""
@@ -92,6 +105,14 @@ class BudgetFeature:
         finally:
             await self.budget.wait_written()
 
+    def _report_health(self, context: HealthContext) -> FeatureHealth:
+        budget, currency = self.budget, self.currency
+        usages = budget_usage(budget.totals(), budget.limits, budget.today(), currency.usd_rate)
+        return budget_health(context, usages, self._outages(context), currency)
+
+    def _outages(self, context: HealthContext) -> tuple[ModelOutage, ...]:
+        return model_outages(self.budget.failing_models(), self._settings, self._models, context.at)
+
     async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
         rates = RateLimiter(message_rates(settings), self._kernel.now, self._kernel.zone, ALWAYS_NOTIFY)
         await rates.load(self._tape, self._kernel.projections)
@@ -106,6 +127,6 @@ class BudgetFeature:
         limits, rates = budget_limits(budget, models), await self._load_rates(budget)
 
         def apply() -> None:
-            self._settings, self.budget.limits, self.gate.rates = budget, limits, rates
+            self._settings, self._models, self.budget.limits, self.gate.rates = budget, models, limits, rates
 
         return apply

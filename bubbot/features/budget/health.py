@@ -2,25 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
+from bubbot.errors import (
+    ModelEmptyAnswer,
+    ModelKeyMissing,
+    ModelRateLimited,
+    ModelRefused,
+    ModelUnavailable,
+    ModelUnconfigured,
+)
 from bubbot.features.budget.budget import BudgetLimits
-from bubbot.ports.health import BudgetUsage, ModelOutage
+from bubbot.features.budget.limits import ModelFacts, budget_limits
+from bubbot.features.budget.settings import BudgetSettings
+from bubbot.features.budget.state import BUDGET_PROJECTION
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
 from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.usage import BOT_SCOPE, COST, TOKENS, ZERO_SPENT, FailingModel, SpentTotal, TotalKey
+from bubbot.ports.usage import (
+    BOT_SCOPE,
+    BUDGET_TAPE,
+    COST,
+    TOKENS,
+    ZERO_SPENT,
+    Currency,
+    FailingModel,
+    SpentTotal,
+    TotalKey,
+    budget_owner_text,
+)
+from bubbot.tape.projection import read_projection
+from bubbot.texts import Texts
 
 MAX_NEAR_BUDGETS = 5
 """Budgets near their limit to report, besides that of the whole bot."""
+_SPENT, _LIMIT = "bubbot_budget_spent", "bubbot_budget_limit"
+BUDGET_METRICS = (
+    MetricSpec(_SPENT, "What the whole bot has spent, by day and month.", labels=("period", "measure")),
+    MetricSpec(_LIMIT, "What it may spend; missing where nothing limits it.", labels=("period", "measure")),
+)
 
 
-def failing_models(
-    failing: Mapping[str, FailingModel], configured: Collection[str], at: str
-) -> tuple[ModelOutage, ...]:
-    """Return the models that do not answer, if that still matters at `at`.
+@dataclass(frozen=True, slots=True)
+class BudgetUsage:
+    """The amount spent of a budget in a day or month.
 
-    A model that no setting names (`configured`) any more counts for a day after it was last asked: somebody may have left it.
+    Attributes:
+        scope: the kind of budget.
+        name: whose budget of that kind it is.
+        period: `2026-11-22` or `2026-11`.
+        measure: `cost`, in the currency of `[budget]`, or `tokens`.
+        used: the amount spent.
+        most: the limit; None if there is none.
     """
+
+    scope: str
+    name: str
+    period: str
+    measure: str
+    used: float
+    most: float | None = None
+
+    @property
+    def is_monthly(self) -> bool:
+        """True for a month, false for a day."""
+        return len(self.period) == 7
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutage:
+    """A model that does not answer.
+
+    Attributes:
+        name: that of the model.
+        since: when it first did not answer, ISO 8601.
+        newest: when it was last asked, ISO 8601.
+        kind: that of the error.
+        status: the HTTP status that its provider sent; None if there was none.
+    """
+
+    name: str
+    since: str
+    newest: str
+    kind: str
+    status: int | None = None
+
+
+def budget_health(
+    context: HealthContext, usages: Sequence[BudgetUsage], outages: Sequence[ModelOutage], currency: Currency
+) -> FeatureHealth:
+    """Report what was spent, and the models that do not answer.
+
+    Args:
+        context: what the report goes by.
+        usages: see `budget_usage`.
+        outages: see `model_outages`.
+        currency: the currency of the amounts.
+    """
+    say, rows = context.texts.say, []
+    if outages:
+        lines = tuple(_describe_outage(context, outage) for outage in outages)
+        rows.append(HealthRow(say("st_models"), lines, in_groups=True, is_trouble=True))
+    if usages:
+        rows.append(HealthRow(say("st_budget"), tuple(_describe_usages(context.texts, usages, currency))))
+    return FeatureHealth(
+        name="budget",
+        trouble=f"No answer comes from {', '.join(outage.name for outage in outages)}." if outages else "",
+        rows=tuple(rows),
+        basis={"currency": currency.name},
+        data={"budget": [asdict(usage) for usage in usages]},
+        faults={"failing": [asdict(outage) for outage in outages]},
+        samples=tuple(_sample_usages(usages)),
+    )
+
+
+def budget_readiness(context: HealthContext, outages: Sequence[ModelOutage]) -> dict[str, Any]:
+    """Return the models that do not answer, for `/ready`."""
+    models = {
+        outage.name: {"since": outage.since, "asked": outage.newest, "why": explain_outage(context.texts, outage)}
+        for outage in outages
+    }
+    return {"models": models} if models else {}
+
+
+async def read_budget_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
+    """Report the same from the tape, if no bot runs."""
+    settings: tuple[BudgetSettings, ModelFacts] = home.settings
+    currency = budget_currency(settings[0])
+    if not home.has_tapes:
+        return budget_health(context, (), (), currency)
+    async with home.open_tape(BUDGET_TAPE) as tape:
+        state = await read_projection(BUDGET_PROJECTION, tape)
+    today = home.now().astimezone(ZoneInfo(context.zone)).strftime("%Y-%m-%d")
+    usages = budget_usage(state.spent, budget_limits(*settings), today, currency.usd_rate)
+    return budget_health(context, usages, model_outages(state.failing, *settings, context.at), currency)
+
+
+def budget_currency(settings: BudgetSettings) -> Currency:
+    """Return the currency of reports."""
+    return Currency(settings.currency, settings.usd_rate or 1.0)
+
+
+def model_outages(
+    failing: Mapping[str, FailingModel], budget: BudgetSettings, models: ModelFacts, at: str
+) -> tuple[ModelOutage, ...]:
+    """Return the models that do not answer, if that still matters.
+
+    A model that no setting names any more counts for a day after it was last asked: somebody may have left it.
+
+    Args:
+        failing: the models whose newest calls failed.
+        budget: the settings of budgets.
+        models: facts about the configured models.
+        at: the current time, ISO 8601.
+    """
+    configured = {models.name, *models.fallback, *budget.fallback_models}
     day_ago = (datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC)
     return tuple(
         ModelOutage(*model)
@@ -63,3 +203,69 @@ def _used(
     for measure, used, unit in ((COST, total.cost_nanousd / NANOS_PER_USD, dollar), (TOKENS, float(total.tokens), 1.0)):
         ceiling = limit.limit_for(key.period, measure) if limit else None
         yield BudgetUsage(*key, measure, used * unit, None if ceiling is None else float(ceiling * unit))
+
+
+def _describe_usages(texts: Texts, usages: Sequence[BudgetUsage], currency: Currency) -> Iterator[str]:
+    """Yield a line for each budget and period: what was spent in money and in tokens."""
+    say, by_budget = texts.say, dict[tuple[str, str, bool], list[str]]()
+
+    def amount(usage: BudgetUsage, value: float) -> str:
+        if usage.measure == TOKENS:
+            return say("usage_tokens", tokens=f"{value:,.0f}")
+        return currency.format_amount(texts, value)
+
+    for usage in usages:
+        used = amount(usage, usage.used)
+        limit = usage.most is not None
+        limited = say("st_limited", used=used, most=amount(usage, usage.most or 0.0)) if limit else ""
+        by_budget.setdefault((usage.scope, usage.name, usage.is_monthly), []).append(
+            limited or say("st_unlimited", used=used)
+        )
+    for (scope, name, monthly), amounts in by_budget.items():
+        whose, period = budget_owner_text(texts, scope, name), say("st_month") if monthly else say("st_today")
+        yield say("st_budget_is", whose=whose, period=period, amounts=say("st_and").join(amounts))
+
+
+def _sample_usages(usages: Sequence[BudgetUsage]) -> Iterator[MetricSample]:
+    for usage in usages:
+        if usage.scope == BOT_SCOPE:  # the others are people and chats
+            labels = ("month" if usage.is_monthly else "day", usage.measure)
+            yield MetricSample(_SPENT, usage.used, labels)
+            if usage.most is not None:
+                yield MetricSample(_LIMIT, usage.most, labels)
+
+
+def _describe_outage(context: HealthContext, outage: ModelOutage) -> str:
+    return context.texts.say(
+        "st_failing_is",
+        name=outage.name,
+        since=context.format_time(outage.since),
+        why=explain_outage(context.texts, outage),
+        newest=context.format_time(outage.newest),
+    )
+
+
+def explain_outage(texts: Texts, outage: ModelOutage) -> str:
+    """Say why a model does not answer, in our own words: a provider's may repeat what somebody wrote."""
+    match outage.kind, outage.status:
+        case ModelUnconfigured.kind, _:
+            return texts.say("failing_unconfigured")
+        case ModelKeyMissing.kind, _:
+            return texts.say("failing_no_key")
+        case ModelRefused.kind, 401 | 403:
+            return texts.say("failing_key")
+        case ModelRefused.kind, 402 | 429:
+            return texts.say("failing_no_credit")
+        case ModelRefused.kind, None:
+            return texts.say("failing_refused")
+        case ModelRefused.kind, status:
+            return texts.say("failing_refused_status", status=status)
+        case ModelRateLimited.kind, _:
+            return texts.say("failing_rate")
+        case ModelEmptyAnswer.kind, _:
+            return texts.say("failing_empty")
+        case ModelUnavailable.kind, int(status):
+            return texts.say("failing_status", status=status)
+        case ModelUnavailable.kind, _:
+            return texts.say("failing_unavailable")
+    return texts.say("failing_otherwise", kind=outage.kind)

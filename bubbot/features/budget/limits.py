@@ -27,12 +27,14 @@ class ModelFacts:
         output_limit: the most tokens of an answer of a model; None if unknown.
         fallback: the models that answer if the first one cannot.
         max_tokens: the configured limit of an answer; None if there is none.
+        name: the model of the deployment.
     """
 
     listed_price: Callable[[str], ModelPrice | None] = lambda _: None
     output_limit: Callable[[str], int | None] = lambda _: None
     fallback: Sequence[str] = ()
     max_tokens: int | None = None
+    name: str = ""
 
 
 def budget_limits(budget: BudgetSettings, models: ModelFacts) -> BudgetLimits:

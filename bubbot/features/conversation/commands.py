@@ -150,11 +150,17 @@ async def session_quit(turn: Turn, args: NoArgs) -> str:
     return turn.texts.say("bye")
 
 
-def reset_tool(traces: Sequence[str], forget: Callable[[str], None], memory: KeepsMemory | None) -> Tool:
+def reset_tool(
+    traces: Sequence[str],
+    forget: Callable[[str], None],
+    memory: KeepsMemory | None,
+    view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
+) -> Tool:
     """Build `session.reset`.
 
     Args:
         traces: the inbox and outbox tapes, and those of features, which hold texts of sessions.
+        view_traces: builds the view that finds the entries of a session on them.
         forget: removes the files that channels keep for a session.
         memory: exports the memory of a session, and starts it again; None without one.
     """
@@ -171,7 +177,7 @@ def reset_tool(traces: Sequence[str], forget: Callable[[str], None], memory: Kee
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
-            await turn.tape.reset(archive=False, erase_also=await _find_traces(turn, traces))
+            await turn.tape.reset(archive=False, erase_also=await _find_traces(turn, traces, view_traces(turn.session)))
             if memory:
                 await memory.start_again(turn)
             return turn.texts.say("erased", count=head)
@@ -180,8 +186,9 @@ def reset_tool(traces: Sequence[str], forget: Callable[[str], None], memory: Kee
     return session_reset
 
 
-async def _find_traces(turn: Turn, tapes: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    view = SessionTraceView(turn.session)
+async def _find_traces(
+    turn: Turn, tapes: Sequence[str], view: SessionTraceView
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple([(tape, view.fold(await turn.tape.fetch(view.queries(tape)))) for tape in tapes])
 
 

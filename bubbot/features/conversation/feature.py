@@ -9,6 +9,7 @@ from bubbot.features.conversation.commands import KeepsMemory, context_tool, hel
 from bubbot.features.conversation.model import model_tool, status_tools
 from bubbot.features.conversation.results import result_tools
 from bubbot.features.conversation.tape import tape_tools
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.health import HealthReport
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
@@ -27,6 +28,7 @@ def conversation_feature(
     traces: Sequence[str],
     forget: Callable[[str], None],
     memory: KeepsMemory | None,
+    view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
 ) -> Feature:
     """Build the record.
 
@@ -38,6 +40,7 @@ def conversation_feature(
         traces: tapes with texts of sessions, for `,reset erase`.
         forget: removes the files that channels keep of a session.
         memory: the memory of sessions; None without one.
+        view_traces: builds the view that finds the entries of a session on these tapes.
     """
     tools = [
         help_tool(list_tools),
@@ -45,7 +48,7 @@ def conversation_feature(
         context_tool(compose),
         model_tool(models),
         *status_tools(models, report),
-        reset_tool(traces, forget, memory),
+        reset_tool(traces, forget, memory, view_traces),
         *tape_tools(),
         *result_tools(),
     ]

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
+from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.tools import schedule_tools
-from bubbot.ports.channel import Outbound
+from bubbot.ports.channel import Outbound, Role
+from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.tape.entry import TapeEntry
 
 
@@ -46,6 +48,7 @@ class ScheduleFeature:
             on_recovered=self.store.load,
             background={"schedules": self.run_timer},
             on_chat_unreachable=self.store.end_jobs_of_chat,
+            health=self._report_health,
             prepare=self._prepare,
         )
 
@@ -60,6 +63,10 @@ class ScheduleFeature:
         chat, text = job_state.job.place, format_missed(job_state, self._kernel.texts)
         outbound = Outbound(chat.channel, chat.chat, text, chat.thread)
         await self._kernel.send(job_state.job.session, key, outbound, {SCHEDULE_TAPE: facts})
+
+    def _report_health(self, context: HealthContext) -> FeatureHealth:
+        may_read = context.role.at_least(Role.ADMIN)  # a thousand jobs take a tenth of a second
+        return schedule_health(context, next_firings(self.store.state, context.at) if may_read else ())
 
     async def _prepare(self, settings: ScheduleSettings) -> Apply:
         limits = schedule_limits(settings)

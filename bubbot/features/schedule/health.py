@@ -1,26 +1,60 @@
-"""What schedules report of their health."""
+"""What schedules report of their health: the next firings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
 from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import next_times
-from bubbot.features.schedule.state import ScheduleState
-from bubbot.ports.health import NextFiring
-from bubbot.tape.handle import Clock
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
+from bubbot.tape.projection import read_projection
 
 MAX_FIRINGS = 5
 """Number of next firings to report."""
 
 
-def next_firings(state: ScheduleState, now: Clock) -> tuple[NextFiring, ...]:
-    """Return the next firings of all jobs, the soonest first."""
-    firings: list[NextFiring] = []
+@dataclass(frozen=True, slots=True)
+class NextFiring:
+    """The next firing of a job."""
+
+    job: str
+    name: str
+    session: str
+    at: str
+
+
+def next_firings(state: ScheduleState, at: str) -> tuple[NextFiring, ...]:
+    """Return the next firings of all jobs after a time (ISO 8601), the soonest first."""
+    now, firings = datetime.fromisoformat(at), list[NextFiring]()
     for job_state in state.jobs.values():
         try:
-            times = next_times(job_state, now(), 1)
+            times = next_times(job_state, now, 1)
         except ScheduleRefused:  # written by a newer version; the job's own status says so
             continue
         job = job_state.job
         firings += [NextFiring(job.id, job.name, job.session, format_instant(time)) for time in times]
     return tuple(sorted(firings, key=lambda firing: firing.at)[:MAX_FIRINGS])
+
+
+def schedule_health(context: HealthContext, firings: Sequence[NextFiring]) -> FeatureHealth:
+    """Report the next firings."""
+    say = context.texts.say
+    lines = tuple(
+        say("st_next_is", job=firing.name or firing.job[:8], session=firing.session, at=context.format_time(firing.at))
+        for firing in firings
+    )
+    row = HealthRow(say("st_next"), lines or (say("st_none"),))
+    return FeatureHealth(name="schedule", rows=(row,), data={"firings": [asdict(firing) for firing in firings]})
+
+
+async def read_schedule_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
+    """Report the same from the tape, if no bot runs."""
+    async with home.open_tape(SCHEDULE_TAPE) as tape:
+        state = await read_projection(SCHEDULE_PROJECTION, tape)
+    return schedule_health(context, next_firings(state, context.at))

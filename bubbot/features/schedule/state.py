@@ -31,6 +31,8 @@ RAN = "schedule/ran"
 FIRING_FAILED = "schedule/failed"
 NOT_RUN = "schedule/refused"
 CLOCK = "schedule/clock"
+JOB_TEXT_EVENTS = (JOB_ADDED, JOB_CHANGED)
+"""Events that contain texts of people."""
 SCHEDULE_CHECKPOINT_INTERVAL = 500
 """Facts between two checkpoints; a start reads about as many."""
 

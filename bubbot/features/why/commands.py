@@ -16,7 +16,9 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextStrategies
 from bubbot.tape.entry import JsonObject
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import TapeQuery, WholeTape
+from bubbot.tape.references import ReferenceRegistry
 
 _TRACE = re.compile(r"[0-9a-f]{4,32}")
 
@@ -37,8 +39,8 @@ class WhyArgs(ToolArgs):
         return {"turn": word} if is_trace else arguments
 
 
-def why_tool(strategies: ContextStrategies) -> Tool:
-    """Make the command; the strategies rebuild requests."""
+def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERNEL_REFERENCES) -> Tool:
+    """Make the command; the strategies and the references of entries rebuild requests."""
 
     @tool("session.why", commands=("why",), for_model=False)
     async def session_why(turn: Turn, args: WhyArgs) -> str:
@@ -48,7 +50,7 @@ def why_tool(strategies: ContextStrategies) -> Tool:
             explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
             if explanation is not None:
                 if args.request and explanation.steps:
-                    return await _format_request(turn, explanation, strategies)
+                    return await _format_request(turn, explanation, strategies, references)
                 return _format_explanation(explanation)
         if trace:
             raise ToolRetry(f"no turn on this tape has the trace {trace}; the log says in which session it was")
@@ -99,7 +101,9 @@ def _format_cost(step: JsonObject) -> str:
     return f"cost {cost:.9f}".rstrip("0").rstrip(".") + " USD"
 
 
-async def _format_request(turn: Turn, explanation: Explanation, strategies: ContextStrategies) -> str:
+async def _format_request(
+    turn: Turn, explanation: Explanation, strategies: ContextStrategies, references: ReferenceRegistry
+) -> str:
     """Rebuild the last step's request from the tape and check it against its recorded digest."""
     _, step = explanation.steps[-1]
     batches = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
@@ -108,7 +112,15 @@ async def _format_request(turn: Turn, explanation: Explanation, strategies: Cont
 
     def rebuild() -> ModelRequest:
         entries = batches.pop()
-        return rebuild_request(step, entries, tape=turn.tape.name, system=system, tools=tools, strategies=strategies)
+        return rebuild_request(
+            step,
+            entries,
+            tape=turn.tape.name,
+            system=system,
+            tools=tools,
+            references=references,
+            strategies=strategies,
+        )
 
     try:
         request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop

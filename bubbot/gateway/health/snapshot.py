@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from bubbot.log import LoggedWarning
-from bubbot.ports.health import BudgetUsage, ModelOutage, NextFiring
+from bubbot.ports.health import FeatureHealth, FeatureProblem
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.runtime.app import RuntimeLoad
 
@@ -82,55 +82,51 @@ class HealthSnapshot:
         home: the path of the home.
         zone: the time zone of the deployment.
         at: when the snapshot was taken.
-        currency: that of `[budget]`.
         pid: None if no bot runs: then there are no channels and no errors.
         began: when the bot started; empty if none runs.
         channels: the configured channels.
         load: the turns; if no bot runs, the messages that nobody has answered.
         owed: undelivered messages, by channel.
-        firings: the next firings, the soonest first.
-        budget: what was spent.
         database: None if it was not measured.
         backup: the newest backup.
         warnings: warnings logged.
         errors: errors logged.
         newest: the newest of both.
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
-        failing: models that have not answered since a call failed.
+        features: what is wrong with the features of installed packages. The bot is healthy without them.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
+        reports: what its features report.
     """
 
     version: str
     home: str
     zone: str
     at: str
-    currency: str = "USD"
     pid: int | None = None
     began: str = ""
     channels: tuple[ChannelState, ...] = ()
     load: RuntimeLoad = RuntimeLoad()  # noqa: RUF009 - frozen
     owed: tuple[PendingDeliveries, ...] = ()
-    firings: tuple[NextFiring, ...] = ()
-    budget: tuple[BudgetUsage, ...] = ()
     database: DatabaseStatus | None = None
     backup: BackupStatus | None = None
     warnings: int = 0
     errors: int = 0
     newest: tuple[LoggedWarning, ...] = ()
     quarantine: BackupStatus | None = None
-    failing: tuple[ModelOutage, ...] = ()
+    features: tuple[FeatureProblem, ...] = ()
     full: bool = False
+    reports: tuple[FeatureHealth, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
-        """True if a bot runs, hears all its channels, gets answers from its models and has room to write.
+        """True if a bot runs, hears all its channels and has room to write, and no feature reports a trouble.
 
         In quarantine it hears nobody.
         """
         hears = (
             self.pid is not None and self.quarantine is None and all(channel.is_receiving for channel in self.channels)
         )
-        return hears and not self.failing and not self.full
+        return hears and not any(report.trouble for report in self.reports) and not self.full
 
 
 def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> PendingDeliveries:
@@ -141,5 +137,16 @@ def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> Pendi
 
 def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
     """Return the object that programs read; unknown values are left out."""
-    values = {name: value for name, value in asdict(snapshot).items() if value not in (None, "")}
-    return {"running": snapshot.pid is not None, "healthy": snapshot.is_healthy, **values}
+    result: dict[str, Any] = {"running": snapshot.pid is not None, "healthy": snapshot.is_healthy}
+    own, reports = asdict(replace(snapshot, reports=())), snapshot.reports
+    del own["reports"]
+    before: dict[str, list[Mapping[str, Any]]] = {
+        "pid": [report.basis for report in reports],
+        "database": [report.data for report in reports],
+        "full": [report.faults for report in reports],
+    }
+    for name, value in own.items():
+        for values in before.get(name, ()):
+            result |= {key: values[key] for key in values if key not in result and key not in own}
+        result[name] = value
+    return {name: value for name, value in result.items() if value not in (None, "")}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.backups import backups_folder, list_backups
 from bubbot.stores.sqlite.check import DatabaseState
 

@@ -12,21 +12,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot import plugins
-from bubbot.app.stores import open_home_store
+from bubbot.app.stores import open_home_tape
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
-from bubbot.ops.doctor.finding import Finding, edit_command, failure_finding, shell_quote, sudo_bubbot
+from bubbot.ops.doctor.finding import failure_finding, sudo_bubbot
 from bubbot.ops.doctor.secrets import command_to_set
-from bubbot.ops.doctor.stuck import unused_clock
 from bubbot.ports.channel import Channel, ChannelAdapter, ChannelOptions, SupportsClose, VerifiesCredentials
+from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.tape.projection import read_projection
-from bubbot.tape.service import TapeService
 
 PROBE_TIMEOUT_SECONDS = 5.0
 """The time for the answers of all platforms, which are asked concurrently."""
@@ -136,17 +135,11 @@ async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bo
     if store_settings.kind == SQLITE_STORE and not home.database.exists():
         return False
     try:
-        store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
+        async with open_home_tape(store_settings, home, ACCESS_TAPE) as tape:
+            state = await read_projection(ACCESS_PROJECTION, tape)
     except (ConfigError, StoreError):
         return True
-    try:
-        tape = TapeService(store, ACCESS_TAPE, now=unused_clock, new_id=str, session="")
-        state = await read_projection(ACCESS_PROJECTION, tape)
-        return any(channel == name for channel, _ in state.grants)
-    except StoreError:
-        return True
-    finally:
-        await store.aclose()
+    return any(channel == name for channel, _ in state.grants)
 
 
 def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator[Finding]:

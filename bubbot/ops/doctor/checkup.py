@@ -10,26 +10,25 @@ from functools import partial
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.doctor.answers import check_answers
 from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.ops.doctor.database import read_database, read_store
 from bubbot.ops.doctor.disk import check_disk, check_file_system
-from bubbot.ops.doctor.finding import Finding, run_check
+from bubbot.ops.doctor.features import check_features
+from bubbot.ops.doctor.finding import run_check
 from bubbot.ops.doctor.home import check_home, check_lock
-from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.limits import check_files, check_memory
 from bubbot.ops.doctor.plugins import check_model, check_plugins
 from bubbot.ops.doctor.ports import check_ports
-from bubbot.ops.doctor.quarantine import check_quarantine
 from bubbot.ops.doctor.running import check_running
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
+from bubbot.ports.checks import Finding
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.check import DatabaseState
@@ -110,7 +109,8 @@ class _CheckContext:
     def _check_settings(self) -> Iterator[Finding]:
         about_files, unusable = read_secret_files(self._home, self._config)
         self._handed_over = service_credentials(self._home)
-        self.settings, findings = read_config(self._home, self._config, self._handed_over.folder)
+        folder = self._handed_over.folder
+        self.settings, findings = read_config(self._home, self._config, folder, now=self._clock)
         # The finding about the secret file has the better command.
         yield from (
             finding
@@ -120,7 +120,7 @@ class _CheckContext:
         yield from about_files
 
     def _check_contents(self) -> Iterator[Finding]:
-        home = self._home
+        home, file = self._home, self._config or self._home.config
         about_lock = list(run_check("the lock", partial(check_lock, home)))
         yield from about_lock
         yield from run_check("the database", self._check_database)
@@ -135,12 +135,9 @@ class _CheckContext:
                 store=self._store,
             )
             yield from run_check("what is open", stuck)
-            yield from run_check("the schedule", partial(check_jobs, home, now=self._now, store=self._store))
-            yield from run_check("the quarantine", partial(check_quarantine, home, store=self._store))
-            if self.settings is not None:
-                yield from run_check("the answers", partial(check_answers, home, self.settings, now=self._now))
+            yield from check_features(home, file, self.settings, self._clock, of_tapes=True)
             if running:
-                yield from run_check("the running bot", partial(check_running, home, self._config or home.config))
+                yield from run_check("the running bot", partial(check_running, home, file))
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _check_database(self) -> Iterator[Finding]:
@@ -151,6 +148,9 @@ class _CheckContext:
         self._state, findings = read_database(self._home, now=self._now, deep=self._deep)
         self._has_entries = self._state is not None and self._state.entries > 0
         yield from findings
+
+    def _clock(self) -> datetime:
+        return self._now
 
     @property
     def _store(self) -> StoreSettings:

@@ -9,27 +9,35 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bubbot.app.budget import model_facts
 from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
-from bubbot.features.budget.limits import budget_limits
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote, sudo_bubbot
+from bubbot.ops.doctor.features import check_features
+from bubbot.ops.doctor.finding import sudo_bubbot
 from bubbot.ops.onboarding.edit import format_toml
+from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.ports.settings import Keys
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.renamed import RenamedSetting
+from bubbot.tape.handle import Clock
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 
 
 def read_config(
-    home: Home, config: Path | None, credentials: Path | None = None
+    home: Home, config: Path | None, credentials: Path | None = None, *, now: Clock = unused_clock
 ) -> tuple[Settings | None, list[Finding]]:
     """Load the settings and report their faults; the settings are None if they do not load.
 
-    A missing secret does not prevent other checks. `credentials`: those of the home's service.
+    A missing secret does not prevent other checks.
+
+    Args:
+        home: the home to check.
+        config: the configuration, if not the one in the home.
+        credentials: those of the home's service.
+        now: the clock.
     """
     file = config or home.config
     try:
@@ -40,13 +48,21 @@ def read_config(
         return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
     missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]
     renamed = [_renamed_setting(setting, file) for setting in settings.renamed_settings]
-    return settings, [*missing, *renamed, *_check_loaded(settings, file, _root_command(home, config))]
+    unowned = [
+        Finding("config.unowned", "warning", str(section), _fix_setting(section.origin, file))
+        for section in settings.unowned_sections
+    ]
+    return settings, [*missing, *renamed, *unowned, *_check_loaded(settings, home, config, now)]
 
 
 def _invalid_setting(sentence: str, file: Path) -> Finding:
-    variable = _VARIABLE.match(sentence)
-    fix = f"unset {variable[1]}" if variable else edit_command(file)
-    return Finding("config.invalid", "problem", sentence, fix)
+    return Finding("config.invalid", "problem", sentence, _fix_setting(sentence, file))
+
+
+def _fix_setting(origin: str, file: Path) -> str:
+    """Return the command that changes the variable with which a text begins, or else the file."""
+    variable = _VARIABLE.match(origin)
+    return f"unset {variable[1]}" if variable else edit_command(file)
 
 
 def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
@@ -77,15 +93,13 @@ def _root_command(home: Home, config: Path | None) -> str:
     return sudo_bubbot(f"doctor --home {shell_quote(home.path)}{option}")
 
 
-def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator[Finding]:
+def _check_loaded(settings: Settings, home: Home, config: Path | None, now: Clock) -> Iterator[Finding]:
+    file = config or home.config
     try:
         settings.bot.read_persona()
     except ConfigError as error:
         yield Finding("config.persona", "problem", str(error), edit_command(file))
-    try:
-        budget_limits(settings.budget, model_facts(settings))
-    except ConfigError as error:
-        yield Finding("config.budget", "problem", str(error), edit_command(file))
+    yield from check_features(home, file, settings, now)
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -93,7 +107,7 @@ def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator
         return
     except OSError as error:
         cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
-        yield Finding("config.closed", "warning", cause, root_command)
+        yield Finding("config.closed", "warning", cause, _root_command(home, config))
         return
     text = file.read_text(encoding="utf-8", errors="replace")
     if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):

@@ -9,11 +9,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from bubbot.app.stores import open_home_store
+from bubbot.app.stores import open_home_store, unused_clock
 from bubbot.errors import ConfigError, StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
-from bubbot.ops.doctor.stuck import unused_clock
+from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.ports.text import format_bytes
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.backups import list_backups

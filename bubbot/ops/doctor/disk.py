@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, Level, shell_quote
+from bubbot.ports.checks import Finding, Level, shell_quote
 from bubbot.ports.text import format_bytes
 
 LOW_SPACE_BYTES = 1_000_000_000

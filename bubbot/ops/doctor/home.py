@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, shell_quote, sudo_bubbot
+from bubbot.ops.doctor.finding import sudo_bubbot
+from bubbot.ports.checks import Finding, shell_quote
 
 LOCKS_PATH = Path("/proc/locks")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from bubbot.ports.text import format_bytes
 from bubbot.settings.loader import Settings
 

@@ -21,7 +21,7 @@ from bubbot.home import Home
 from bubbot.models import scripted
 from bubbot.models.litellm import names
 from bubbot.models.local import model
-from bubbot.ops.doctor.finding import Finding, Level, edit_command, shell_quote
+from bubbot.ports.checks import Finding, Level, edit_command, shell_quote
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings
 
@@ -38,7 +38,7 @@ def check_plugins(settings: Settings | None) -> Iterator[Finding]:
             reason = _find_failure(group, name)
             if reason:
                 broken += 1
-                package = _package(group, name)
+                package = plugins.find_package(group, name)
                 fix = f"{_PIP} install --force-reinstall {shell_quote(package)}"
                 level: Level = "problem" if (group, name) in used else "warning"
                 yield Finding("plugin.broken", level, reason, fix)
@@ -92,11 +92,6 @@ def _has_module(module: str) -> bool:
 
 def _is_ours(point: EntryPoint) -> bool:
     return point.module.startswith("bubbot.")
-
-
-def _package(group: str, name: str) -> str:
-    packages = [point.dist.name for point in plugins.find_entry_points(group).select(name=name) if point.dist]
-    return packages[0] if packages else name
 
 
 def check_model(settings: Settings, home: Home) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit_command
 from bubbot.ops.doctor.home import is_held
+from bubbot.ports.checks import Finding, edit_command
 from bubbot.settings.loader import Settings
 
 

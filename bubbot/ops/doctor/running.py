@@ -9,7 +9,7 @@ from pathlib import Path
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.server.client import DaemonNotRunning, connect
 from bubbot.server.codec import decode
 
@@ -28,6 +28,10 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
             "space is freed; then it continues by itself."
         )
         yield Finding("disk.full", "problem", cause, f"du -xh {shell_quote(home.path)} | sort -h | tail -20")
+    for problem in snapshot.features:
+        outcome = "is left out" if problem.is_left_out else "has failed"
+        cause = f"The installed feature {problem.name} {outcome} in the running bot: {problem.reason}"
+        yield Finding("plugin.failed", "warning", _sentence(cause), "bubbot status")
     for channel in snapshot.channels:
         fix = edit_command(file) if f"[channels.{channel.name}]" in channel.note else "bubbot status"
         if channel.state != "" and not channel.is_receiving:

@@ -14,7 +14,7 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.doctor.credentials import ServiceCredentials
-from bubbot.ops.doctor.finding import Finding, edit_command, shell_quote
+from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.ports.settings import Keys
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings

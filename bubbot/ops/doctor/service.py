@@ -12,9 +12,10 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding, shell_quote, sudo_bubbot
+from bubbot.ops.doctor.finding import sudo_bubbot
 from bubbot.ops.doctor.tools import parse_properties, read_output
 from bubbot.ops.service.render import read_unit, render_unit
+from bubbot.ports.checks import Finding, shell_quote
 
 UNIT = "bubbot.service"
 UNIT_PROPERTIES = (

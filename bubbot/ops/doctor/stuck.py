@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bubbot.app.stores import open_home_store
+from bubbot.app.stores import open_home_store, unused_clock
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -119,8 +119,3 @@ async def _read_messages(store: TapeStore, tape: str) -> _Backlog | None:
     messages = await Outbox(TapeService(store, tape, now=unused_clock, new_id=str, session="")).pending()
     dates = [datetime.fromisoformat(message.date) for message in messages if message.date]
     return _Backlog(tape, len(messages), min(dates)) if dates else None
-
-
-def unused_clock() -> datetime:
-    """Raise: the clock for code that writes nothing."""
-    raise AssertionError("nothing is written here, so nobody asks for the time")

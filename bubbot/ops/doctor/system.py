@@ -6,8 +6,8 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 
-from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.tools import parse_properties, read_output
+from bubbot.ports.checks import Finding
 
 OLDEST_PYTHON = (3, 11)
 WAL_RESET = ((3, 7, 0), (3, 51, 2))

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
-from bubbot.ops.doctor.finding import Finding, shell_quote
+from bubbot.ports.checks import Finding, shell_quote
 
 _PIP = f"{shell_quote(sys.executable)} -m pip install"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,19 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
-from bubbot.app.bot import Bot, open_app
+from bubbot.app.bot import Bot, now, open_app
 from bubbot.app.features import FEATURES
+from bubbot.app.health import offline_snapshot
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.gateway.health.snapshot import as_json
 from bubbot.home import Home
-from bubbot.ports.channel import Inbound, Receipt, Sender
+from bubbot.ports.channel import Inbound, Receipt, Role, Sender
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.ports.middleware import CallNext, PartDelivery
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
@@ -144,6 +150,73 @@ class TestPackages:
             await app.deliverer.wait_until_idle()
         assert sessions == ["stdin:default"]
         assert "You said: hello" in "".join(texts)
+
+    async def test_a_package_has_lines_for_whom_it_wants_and_cannot_take_keys_of_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = (
+            HealthRow("pots", ("3",), role=Role.MEMBER, in_groups=True),
+            HealthRow("soil", ("dry",), role=Role.MEMBER),
+            HealthRow("price", ("7",), role=Role.OWNER, in_groups=True),
+        )
+        taken = {"version": "x", "pid": 1, "budget": [], "pots": 3}
+        health = FeatureHealth(name="plants", rows=rows, basis=taken, data=taken)
+        feature = Feature(name="plants", health=lambda _: health, ready=lambda _: {"pots": 3})
+        offer(monkeypatch, plants=FeatureFactory("plants", lambda _kernel, _settings: feature))
+        async with opened(tmp_path / "home") as (app, _):
+            report, snapshot = app.health_collector.report, await app.health_collector.snapshot()
+            assert await report(Role.STRANGER, direct=True) == []
+            assert await report(Role.MEMBER, direct=False) == ["pots: 3"]
+            assert await report(Role.MEMBER, direct=True) == ["pots: 3", "soil: dry"]
+            assert {"pots: 3", "price: 7"} <= {*await report(Role.OWNER, direct=False)}
+            assert app.health_collector.readiness() == {"pots": 3}
+        values = as_json(snapshot)
+        assert values["version"] == snapshot.version
+        assert values["pid"] == snapshot.pid
+        assert values["pots"] == 3
+        assert values["running"]
+
+    @pytest.mark.parametrize(
+        "made",
+        [KeyError("nothing"), "fine", FeatureHealth(name="plants", data={"at": datetime(2026, 1, 1, tzinfo=UTC)})],
+    )
+    async def test_one_that_cannot_report_its_health_is_a_trouble_and_the_others_report(
+        self, made: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def report(_context: HealthContext) -> Any:
+            if isinstance(made, Exception):
+                raise made
+            return made
+
+        async def read_health(_home: HomeReader, context: HealthContext) -> Any:
+            return report(context)
+
+        feature = Feature(name="plants", health=report, ready=report)
+        factory = FeatureFactory("plants", lambda _kernel, _settings: feature, health=read_health)
+        offer(monkeypatch, plants=factory)
+        home = Home(tmp_path / "home")
+        async with opened(home.path) as (app, _):
+            running = await app.health_collector.snapshot()
+            assert app.health_collector.readiness() == {}
+        alone = await offline_snapshot(None, home, SETTINGS, now=now)
+        for snapshot in (running, alone):
+            *own, last = snapshot.reports
+            assert [report.name for report in own] == ["schedule", "budget"]
+            assert last.trouble.startswith("The feature plants cannot report its health (")
+            assert not snapshot.is_healthy
+            assert "firings" in as_json(snapshot)
+
+    async def test_one_that_hangs_without_a_bot_is_a_trouble(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def read_health(_home: HomeReader, _context: HealthContext) -> Any:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("bubbot.app.diagnostics.PACKAGE_TIMEOUT_SECONDS", 0.01)
+        feature = Feature(name="plants")
+        offer(monkeypatch, plants=FeatureFactory("plants", lambda _kernel, _settings: feature, health=read_health))
+        *_, last = (await offline_snapshot(None, Home(tmp_path), SETTINGS, now=now)).reports
+        assert last.trouble == "The feature plants cannot report its health (TimeoutError)."
 
     @pytest.mark.parametrize(
         ("made", "reason"), [(KeyError("nothing"), "KeyError: 'nothing'"), ("a feature", "it is str, not a Feature")]

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import Bot, now, open_app, open_tapes, tape_service
+from bubbot.app.bot import Bot, now, open_app, open_tapes
 from bubbot.app.health import offline_snapshot
+from bubbot.gateway.health.snapshot import as_json
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.texts import Texts
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -50,13 +52,19 @@ async def test_a_running_bot_and_its_database_alone_say_the_same_of_what_is_kept
         later = (now() + timedelta(hours=1)).strftime("%Y-%m-%d %H:%M")
         await app.ask(said(f",schedule.remind at {later}: tea", 2))
         running = await app.health_collector.snapshot()
+        schedule, *_ = app.health_collector.features(Texts(), Role.MEMBER)
+        assert schedule.data == {"firings": []}, "a thousand jobs take long, and members do not read them"
     async with open_tapes(home) as (store, _):
-        alone = await offline_snapshot(store, lambda name: tape_service(store, name), home, SETTINGS, now=now)
-    assert len(running.firings) == 1
-    assert running.firings[0].session == "stdin:default"
+        alone = await offline_snapshot(store, home, SETTINGS, now=now)
+    values = as_json(running)
+    (firing,) = values["firings"]
+    assert firing["session"] == "stdin:default"
     assert (running.pid is None, alone.pid) == (False, None)
-    assert (alone.firings, alone.budget, alone.owed) == (running.firings, running.budget, running.owed)
-    assert running.budget[1].used > 0
+    assert [(report.name, report.data) for report in alone.reports] == [
+        (report.name, report.data) for report in running.reports
+    ]
+    assert alone.owed == running.owed
+    assert values["budget"][1]["used"] > 0
     assert running.database is not None
     assert alone.database is not None
     assert alone.database.entries == running.database.entries > 10
@@ -71,7 +79,7 @@ async def test_what_an_earlier_process_left_open_is_counted(tmp_path: Path) -> N
         parts = tuple(app.channel_runtime.link.split(Outbound("stdin", "default", "hi")))
         await app.channel_runtime.outbox.enqueue("stdin:default", "k", parts, {})
     async with open_tapes(home) as (store, _):
-        alone = await offline_snapshot(store, lambda name: tape_service(store, name), home, SETTINGS, now=now)
+        alone = await offline_snapshot(store, home, SETTINGS, now=now)
     assert alone.load.waiting == 1
     assert [(one.channel, one.count) for one in alone.owed] == [("stdin", 1)]
     assert alone.owed[0].oldest.startswith("20")
@@ -103,6 +111,12 @@ async def test_who_asks_in_a_chat_is_answered_also_where_the_database_is_gone(tm
     async with opened(Home(tmp_path / "home")) as app:
         watch = app.health_collector
         assert (await watch.report(Role.OWNER, direct=True))[0].startswith("bot: bubbot ")
-        assert await watch.report(Role.MEMBER, direct=True) == ()
+        assert not await watch.report(Role.MEMBER, direct=True)
         await app.base_store.aclose()
         assert await watch.report(Role.OWNER, direct=True) == ("I could not look at the rest: the store is closed.",)
+
+
+async def test_without_a_database_there_are_no_amounts(tmp_path: Path) -> None:
+    values = as_json(await offline_snapshot(None, Home(tmp_path), SETTINGS, now=now))
+    assert [values[key] for key in ("currency", "firings", "budget", "failing")] == ["USD", [], [], []]
+    assert "database" not in values

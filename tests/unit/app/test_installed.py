@@ -11,13 +11,25 @@ from bubbot.errors import ConfigError
 from tests.installed import installed
 
 MODULE = """
-from pydantic import SecretStr
+from typing import TypedDict
+from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
+from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import ContextStrategy, ModelContext
+from bubbot.tape.references import EntryId
 
 class Needy(SettingsSection):
     key: int
+
+class Faulty(SettingsSection):
+    key: int = Field(default_factory=lambda: {}["key"])
+
+class Noted(TypedDict):
+    entry: EntryId
+
+class Keyed(TypedDict):
+    entries: dict[str, EntryId]
 
 def build(kernel, settings):
     return Feature(name="good")
@@ -28,6 +40,16 @@ TAKEN = FeatureFactory("model", build)
 OURS = FeatureFactory("why", build)
 ODD = FeatureFactory("two-words", build)
 NEEDY = FeatureFactory("needy", build, Needy)
+LONE = FeatureFactory("lone", build, checks=Check("the lone", print))
+MIXED = FeatureFactory("mixed", build, checks=[Check("the mixed", print), print])
+SETTLESS = FeatureFactory("settless", build, dict)
+FAULTY = FeatureFactory("faulty", build, Faulty)
+LISTED = FeatureFactory("listed", build, events=["listed/noted"])
+CLASSLESS = FeatureFactory("classless", build, events={"classless/noted": {"entry": int}})
+KEYED = FeatureFactory("keyed", build, events={"keyed/noted": Keyed})
+FIRST = FeatureFactory("first", build, events={"team/noted": Noted})
+SECOND = FeatureFactory("second", build, events={"team/noted": Noted})
+CORRECTOR = FeatureFactory("corrector", build, events={"correction": Noted})
 NEWEST = ContextStrategy("newest", lambda source: ModelContext(()), 2)
 """
 
@@ -41,18 +63,41 @@ def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, **points: s
 
 def test_features_that_cannot_be_used_are_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"good": "GOOD", "wrong": "OTHER", "model": "TAKEN", "why": "OURS", "two__words": "ODD"}
-    plant(tmp_path, monkeypatch, "bubbot.features", **names, needy="NEEDY", text="__name__")
+    names |= {"needy": "NEEDY", "settless": "SETTLESS", "faulty": "FAULTY", "lone": "LONE", "mixed": "MIXED"}
+    plant(tmp_path, monkeypatch, "bubbot.features", **names, text="__name__")
     found = load_features()
     assert [factory.name for factory in found.factories] == ["good"]
     assert {name: reason.partition("bubbot.features ")[2] for name, reason in found.broken.items()} == {
+        "lone": "has checks that are no sequence of Check.",
+        "mixed": "has checks that are no sequence of Check.",
         "model": "has a name that bubbot uses itself.",
         "needy": "has a setting without a default.",
+        "settless": "has settings that are no SettingsSection.",
+        "faulty": "has settings that fail: KeyError: 'key'",
         "text": "is str, not a FeatureFactory.",
         "two-words": "needs another name: small letters, digits and single underscores.",
         "why": "has a name that bubbot uses itself.",
         "wrong": "makes a feature with another name: 'other'.",
     }
     assert found.sections() == dict.fromkeys(found.broken)
+
+
+def test_events_that_cannot_be_read_or_are_those_of_others_leave_a_feature_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("listed", "classless", "keyed", "first", "second", "corrector")
+    plant(tmp_path, monkeypatch, "bubbot.features", **{name: name.upper() for name in names})
+    found = load_features()
+    assert [factory.name for factory in found.factories] == ["first"]
+    assert {name: reason.partition("bubbot.features")[2] for name, reason in found.broken.items()} == {
+        "listed": " has events that are list, not payload models by name.",
+        "classless": " has the event 'classless/noted', whose references cannot be read: unhashable type: 'dict'.",
+        "keyed": " has the event 'keyed/noted', whose references cannot be read: entries holds references under names of its "
+        "own, to which no path leads.",
+        "second": ": the references of team/noted are declared twice: give one event another name.",
+        "corrector": ": the references of correction are declared twice: give one event another name.",
+    }
+    assert found.references.of_event("team/noted").entries == ("entry",)
 
 
 def test_a_strategy_is_loaded_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

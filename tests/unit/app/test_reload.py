@@ -331,7 +331,7 @@ async def test_the_clients_of_terminals_come_through_the_gate_as_it_is_now(
         async def accept(inbound: object, *_: object) -> None:
             seen.append(inbound)
 
-        bot.daemon.bot.channel_runtimes["stdin"].gate.accept = accept  # type: ignore[method-assign,assignment]
+        bot.daemon.bot.channel_runtimes["stdin"].gate.ask = accept  # type: ignore[method-assign]
         await doors.accept("here")  # type: ignore[arg-type]
         assert seen == ["here"]
         assert platforms.open() == ["a"]

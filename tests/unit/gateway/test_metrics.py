@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.health import BUDGET_METRICS
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.health import FeatureHealth, MetricSample, MetricSpec
 from bubbot.ports.usage import BudgetSubject, Reservation
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
@@ -115,7 +119,7 @@ def test_model_calls_are_counted_by_model_and_the_names_of_models_have_an_end() 
 
 
 def test_a_snapshot_is_read_off_whole() -> None:
-    found = numbers(Metrics(), FULL, commits=17)
+    found = numbers(Metrics(BUDGET_METRICS), FULL, commits=17)
     wanted = {
         "bubbot_info{1.2.3}": 1,
         "bubbot_store_commits_total{}": 17,
@@ -143,8 +147,48 @@ def test_a_snapshot_is_read_off_whole() -> None:
     assert found["process_open_fds{}"] > 2
 
 
+def test_a_feature_has_its_metrics_and_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    declared = (
+        MetricSpec("bubbot_plants", "Plants.", labels=("room",)),
+        MetricSpec("bubbot_waterings", "Waterings.", "counter"),
+        MetricSpec("bubbot_lamps", "Lamps."),
+        MetricSpec("bubbot_plants", "Others."),
+        MetricSpec("bubbot_turns", "Turns.", "counter"),
+        MetricSpec("bubbot_turns_total", "Turns."),
+        MetricSpec("bubbot_entries", "Entries."),
+    )
+    samples = (
+        MetricSample("bubbot_plants", 3, ("hall",)),
+        MetricSample("bubbot_waterings", 7),
+        MetricSample("bubbot_entries", 1),
+        MetricSample("bubbot_secret", 1),
+    )
+    report = FeatureHealth(name="plants", samples=samples)
+    text = Metrics(declared).render(replace(FULL, reports=(report,)), 0).decode()
+    own = [line for line in text.splitlines() if re.search("plants|watering|lamp|secret|bubbot_entries", line)]
+    assert own == [
+        "# HELP bubbot_plants Plants.",
+        "# TYPE bubbot_plants gauge",
+        'bubbot_plants{room="hall"} 3.0',
+        "# HELP bubbot_waterings_total Waterings.",
+        "# TYPE bubbot_waterings_total counter",
+        "bubbot_waterings_total 7.0",
+        "# HELP bubbot_entries Entries over all tapes.",
+        "# TYPE bubbot_entries gauge",
+        "bubbot_entries 12345.0",
+    ]
+    taken = [record.getMessage().rpartition(" ")[2] for record in caplog.records]
+    assert taken == ["bubbot_plants", "bubbot_turns", "bubbot_turns_total", "bubbot_entries"]
+
+
+@pytest.mark.parametrize("name", ["", "1st", "bubbot-plants", "Plants", "plants total"])
+def test_a_name_that_collectors_do_not_take_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a metric"):
+        MetricSpec(name, "Plants.")
+
+
 def test_no_label_names_a_person_a_chat_or_what_was_said() -> None:
-    text = Metrics().render(FULL, 0).decode()
+    text = Metrics(BUDGET_METRICS).render(FULL, 0).decode()
     assert not any(word in text for word in ("42:", "telegram:42", "3fa9c1", 'delivered"', "token is not", "/home"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,17 @@ async def test_but_not_for_ever(
     monkeypatch.setattr(client, patience, 0.1)
     with pytest.raises(HomeLocked):
         await told(home, lambda: lock(home, **held), nobody)
+
+
+async def test_a_socket_that_is_gone_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TRANSITION_TIMEOUT_SECONDS", 0.1)
+    path = home.path / "s"
+    with pytest.raises(HomeLocked, match=f"locked Its control socket {path} does not exist.*restart the bot"):
+        await told(home, lambda: lock(home, pid=7, address=str(path)), nobody)
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(path))
+        with pytest.raises(HomeLocked, match=r"^locked$"):
+            await told(home, lambda: lock(home, pid=7, address=str(path)), nobody)
 
 
 def test_the_lock_file_names_the_address(home: Home) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -11,18 +11,23 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
+from bubbot.features.budget.health import ModelOutage, budget_readiness
 from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
-from bubbot.ports.health import ModelOutage
 from bubbot.server.health import HealthAddress, HealthProbe, serve_health
-from tests.unit.gateway.health.test_formatter import FULL
+from tests.unit.features.budget.test_health import failing
+from tests.unit.gateway.health.test_formatter import CONTEXT, FULL
 
 FINE = replace(FULL, channels=FULL.channels[:1])
 
 
 @asynccontextmanager
 async def door(
-    snapshot: HealthSnapshot, error: Exception | None = None, *, full: bool = False
+    snapshot: HealthSnapshot,
+    error: Exception | None = None,
+    *,
+    full: bool = False,
+    readiness: Mapping[str, object] = {},
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A door before a bot that is like this."""
 
@@ -32,7 +37,7 @@ async def door(
         return snapshot
 
     asked = HealthProbe(
-        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing, lambda: full
+        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: readiness, lambda: full
     )
     async with (
         serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
@@ -76,7 +81,7 @@ async def test_with_a_full_disk_the_bot_accepts_nothing_and_is_not_ready() -> No
 async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -> None:
     trouble = ModelOutage("openai/x", "2026-11-22T11:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
     async with (
-        door(replace(FINE, failing=(trouble,))) as (session, address),
+        door(failing(trouble), readiness=budget_readiness(CONTEXT, (trouble,))) as (session, address),
         session.get(f"{address}/ready") as ready,
     ):
         assert ready.status == 200

@@ -166,7 +166,7 @@ def said(text: str, external_id: str = "1") -> Inbound:
 
 def answer_to(external_id: str, text: str = "hello") -> MessagePart:
     """What answers a message."""
-    return MessagePart("home", text, reply_to=external_id)
+    return MessagePart("home", text, reply_to=external_id, key=f"p{external_id}")
 
 
 @pytest.fixture
@@ -299,6 +299,39 @@ async def test_ask_is_shown_the_text_with_how_the_turn_ended(bot: Bench) -> None
         _, result = await bot.accepted.get()
         result.set_result(TurnResult("t2", "silent"))
         assert await asking == {"result": encode(AskResult("t2", "silent", ""))}
+
+
+async def test_who_repeats_a_message_does_not_get_the_answer_of_the_one_that_waits_for_it(bot: Bench) -> None:
+    shown: list[JsonObject] = []
+    async with bot.asker(shown) as peer, bot.asker([]) as other:
+        asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
+        _, result = await bot.accepted.get()
+        with pytest.raises(ConfigError, match="accepted before"):
+            await other.request("ask", {"inbound": encode(said("again"))})
+        await other.request("event", {"event": encode(said("hi"))})
+        await bot.remote.send(answer_to("1"))
+        result.set_result(TurnResult("t1", "answered", "hello"))
+        assert (await asking)["result"]["text"] == shown[0]["result"]["text"] == "hello"
+
+
+async def test_a_notice_is_not_taken_for_the_answer(bot: Bench) -> None:
+    shown: list[JsonObject] = []
+    async with bot.asker(shown) as peer:
+        asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
+        _, result = await bot.accepted.get()
+        with pytest.raises(DeliveryFailed, match="nobody has this chat open"):
+            await bot.remote.send(replace(answer_to("1", "2 answers are before yours"), key=""))
+        await bot.remote.send(answer_to("1"))
+        result.set_result(TurnResult("t1", "answered", "hello"))
+        assert (await asking)["result"]["text"] == shown[0]["result"]["text"] == "hello"
+        assert len(shown) == 1
+
+
+async def test_a_message_that_was_not_accepted_is_not_remembered(bot: Bench) -> None:
+    async with bot.asker([]) as peer:
+        with pytest.raises(ConfigError, match="accepted before"):
+            await peer.request("ask", {"inbound": encode(said("again"))})
+        assert bot.remote._asked == {}
 
 
 async def test_ask_is_answered_when_the_answer_was_shown_even_where_it_is_delivered_later(bot: Bench) -> None:

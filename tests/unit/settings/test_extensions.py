@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import SettingsSection, Whole
@@ -77,6 +77,34 @@ def test_a_wrong_setting_is_refused_with_its_origin_and_the_nearest_name(
         read(tmp_path, text)
     assert reason in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "config.toml"))
+
+
+class FaultySettings(SettingsSection):
+    """A section whose validator fails in a way that pydantic does not expect."""
+
+    days: int = 1
+
+    @field_validator("days")
+    @classmethod
+    def _look_up(cls, days: int) -> int:
+        return {1: 1}[days]
+
+
+def test_a_validator_that_fails_is_a_problem_of_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"The settings of an installed feature cannot be checked: KeyError: 2\."):
+        read(tmp_path, "[faulty]\ndays = 2\n", extensions(faulty=FaultySettings))
+
+
+def test_a_section_that_no_installed_feature_owns_is_named_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUBBOT_GARDEN__DAYS", "none")
+    settings = read(tmp_path, "[lottery]\nanything = 1\n[weather]\ndays = 5\n")
+    assert weather(settings).days == 5
+    assert [str(section) for section in settings.unowned_sections] == [
+        "environment variable BUBBOT_GARDEN__DAYS: [garden] belongs to no installed feature, and is not read.",
+        f"{tmp_path / 'config.toml'}: [lottery] belongs to no installed feature, and is not read.",
+    ]
 
 
 def test_a_section_of_a_broken_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

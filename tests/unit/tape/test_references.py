@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Optional, TypedDict
 
 import pytest
+from pydantic import BaseModel, Field
 
 from bubbot.errors import EntryInvalid
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
-from bubbot.tape.references import KERNEL_REFERENCES, EventReferences, MovedIds, Rebase, entries_as_of
+from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.references import (
+    BlobDigest,
+    EntryId,
+    EventReferences,
+    MovedIds,
+    PersonId,
+    Rebase,
+    SessionId,
+    TapeEntryId,
+    TapeSpans,
+    declared_references,
+    entries_as_of,
+)
 from tests.tapes import note
-
-FORMAT = Path(__file__).parents[3] / "docs" / "reference" / "tape-format.md"
-WITHOUT_REFERENCES = {
-    "turn/end", "turn/interrupted", "command", "model/switched", "memory.long_term", "memory.daily", "tape/archived",
-    "tape/renamed", "blob/removed", "database/protected", "tape/anchor", "tape/unreadable",
-}  # fmt: skip
-"""Events of a session's tape that name nothing that could move."""
 
 
 def moved(ids: dict[int, int]) -> MovedIds:
@@ -115,22 +122,97 @@ def test_entries_as_of_a_recorded_state_have_the_ids_they_had_then() -> None:
     assert entries_as_of("tape", tape, [], KERNEL_REFERENCES) == []
 
 
+class Cited(TypedDict):
+    """What a feature cites, as a `TypedDict`."""
+
+    spans: TapeSpans
+
+
+class Member(TypedDict):
+    session: SessionId
+
+
+class Joined(TypedDict):
+    """Sessions within a list."""
+
+    members: list[Member]
+
+
+class Source(BaseModel):
+    entry: EntryId | None = None
+    people: list[PersonId] = []
+
+
+class CitedModel(BaseModel):
+    """The same in a model that a package may prefer."""
+
+    limit: ClassVar[int] = 3
+    from_: Annotated[list[Source], Field(alias="from")]
+    blob: BlobDigest
+
+
+@dataclass(frozen=True)
+class CitedClass:
+    """And in a dataclass."""
+
+    from_: tuple[EntryId | TapeEntryId, ...]
+    state: Optional[Cited]  # noqa: UP045 - a package may write it so
+    kind: Literal["a", "b"] = "a"
+    by: str | None = None
+
+
+@dataclass(frozen=True)
+class Endless:
+    inner: Endless | None = None
+
+
+@dataclass(frozen=True)
+class Keyed:
+    by_name: dict[str, EntryId]
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    entry: NoSuchName  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_a_model_declares_references_by_its_annotations() -> None:
+    assert declared_references(Cited) == EventReferences(tape_spans=("spans",))
+    assert declared_references(CitedModel) == EventReferences(
+        entries=("from[].entry",), people=("from[].people[]",), blobs=("blob",)
+    )
+    assert declared_references(CitedClass) == EventReferences(
+        entries=("from[]",), tape_entries=("from[]",), tape_spans=("state.spans",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (int, "is no payload model"),
+        (Endless, "Endless holds itself at inner"),
+        (Keyed, "by_name holds references under names of its own"),
+        (Unresolved, "an annotation that cannot be resolved: name 'NoSuchName'"),
+    ],
+)
+def test_a_model_that_cannot_be_read_is_refused(model: type, reason: str) -> None:
+    with pytest.raises(EntryInvalid, match=reason):
+        declared_references(model)
+
+
 def test_a_feature_adds_the_references_of_its_events_once() -> None:
-    registry = KERNEL_REFERENCES.with_events({"team/cited": EventReferences(tape_spans=("from",))})
-    fact = event("team/cited", {"from": [["tape", [[4, 5]]]]})
-    assert MovedIds("tape", {4: 14}, registry).move("tape", fact).payload["data"]["from"] == (
+    registry = KERNEL_REFERENCES.with_events({"team/cited": Cited})
+    fact = event("team/cited", {"spans": [["tape", [[4, 5]]]]})
+    assert MovedIds("tape", {4: 14}, registry).move("tape", fact).payload["data"]["spans"] == (
         ("tape", ((14, 14), (5, 5))),
     )
     with pytest.raises(EntryInvalid, match="correction are declared twice"):
-        KERNEL_REFERENCES.with_events({"correction": EventReferences()})
+        KERNEL_REFERENCES.with_events({"correction": Cited})
 
 
-def test_every_event_of_a_session_is_declared_or_known_to_name_nothing() -> None:
-    section = FORMAT.read_text(encoding="utf-8").partition("## Events")[2].partition("Of `bubbot/inbox/<channel>`")[0]
-    documented = {
-        name
-        for cell in re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
-        for name in re.findall(r"`([^`]+)`", cell)
-    }
-    assert "loop.step" in documented
-    assert documented - KERNEL_REFERENCES.events.keys() == WITHOUT_REFERENCES - KERNEL_REFERENCES.events.keys()
+def test_the_sessions_that_an_event_names_are_found_where_it_declares_them() -> None:
+    registry = KERNEL_REFERENCES.with_events({"team/joined": Joined})
+    fact = event("team/joined", {"members": [{"session": "a:1"}, {"session": 4}, "b:1", {}], "session": "c:1"})
+    assert list(registry.find_sessions(fact)) == ["a:1", 4]
+    assert list(registry.find_sessions(TapeEntry("event", {"name": "team/joined", "data": 4}))) == []
+    assert list(registry.find_sessions(anchor("team/joined", {"members": []}))) == []

@@ -22,6 +22,7 @@ import pytest
 from bubbot import errors
 from bubbot.errors import (
     BubbotError,
+    FeatureFailed,
     ModelEmptyAnswer,
     ModelError,
     ModelOverflow,
@@ -175,11 +176,14 @@ class TestLanguages:
     def test_the_roles_have_a_name(self) -> None:
         assert _table("role.") == {role.value: role.value for role in Role}
 
-    def test_the_errors_of_models_are_told_by_kind(self) -> None:
+    def test_the_errors_of_models_and_installed_features_are_told_by_kind(self) -> None:
         kinds = {one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ModelError)}
-        assert set(_table("error.")) == kinds
+        assert set(_table("error.")) == kinds | {FeatureFailed.kind}
 
-    @pytest.mark.parametrize("error", [ModelStepLimit(7), ModelRepeatsCall("tape_info"), ModelEmptyAnswer()])
+    @pytest.mark.parametrize(
+        "error",
+        [ModelStepLimit(7), ModelRepeatsCall("tape_info"), ModelEmptyAnswer(), FeatureFailed("odd", "prompt: no")],
+    )
     def test_an_error_is_translated_from_what_it_says_in_english(self, error: BubbotError) -> None:
         assert f"{_table('error.')[error.kind].format_map(vars(error))}." == str(error)
 
@@ -396,6 +400,7 @@ NOT_FOR_PEOPLE = {
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
+    "gateway/quarantine.py": "a finding of the doctor, for the operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
 }

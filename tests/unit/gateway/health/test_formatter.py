@@ -6,17 +6,14 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
 from bubbot.app.health import newest_backup
-from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.health import budget_usage, failing_models
-from bubbot.features.schedule.health import MAX_FIRINGS, next_firings
-from bubbot.features.schedule.state import ScheduleState
+from bubbot.features.budget.health import BudgetUsage, budget_health
+from bubbot.features.schedule.health import NextFiring, schedule_health
 from bubbot.gateway.activity import TurnActivity
-from bubbot.gateway.health.formatter import HealthFormatter, describe_activity, explain_outage
+from bubbot.gateway.health.formatter import HealthFormatter, describe_activity
 from bubbot.gateway.health.snapshot import (
     BackupStatus,
     ChannelState,
@@ -29,22 +26,30 @@ from bubbot.gateway.health.snapshot import (
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
-from bubbot.ports.health import BudgetUsage, ModelOutage, NextFiring
+from bubbot.ports.health import HealthContext
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.ports.usage import FailingModel, SpentTotal, TotalKey
+from bubbot.ports.usage import Currency
 from bubbot.runtime.app import RuntimeLoad
 from bubbot.server.codec import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
-from tests.unit.features.schedule.test_plan import standing
 
 NOW = "2026-11-22T12:00:00+00:00"
+CONTEXT = HealthContext(Texts(), NOW, "Europe/Berlin")
+SCHEDULE = schedule_health(CONTEXT, (NextFiring("3fa9c1aa55", "", "telegram:42", "2026-11-22T13:30:00Z"),))
+USAGES = (
+    BudgetUsage("bot", "", "2026-11-22", "cost", 0.0123, 5.0),
+    BudgetUsage("bot", "", "2026-11-22", "tokens", 1234.0),
+    BudgetUsage("bot", "", "2026-11", "cost", 12.5),
+    BudgetUsage("bot", "", "2026-11", "tokens", 99999.0, 100000.0),
+    BudgetUsage("user", "telegram:42", "2026-11", "cost", 9.0, 10.0),
+)
+BUDGET = budget_health(CONTEXT, USAGES, (), Currency("EUR"))
 FULL = HealthSnapshot(
     version="1.2.3",
     home="/home/me/bubbot",
     zone="Europe/Berlin",
     at=NOW,
-    currency="EUR",
     pid=4242,
     began="2026-11-22T10:00:00+00:00",
     channels=(
@@ -56,14 +61,6 @@ FULL = HealthSnapshot(
     ),
     load=RuntimeLoad(waiting=3, running=2, sessions=7),
     owed=(PendingDeliveries("telegram", 1, "2026-11-22T11:55:00+00:00"), PendingDeliveries("work", 0)),
-    firings=(NextFiring("3fa9c1aa55", "", "telegram:42", "2026-11-22T13:30:00Z"),),
-    budget=(
-        BudgetUsage("bot", "", "2026-11-22", "cost", 0.0123, 5.0),
-        BudgetUsage("bot", "", "2026-11-22", "tokens", 1234.0),
-        BudgetUsage("bot", "", "2026-11", "cost", 12.5),
-        BudgetUsage("bot", "", "2026-11", "tokens", 99999.0, 100000.0),
-        BudgetUsage("user", "telegram:42", "2026-11", "cost", 9.0, 10.0),
-    ),
     database=DatabaseStatus(entries=12345, size=1_234_567, wal=999, free=78_000_000_000),
     backup=BackupStatus("20261122T020000", "2026-11-22T02:00:00+00:00"),
     warnings=4,
@@ -72,6 +69,7 @@ FULL = HealthSnapshot(
         LoggedWarning("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "message not delivered"),
         LoggedWarning("2026-11-22T11:59:00.000Z", "error", "channel.refused", "channel old refused"),
     ),
+    reports=(SCHEDULE, BUDGET),
 )
 
 
@@ -112,38 +110,6 @@ class TestValue:
         assert pending_deliveries("a", open_ones) == PendingDeliveries("a", 2, "2026-11-22T10:00:00")
         assert pending_deliveries("a", []) == PendingDeliveries("a", 0, "")
 
-    def test_the_next_firings_are_the_soonest_of_all_jobs_that_are_on(self) -> None:
-        noon = datetime(2026, 11, 22, 12, 10, tzinfo=UTC)
-        jobs = {
-            f"{minute:02}": replace(standing(f"{minute} * * * *"), job=replace(standing("").job, id=f"{minute:02}", when=f"{minute} * * * *"))
-            for minute in range(20, 60, 5)
-        }  # fmt: skip
-        jobs["paused"] = replace(standing("11 * * * *"), status="paused")
-        jobs["newer"] = standing("something new")
-        found = next_firings(ScheduleState(MappingProxyType(jobs)), lambda: noon)
-        assert [(one.job, one.at) for one in found] == [
-            (f"{minute}", f"2026-11-22T12:{minute}:00Z") for minute in range(20, 20 + 5 * MAX_FIRINGS, 5)
-        ]
-        assert {one.session for one in found} == {"test:1"}
-
-    def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up(self) -> None:
-        spent = {
-            TotalKey("bot", "", "2026-11-22"): SpentTotal(1, 500, 2 * 10**9),
-            TotalKey("bot", "", "2026-11"): SpentTotal(2, 900, 3 * 10**9),
-            TotalKey("bot", "", "2026-10"): SpentTotal(2, 900, 3 * 10**9),
-            TotalKey("user", "a:1", "2026-11-22"): SpentTotal(1, 500, 9 * 10**8),
-            TotalKey("user", "a:2", "2026-11-22"): SpentTotal(1, 500, 10**8),
-            TotalKey("user", "a:1", "2026-10"): SpentTotal(1, 500, 9 * 10**9),
-        }
-        plan = BudgetLimits({("bot", ""): SpendingLimit(day=10.0), ("user", "each"): SpendingLimit(day=1.0, month=1.0)})
-        assert budget_usage(spent, plan, "2026-11-22", usd_rate=0.5) == (
-            BudgetUsage("bot", "", "2026-11-22", "cost", 1.0, 5.0),
-            BudgetUsage("bot", "", "2026-11-22", "tokens", 500.0),
-            BudgetUsage("bot", "", "2026-11", "cost", 1.5),
-            BudgetUsage("bot", "", "2026-11", "tokens", 900.0),
-            BudgetUsage("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
-        )
-
     def test_the_newest_backup_is_the_newest_complete_one(self, tmp_path: Path, new_database: Path) -> None:
         home = Home(tmp_path)
         assert newest_backup(home) is None
@@ -183,7 +149,9 @@ class TestWords:
         assert "deliver.failed" in found["log"][2]
 
     def test_without_a_bot_it_says_what_nobody_has_answered_and_nothing_of_channels(self) -> None:
-        found = rows(replace(FULL, pid=None, owed=(), firings=(), backup=None, database=None, budget=()))
+        found = rows(
+            replace(FULL, pid=None, owed=(), backup=None, database=None, reports=(schedule_health(CONTEXT, ()),))
+        )
         assert found["work"] == ("messages that nobody has answered yet: 3",)
         assert not {"bot", "channels", "log", "budget"} & found.keys()
         assert found["undelivered"] == found["next firings"] == found["newest backup"] == ("none",)
@@ -235,49 +203,3 @@ class TestChats:
     def test_in_chinese(self) -> None:
         told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
         assert told[0] == "机器人：bubbot 1.2.3，进程 4242，启动于 2026-11-22 11:00:00（2 小时前）"
-
-
-class TestModelsThatDoNotAnswer:
-    TROUBLE = ModelOutage("openai/x", "2026-11-22T10:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
-
-    def test_the_bot_is_not_healthy(self) -> None:
-        fine = replace(FULL, channels=FULL.channels[:1])
-        assert fine.is_healthy
-        assert not replace(fine, failing=(self.TROUBLE,)).is_healthy
-        assert as_json(replace(fine, failing=(self.TROUBLE,)))["failing"][0]["name"] == "openai/x"
-
-    def test_it_comes_whole_over_the_socket(self) -> None:
-        sent = replace(FULL, failing=(self.TROUBLE, replace(self.TROUBLE, status=None)))
-        assert decode(json.loads(json.dumps(encode(sent))), HealthSnapshot) == sent
-
-    @pytest.mark.parametrize("tag", ["en", "zh"])
-    @pytest.mark.parametrize(
-        ("kind", "status"),
-        [
-            ("model_refused", 401), ("model_refused", 402), ("model_refused", 400), ("model_refused", None),
-            ("model_unavailable", 503), ("model_unavailable", None), ("model_rate_limited", 429), ("empty_answer", None),
-            ("model_unconfigured", None), ("model_key_missing", None), ("internal", None),
-        ],
-    )  # fmt: skip
-    def test_the_line_names_the_model_since_when_and_why(self, tag: str, kind: str, status: int | None) -> None:
-        one = replace(self.TROUBLE, kind=kind, status=status)
-        (row,) = [
-            row
-            for row in HealthFormatter(Texts(tag), replace(FULL, failing=(one,))).rows()
-            if "openai/x" in row.lines[0]
-        ]
-        assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
-        assert explain_outage(Texts(tag), one) in row.lines[0]
-        assert str(status if status in (400, 503) else "") in row.lines[0]
-
-    def test_admins_are_told_in_chats(self) -> None:
-        told = HealthFormatter(Texts(), replace(FULL, failing=(self.TROUBLE,))).in_chat(Role.ADMIN, direct=False)
-        assert any("openai/x has not answered since" in line for line in told)
-
-    def test_a_model_that_no_setting_names_is_left_out_after_a_day(self) -> None:
-        failing = {
-            "a/b": FailingModel("a/b", "2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00", "model_refused")
-        }
-        assert failing_models(failing, {"a/b"}, NOW)
-        assert not failing_models(failing, {"c/d"}, NOW)
-        assert failing_models(failing, {"c/d"}, "2026-11-22T09:00:00+00:00")

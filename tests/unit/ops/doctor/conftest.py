@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
-
-from bubbot.home import Home
 
 
 @pytest.fixture
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the checks of plugins, which have tests of their own and take the most time by far."""
     monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
-
-
-@pytest.fixture
-def home(tmp_path: Path, new_database: Path) -> Home:
-    """A home with an empty database, as a first chat leaves it."""
-    path = tmp_path / "home"
-    path.mkdir(mode=0o700)
-    shutil.copy(new_database, path / "bubbot.db")
-    return Home(path)

@@ -14,7 +14,7 @@ import pytest
 
 from bubbot.home import Home
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels, probe_channels
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from bubbot.settings.loader import Settings
 from tests.fakes.botapi.server import Server as Telegram
 from tests.fakes.discordapi.server import Server as Discord

@@ -20,11 +20,11 @@ from bubbot.models.local import model
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.database import read_database, read_store
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.home import check_home, check_lock
-from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.plugins import check_model, check_plugins
 from bubbot.ports.channel import Role
+from bubbot.ports.checks import Finding, edit_command
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
@@ -133,6 +133,16 @@ class TestConfig:
         assert "canary" not in told.cause
         home.config.chmod(0o600)
         assert list(found(read_config(home, None)[1])) == ["config.ok"]
+
+    @plants("config.unowned")
+    def test_a_section_of_a_feature_that_is_not_installed(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.config.write_text("[lottery]\nday = 3\n")
+        finding = found(read_config(home, None)[1])["config.unowned"]
+        assert (finding.level, finding.fix) == ("warning", edit_command(home.config))
+        assert "[lottery] belongs to no installed feature" in finding.cause
+        home.config.write_text("")
+        monkeypatch.setenv("BUBBOT_LOTTERY__DAY", "3")
+        assert found(read_config(home, None)[1])["config.unowned"].fix == "unset BUBBOT_LOTTERY__DAY"
 
     @plants("config.renamed")
     def test_a_setting_under_its_old_name(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,12 +330,14 @@ class TestDatabase:
         )
         await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
         await sqlite_store.aclose()
-        (told,) = await asyncio.to_thread(lambda: found(list(check_jobs(home, now=now()))).values())
+        (told,) = await asyncio.to_thread(
+            lambda: found(list(check_features(home, home.config, None, now, of_tapes=True))).values()
+        )
         assert (told.level, told.fix) == ("warning", "bubbot schedule resume")
         assert "1 jobs are done up to 2099-01-01 00:00 UTC" in told.cause
         done = await asyncio.to_thread(run, tmp_path, *told.fix.split()[1:])
         assert b"1 jobs go on from the present" in done.stdout
-        assert await asyncio.to_thread(lambda: list(check_jobs(home, now=now()))) == []
+        assert await asyncio.to_thread(lambda: list(check_features(home, home.config, None, now, of_tapes=True))) == []
 
 
 class TestModel:

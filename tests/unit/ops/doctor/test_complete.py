@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.main import main
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ports.checks import Finding
 from tests.docs.pages import ROOT
 from tests.planting import found, plants
 
-SOURCES = sorted((ROOT / "bubbot" / "ops" / "doctor").glob("*.py"))
+SOURCES = [
+    *sorted((ROOT / "bubbot" / "ops" / "doctor").glob("*.py")),
+    *sorted((ROOT / "bubbot" / "features").glob("*/checks.py")),
+    ROOT / "bubbot" / "gateway" / "quarantine.py",
+]
 TESTS = [
     *sorted((ROOT / "tests" / "unit" / "ops" / "doctor").glob("test_*.py")),
+    *sorted((ROOT / "tests" / "unit" / "features").glob("*/test_checks.py")),
     *sorted((ROOT / "tests" / "e2e").glob("test_doctor*.py")),
     ROOT / "tests" / "e2e" / "test_disks.py",
     ROOT / "tests" / "e2e" / "test_systemd.py",
@@ -133,6 +138,7 @@ NOT_RUN = {
     "platform.remark": "names what to change on the platform's own pages",
     "platform.silent": "shows where the way to the platform ends, and mends nothing itself",
     "platform.unreachable": "shows where the way to the platform ends, and mends nothing itself",
+    "plugin.failed": "shows how the running bot is; what to change is in somebody else's package",
     "python.old": "installs another Python",
     "service.no_linger": "needs a systemd with a login of a user",
     "store.unusable": "names the store; the package that offers it is somebody else's",

@@ -30,13 +30,13 @@ from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.ops.doctor.database import read_database
 from bubbot.ops.doctor.disk import check_file_system
-from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.home import check_home, check_lock
-from bubbot.ops.doctor.jobs import check_jobs
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.service.render import render_unit
 from bubbot.ports.channel import MessagePart, Role
+from bubbot.ports.checks import Finding
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import HealthSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
@@ -144,7 +144,15 @@ class TestHome:
 
 
 class TestSettings:
-    @mends("config.invalid", "config.renamed", "config.persona", "config.budget", "config.open", "model.unknown")
+    @mends(
+        "config.invalid",
+        "config.renamed",
+        "config.unowned",
+        "config.persona",
+        "config.budget",
+        "config.open",
+        "model.unknown",
+    )
     def test_a_file_that_is_wrong_or_open(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("BUBBOT_MODEL__NAME")
         right = '[model]\nname = "scripted"\n'
@@ -152,6 +160,7 @@ class TestSettings:
             ('[bot]\nnmae = "x"\n', "config.invalid"),
             ('[bot]\npersona_file = "none.md"\n', "config.persona"),
             ('[model]\nname = "scripted"\n[schedule]\nfailures = 3\n', "config.renamed"),
+            ('[model]\nname = "scripted"\n[lottery]\nday = 3\n', "config.unowned"),
             ('[budget]\ncurrency = "EUR"\n', "config.budget"),
             ('[model]\nname = "nobody/x"\n', "model.unknown"),
         ):
@@ -402,7 +411,7 @@ class TestDatabase:
             await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
 
         write(home, add)
-        mend(lambda: check_jobs(home, now=now()), "clock.jobs", tmp_path)
+        mend(lambda: check_features(home, home.config, None, now, of_tapes=True), "clock.jobs", tmp_path)
 
     @mends("turn.stuck", "delivery.stuck")
     def test_one_with_turns_and_messages_that_are_open(self, home: Home, tmp_path: Path) -> None:

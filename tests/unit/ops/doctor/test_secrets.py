@@ -12,8 +12,8 @@ import pytest
 from bubbot.home import Home
 from bubbot.models.litellm.keys import PROVIDER_KEY_VARIABLES
 from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.finding import Finding
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
+from bubbot.ports.checks import Finding
 from bubbot.settings.loader import ModelSettings, Settings, load
 from tests.doubles import START
 from tests.planting import found, plants

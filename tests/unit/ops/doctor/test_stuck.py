@@ -14,10 +14,10 @@ from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.finding import Finding
-from bubbot.ops.doctor.quarantine import check_quarantine
+from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.store import SqliteStore
@@ -197,10 +197,10 @@ class TestQuarantine:
         async def release(store: SqliteStore) -> None:
             await tape(store).append([release_entry(deliver=False, intents=0, inbounds=0, jobs=0)])
 
-        assert not found(check_quarantine(home))
+        assert not found(check_features(home, home.config, None, lambda: START, of_tapes=True))
         write(home, restore)
         told = found(run_checks(home, None, now=START, deep=False).findings)["home.quarantine"]
         assert (told.level, told.fix) == ("warning", f"bubbot restore --release --home {home.path}")
         assert "restored from copy, of 2026-11-21T20:21:00 UTC" in told.cause
         write(home, release)
-        assert not found(check_quarantine(home))
+        assert not found(check_features(home, home.config, None, lambda: START, of_tapes=True))

@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.errors import ModelOverflow, ModelUnavailable
 from bubbot.home import Home
-from bubbot.ops.doctor.answers import check_answers
+from bubbot.ops.doctor.features import check_features
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import ANN, opened, plan, spend
@@ -37,7 +37,7 @@ async def fail(store: SqliteStore, *errors: Exception) -> None:
 @plants("model.failing")
 def test_a_model_that_has_not_answered_since_it_failed(home: Home) -> None:
     write(home, lambda store: fail(store, failed(401), failed(503)))
-    finding = found(check_answers(home, Settings(), now=START + HOUR))["model.failing"]
+    finding = found(check_features(home, home.config, Settings(), lambda: START + HOUR, of_tapes=True))["model.failing"]
     assert (finding.level, finding.fix) == ("problem", "bubbot ask hello")
     assert f"{MODEL} has not answered since {START:%Y-%m-%d %H:%M} UTC" in finding.cause
     assert "its provider fails (HTTP 503)" in finding.cause
@@ -46,9 +46,9 @@ def test_a_model_that_has_not_answered_since_it_failed(home: Home) -> None:
         await spend(await opened(store, plan(), life="later"), 5, 5, model=MODEL)
 
     write(home, answer)
-    assert found(check_answers(home, Settings(), now=START + HOUR)) == {}
+    assert found(check_features(home, home.config, Settings(), lambda: START + HOUR, of_tapes=True)) == {}
 
 
 def test_a_request_that_was_too_long_says_nothing_of_the_model(home: Home) -> None:
     write(home, lambda store: fail(store, ModelOverflow("too long")))
-    assert found(check_answers(home, Settings(), now=START + HOUR)) == {}
+    assert found(check_features(home, home.config, Settings(), lambda: START + HOUR, of_tapes=True)) == {}

@@ -1,0 +1,21 @@
+"""The payload models of the facts of all features, and the references that they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bubbot.features.access.events import ACCESS_EVENTS
+from bubbot.features.attachments.events import ATTACHMENT_EVENTS
+from bubbot.features.budget.events import BUDGET_EVENTS
+from bubbot.features.memory.events import MEMORY_EVENTS
+from bubbot.features.schedule.events import SCHEDULE_EVENTS
+from bubbot.tape.events import KERNEL_REFERENCES
+
+FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
+    {**MEMORY_EVENTS, **ATTACHMENT_EVENTS, **SCHEDULE_EVENTS, **BUDGET_EVENTS, **ACCESS_EVENTS}
+)
+"""The payload models of our own features, by the name of the event."""
+
+OWN_REFERENCES = KERNEL_REFERENCES.with_events(FEATURE_EVENTS)
+"""What bubbot's own entries name, those of its features included."""

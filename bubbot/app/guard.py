@@ -1,0 +1,502 @@
+"""What stands between a bot and the features of installed packages, whose code may raise, hang or return anything.
+
+A `FeatureGuard` wraps all that a feature gives. Nothing of it ends the bot: a failure is recorded and logged, and either
+passed over or turned into a `FeatureFailed`, which fails the turn with a sentence that names the feature.
+`docs/howto/add-a-feature.md` has the table. Errors of bubbot itself, such as a full store, pass through a turn as always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+
+from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFailed, ModelCallDenied, ToolSignal
+from bubbot.feature import Apply, Feature, FindModel
+from bubbot.log import redact
+from bubbot.ports.channel import Inbound, Outbound, Receipt
+from bubbot.ports.health import FeatureProblem, MetricSpec
+from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
+from bubbot.ports.model import Model, ModelReply, ModelTraits
+from bubbot.ports.tool import RerunModel, Tool, Toolbox
+from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
+from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
+from bubbot.runtime.compose import PromptSection
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.handle import Clock, TapeHandle
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+V = TypeVar("V")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTimeouts:
+    """How long the code of a package may take, in seconds.
+
+    Attributes:
+        build: to build the feature.
+        lifespan: to enter its lifespan, and to leave it.
+        hook: one call of a hook; of middleware what it does itself, without what it wraps.
+        intake: to take in the attachments of the next messages.
+        gate: to hold back the next messages.
+    """
+
+    build: float = 30.0
+    lifespan: float = 30.0
+    hook: float = 10.0
+    intake: float = 300.0
+    gate: float = 600.0
+
+
+class FeatureProblems:
+    """What is wrong with installed features, for the log and the health of the bot: the newest of each feature."""
+
+    def __init__(self, now: Clock) -> None:
+        self._now = now
+        self._problems: dict[str, FeatureProblem] = {}
+
+    def __iter__(self) -> Iterator[FeatureProblem]:
+        """Iterate over the problems in the order of their features."""
+        return iter([self._problems[name] for name in sorted(self._problems)])
+
+    def is_left_out(self, name: str) -> bool:
+        """Return true if the bot goes on without this feature."""
+        return name in self._problems and self._problems[name].is_left_out
+
+    def leave_out(self, name: str, reason: str, error: BaseException | None = None) -> None:
+        """Record that the bot goes on without a feature, with all it has."""
+        self._problems[name] = FeatureProblem(name, redact(reason), timestamp(self._now()), is_left_out=True)
+        log.warning("feature %s left out: %s", name, reason, exc_info=error, extra={"action": "plugin.broken"})
+
+    def record(
+        self, name: str, reason: str, error: BaseException | None = None, *, level: int = logging.WARNING
+    ) -> None:
+        """Record that the code of a feature failed; the feature stays. `level` is that of the log record."""
+        if not self.is_left_out(name):
+            self._problems[name] = FeatureProblem(name, redact(reason), timestamp(self._now()))
+        log.log(level, "feature %s failed: %s", name, reason, extra={"action": "plugin.failed"})
+        log.debug("traceback", exc_info=error, extra={"action": "plugin.failed"})
+
+
+class FeatureGuard:
+    """Guards the code of one feature.
+
+    Attributes:
+        name: that of the feature.
+        timeouts: how long its code may take.
+    """
+
+    def __init__(self, name: str, problems: FeatureProblems, timeouts: GuardTimeouts) -> None:
+        self.name = name
+        self.timeouts = timeouts
+        self._problems = problems
+
+    def build(self, build: Callable[[], object]) -> Feature | None:
+        """Build the feature and wrap it; None if it is left out. Raise `ConfigError` if it refuses its settings."""
+        try:
+            return self._wrap(check_feature(_run_in_thread(build, self.timeouts.build), self.name))
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:  # a package is someone else's code
+            self._problems.leave_out(self.name, _describe(error), error)
+            return None
+
+    def _wrap(self, feature: Feature) -> Feature:
+        around, unreachable = self._around, feature.on_chat_unreachable
+        return replace(
+            feature,
+            on_recovered=partial(self.notify, "on_recovered", feature.on_recovered) if feature.on_recovered else None,
+            on_chat_unreachable=partial(self.notify, "on_chat_unreachable", unreachable) if unreachable else None,
+            tools=[replace(tool, run=self._tool(tool)) for tool in feature.tools],
+            prompt=[self._section(section) for section in feature.prompt],
+            sources={origin: GuardedSource(self, source) for origin, source in feature.sources.items()},
+            around_turn=[around("around_turn", each, TurnOutcome) for each in feature.around_turn],
+            around_model=[around("around_model", each, ModelReply) for each in feature.around_model],
+            around_tool=[around("around_tool", each, str, RerunModel) for each in feature.around_tool],
+            around_delivery=[self._delivery(each) for each in feature.around_delivery],
+            around_choice=[partial(self._choice, each) for each in feature.around_choice],
+            gate=GuardedGate(self, feature.gate) if feature.gate else None,
+            intake=GuardedIntake(self, feature.intake) if feature.intake else None,
+            on_merged=[partial(self.notify, "on_merged", each) for each in feature.on_merged],
+            lifespan=partial(self._lifespan, feature.lifespan) if feature.lifespan else None,
+            background={
+                f"feature {self.name}: {name}": partial(self._background, name, run)
+                for name, run in feature.background.items()
+            },
+            prepare=partial(self._prepare, feature.prepare) if feature.prepare else None,
+        )
+
+    def fail(self, where: str, problem: str, error: BaseException | None = None) -> FeatureFailed:
+        """Record a failure; return the error that tells it."""
+        failure = FeatureFailed(self.name, f"{where}: {problem}")
+        self._problems.record(self.name, failure.problem, error)
+        return failure
+
+    async def call(self, where: str, timeout: float, hook: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Call a hook. Raise `FeatureFailed` for whatever is no error of bubbot, and if it takes too long."""
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                return await hook(*args)
+        except BaseException as error:  # a package is someone else's code
+            self._raise(where, error, timeout if limit.expired() else None)
+
+    def _raise(self, where: str, error: BaseException, timeout: float | None) -> NoReturn:
+        failure = self._translate(where, error, timeout)
+        raise failure from (error.__cause__ if failure is error else error)
+
+    def _translate(self, where: str, error: BaseException, timeout: float | None) -> BaseException:
+        """Return the error that stands for what the code of the package raised: itself if it is not its defect."""
+        if isinstance(error, BubbotError | ToolSignal):
+            return error
+        if isinstance(error, asyncio.CancelledError):
+            return error if _is_being_cancelled() else self.fail(where, "it cancelled itself", error)
+        if isinstance(error, TimeoutError) and timeout is not None:
+            return self.fail(where, f"it took longer than {timeout:g} seconds", error)
+        return self.fail(where, _describe(error), error) if isinstance(error, Exception | SystemExit) else error
+
+    async def notify(self, where: str, hook: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Call a hook whose failure changes nothing for anybody else."""
+        try:
+            await self.call(where, self.timeouts.hook, hook, *args)
+        except (BubbotError, ToolSignal) as error:
+            self.pass_over(where, error)
+
+    def pass_over(self, where: str, error: BubbotError | ToolSignal) -> None:
+        """Record a failure after which the bot goes on as if nothing had been asked."""
+        if not isinstance(error, FeatureFailed):  # else it is recorded
+            self.fail(where, _describe(error), error)
+
+    def _tool(self, tool: Tool) -> Callable[[Turn, Any], Awaitable[Any]]:
+        """Guard a tool: what it raises is its result, but not even an exit may be more than that."""
+
+        async def run(turn: Turn, args: Any) -> Any:
+            try:
+                return await tool.run(turn, args)
+            except (SystemExit, asyncio.CancelledError) as error:
+                self._raise(tool.name, error, None)
+
+        return run
+
+    def _section(self, section: PromptSection) -> PromptSection:
+        async def build(turn: Turn, traits: ModelTraits) -> str:
+            try:
+                text: object = await self.call("prompt", self.timeouts.hook, section, turn, traits)
+            except FeatureFailed:
+                return ""  # the bot answers without it
+            if isinstance(text, str):
+                return text
+            self.fail("prompt", f"it returned a {type(text).__name__}, not a text")
+            return ""
+
+        return build
+
+    def _around(self, where: str, around: Middleware[V, R], *kinds: type) -> Middleware[V, R]:
+        """Guard middleware: its failures are told from those of what it wraps, and its own time from theirs."""
+        seconds = self.timeouts.hook
+
+        async def guarded(value: V, call_next: CallNext[V, R]) -> R:
+            passed: list[BaseException] = []
+            limit = asyncio.timeout(seconds)
+
+            async def call_inner(value: V) -> R:
+                _reschedule(limit, None)
+                try:
+                    return await call_next(value)
+                except BaseException as error:
+                    passed.append(error)
+                    raise
+                finally:
+                    _reschedule(limit, seconds)
+
+            try:
+                async with limit:
+                    result: R = await around(value, call_inner)
+            except BaseException as error:  # a package is someone else's code
+                if any(error is inner for inner in passed):
+                    raise
+                self._raise(where, error, seconds if limit.expired() else None)
+            if not isinstance(result, kinds):
+                raise self.fail(where, f"it returned a {type(result).__name__}")
+            return result
+
+        return guarded
+
+    def _delivery(self, around: AroundDelivery) -> AroundDelivery:
+        """Guard middleware around a delivery: its failure neither loses a part nor sends it twice."""
+        guarded = self._around("around_delivery", around, Receipt)
+
+        async def deliver(delivery: PartDelivery, call_next: CallNext[PartDelivery, Receipt]) -> Receipt:
+            receipts: list[Receipt] = []
+            failures: list[Exception] = []
+
+            async def send(delivery: PartDelivery) -> Receipt:
+                if not receipts:
+                    try:
+                        receipts.append(await call_next(delivery))
+                    except Exception as error:
+                        failures.append(error)
+                        raise
+                return receipts[0]
+
+            if self._problems.is_left_out(self.name):  # channels keep it
+                return await call_next(delivery)
+            try:
+                return await guarded(delivery, send)
+            except (BubbotError, ToolSignal) as error:
+                if receipts:  # the part arrived
+                    self.pass_over("around_delivery", error)
+                    return receipts[0]
+                if failures or isinstance(error, DeliveryFailed):
+                    raise (failures or [error])[-1] from None
+                self.pass_over("around_delivery", error)
+                return await call_next(delivery)
+
+        return deliver
+
+    def _choice(self, around: Callable[[FindModel], FindModel], find_model: FindModel) -> FindModel:
+        """Guard the choice of models; one that cannot be made leaves the model as it is."""
+        try:
+            chosen = around(find_model)
+        except (Exception, SystemExit) as error:  # a package is someone else's code
+            self.fail("around_choice", _describe(error), error)
+            return find_model
+
+        async def choose(turn: Turn) -> Model:
+            model = await self.call("around_choice", self.timeouts.hook, chosen, turn)
+            if not (hasattr(model, "stream") and hasattr(model, "traits")):
+                raise self.fail("around_choice", f"it returned a {type(model).__name__}")
+            return model
+
+        return choose
+
+    @asynccontextmanager
+    async def _lifespan(self, lifespan: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
+        """Enter and leave the lifespan; a feature that cannot be entered is left out."""
+
+        async def enter() -> AbstractAsyncContextManager[None]:
+            block = lifespan()
+            await block.__aenter__()
+            return block
+
+        try:
+            block = await self.call("lifespan", self.timeouts.lifespan, enter)
+        except (BubbotError, ToolSignal) as error:
+            reason = error.problem if isinstance(error, FeatureFailed) else f"lifespan: {_describe(error)}"
+            self._problems.leave_out(self.name, reason, error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            try:
+                await self.call("lifespan", self.timeouts.lifespan, block.__aexit__, None, None, None)
+            except (BubbotError, ToolSignal) as error:
+                self.pass_over("lifespan", error)
+
+    async def _background(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run work until it ends; its supervisor starts it again after a failure, an exit included."""
+        try:
+            await run()
+        except (Exception, SystemExit) as error:  # a package is someone else's code
+            problem = f"background {name}: {_describe(error)}"
+            self._problems.record(
+                self.name, problem, error, level=logging.DEBUG
+            )  # the supervisor logs it, and its wait
+            raise FeatureFailed(self.name, problem) from error
+
+    async def _prepare(self, prepare: Callable[[Any], Awaitable[Apply]], settings: Any) -> Apply:
+        """Let the feature check its settings. Raise `ConfigError` if it refuses them, or fails."""
+        try:
+            apply: object = await self.call("prepare", self.timeouts.hook, prepare, settings)
+        except ConfigError:
+            raise
+        except (BubbotError, ToolSignal) as error:
+            problem = error.problem if isinstance(error, FeatureFailed) else _describe(error)
+            raise ConfigError(f"The feature {self.name!r} cannot take its settings: {problem}") from error
+        if not callable(apply):
+            raise ConfigError(f"The feature {self.name!r} cannot take its settings: prepare: it returned no function")
+
+        def apply_safely() -> None:
+            try:
+                apply()
+            except (Exception, SystemExit) as error:  # the others apply theirs all the same
+                self.fail("prepare", _describe(error), error)
+
+        return apply_safely
+
+
+class GuardedSource:
+    """The source of turns of a package. See `TurnSource`."""
+
+    def __init__(self, guard: FeatureGuard, source: TurnSource) -> None:
+        self._guard = guard
+        self._source = source
+
+    def prepare(self, turn: Turn, inbound: Inbound) -> None:
+        """Set the role and limits of a turn. Raise `FeatureFailed`, which ends its messages as failed."""
+        try:
+            self._source.prepare(turn, inbound)
+        except (Exception, SystemExit) as error:  # a package is someone else's code
+            raise self._guard.fail("sources", _describe(error), error) from error
+
+    def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
+        """Build the reply; if that fails, it is the outcome, for the chat of the inbound."""
+        try:
+            reply = self._source.build_reply(turn, inbound, outcome)
+            if isinstance(reply, SourcedReply):
+                return reply
+            self._guard.fail("sources", f"it returned a {type(reply).__name__}")
+        except (Exception, SystemExit) as error:  # a package is someone else's code
+            self._guard.fail("sources", _describe(error), error)
+        return SourcedReply(outcome.text, Outbound(inbound.channel, inbound.chat, "", inbound.thread))
+
+    def failure_entries(self, inbound: Inbound, reason: str) -> Mapping[str, Sequence[TapeEntry]]:
+        """Build the facts about an inbound from which no turn can be made; none if that fails."""
+        try:
+            return {tape: tuple(facts) for tape, facts in self._source.failure_entries(inbound, reason).items()}
+        except (Exception, SystemExit) as error:  # a package is someone else's code
+            self._guard.fail("sources", _describe(error), error)
+            return {}
+
+
+class GuardedGate:
+    """The gate of a package. See `TurnGate`. One that fails, or holds messages back for too long, is open."""
+
+    def __init__(self, guard: FeatureGuard, gate: TurnGate) -> None:
+        self._guard = guard
+        self._gate = gate
+
+    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
+        """Wait until the messages may have their turn."""
+        try:
+            denial: object = await self._guard.call("gate", self._guard.timeouts.gate, self._gate.wait, batch, wake)
+        except ModelCallDenied as error:
+            return error
+        except (BubbotError, ToolSignal) as error:
+            self._guard.pass_over("gate", error)
+            return None
+        if denial is None or isinstance(denial, ModelCallDenied):
+            return denial
+        self._guard.fail("gate", f"it returned a {type(denial).__name__}")
+        return None
+
+
+class GuardedIntake:
+    """The intake of attachments of a package. See `TakesAttachments`. If it fails, `fallback` takes them in."""
+
+    def __init__(self, guard: FeatureGuard, intake: TakesAttachments, fallback: TakesAttachments | None = None) -> None:
+        self._guard = guard
+        self._intake = intake
+        self._fallback = fallback or UnfetchedAttachments()
+
+    def with_fallback(self, fallback: TakesAttachments) -> GuardedIntake:
+        """Return the same with another fallback."""
+        return GuardedIntake(self._guard, self._intake, fallback)
+
+    async def take_in(
+        self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
+    ) -> dict[int, AttachmentResult]:
+        """Take in the attachments of each message."""
+        guard = self._guard
+        try:
+            results: object = await guard.call(
+                "intake", guard.timeouts.intake, self._intake.take_in, tape, inbox, batch, fetch
+            )
+            if isinstance(results, Mapping) and all(
+                isinstance(results.get(accepted.id), AttachmentResult) for accepted in batch
+            ):
+                return {**results}
+            guard.fail("intake", "it did not return a result for each message")
+        except (BubbotError, ToolSignal) as error:
+            guard.pass_over("intake", error)
+        return await self._fallback.take_in(tape, inbox, batch, fetch)
+
+
+def check_feature(feature: object, name: str) -> Feature:
+    """Return what a package built. Raise `TypeError` if it is no feature of this name, or holds what it may not."""
+    if not isinstance(feature, Feature):
+        raise TypeError(f"it is {type(feature).__name__}, not a Feature")
+    if feature.name != name:
+        raise TypeError(f"it is called {feature.name!r}")
+    _check_items("tools", feature.tools, lambda item: isinstance(item, Tool))
+    _check_items("rules", feature.rules, lambda item: isinstance(item, str))
+    _check_items("traces", feature.traces, lambda item: isinstance(item, str))
+    for field in (
+        "prompt",
+        "around_turn",
+        "around_model",
+        "around_tool",
+        "around_delivery",
+        "around_choice",
+        "on_merged",
+    ):
+        _check_items(field, getattr(feature, field), callable)
+    _check_items("sources", feature.sources.values(), lambda source: hasattr(source, "build_reply"))
+    _check_items("background", feature.background.values(), callable)
+    _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
+    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "health", "ready", "prepare"):
+        _check_items(field, _given(getattr(feature, field)), callable)
+    _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
+    _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))
+    try:
+        Toolbox(feature.tools)
+    except ConfigError as error:
+        raise TypeError(str(error)) from error
+    return feature
+
+
+def _given(value: Any) -> list[Any]:
+    return [] if value is None else [value]
+
+
+def _check_items(field: str, items: Any, is_right: Callable[[Any], bool]) -> None:
+    if isinstance(items, str):
+        raise TypeError(f"its {field} is one text")
+    for item in items:
+        if not is_right(item):
+            raise TypeError(f"its {field} holds {type(item).__name__}")
+
+
+def _run_in_thread(work: Callable[[], object], timeout: float) -> object:
+    """Return what the work returns. Raise what it raises, or `TimeoutError`: then nobody waits for it any more."""
+    results: list[object] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="build feature", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"it was not built within {timeout:g} seconds")
+    return results[0]
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _reschedule(limit: asyncio.Timeout, seconds: float | None) -> None:
+    """Give a running timeout so many seconds from now on; None: no limit."""
+    with suppress(RuntimeError):  # it is over: the package calls on in a task of its own
+        limit.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,80 @@
+"""The payloads of the facts on the access tape."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NotRequired, TypedDict
+
+from bubbot.tape.references import EntryId, PersonId
+
+
+class AccessGranted(TypedDict):
+    """`access/granted`"""
+
+    channel: str
+    id: PersonId
+    role: str
+    by: str
+    how: str
+    name: NotRequired[str]
+
+
+class AccessRevoked(TypedDict):
+    """`access/revoked`"""
+
+    channel: str
+    id: PersonId
+    by: str
+
+
+class PairingCodeGiven(TypedDict):
+    """`access/code`"""
+
+    channel: str
+    id: PersonId
+    chat: str
+    name: str
+    salt: str
+    digest: str
+    expires: str
+
+
+class PairingCodeUsed(TypedDict):
+    """`access/code_used`"""
+
+    code: EntryId
+    by: str
+
+
+class PairingCodeRefused(TypedDict):
+    """`access/code_refused`"""
+
+    by: str
+    reason: str
+
+
+class AccessCheckpointState(TypedDict):
+    """The state of a checkpoint. `codes` begin with the id of an entry; no path leads to the first of a pair."""
+
+    grants: Sequence[EntryId]
+    codes: Sequence[Sequence[Any]]
+    refusals: Sequence[Sequence[str]]
+
+
+class AccessCheckpoint(TypedDict):
+    """`access/checkpoint`"""
+
+    version: int
+    after: EntryId
+    state: AccessCheckpointState
+
+
+ACCESS_EVENTS: Mapping[str, type] = MappingProxyType(
+    {
+        "access/granted": AccessGranted,
+        "access/revoked": AccessRevoked,
+        "access/code": PairingCodeGiven,
+        "access/code_used": PairingCodeUsed,
+        "access/code_refused": PairingCodeRefused,
+        "access/checkpoint": AccessCheckpoint,
+    }
+)

@@ -1,0 +1,96 @@
+"""What budgets report of their health: money, tokens, and models that do not answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
+from bubbot.features.budget.health import (
+    BudgetUsage,
+    ModelOutage,
+    budget_health,
+    budget_usage,
+    explain_outage,
+    model_outages,
+)
+from bubbot.features.budget.limits import ModelFacts
+from bubbot.features.budget.settings import BudgetSettings
+from bubbot.gateway.health.formatter import HealthFormatter
+from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
+from bubbot.ports.channel import Role
+from bubbot.ports.health import HealthContext
+from bubbot.ports.usage import Currency, FailingModel, SpentTotal, TotalKey
+from bubbot.server.codec import decode, encode
+from bubbot.texts import Texts
+from tests.unit.gateway.health.test_formatter import FULL, NOW
+
+
+def failing(*outages: ModelOutage, tag: str = "en") -> HealthSnapshot:
+    """A bot whose models do not answer."""
+    context = HealthContext(Texts(tag), NOW, FULL.zone)
+    return replace(FULL, channels=FULL.channels[:1], reports=(budget_health(context, (), outages, Currency()),))
+
+
+def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up() -> None:
+    spent = {
+        TotalKey("bot", "", "2026-11-22"): SpentTotal(1, 500, 2 * 10**9),
+        TotalKey("bot", "", "2026-11"): SpentTotal(2, 900, 3 * 10**9),
+        TotalKey("bot", "", "2026-10"): SpentTotal(2, 900, 3 * 10**9),
+        TotalKey("user", "a:1", "2026-11-22"): SpentTotal(1, 500, 9 * 10**8),
+        TotalKey("user", "a:2", "2026-11-22"): SpentTotal(1, 500, 10**8),
+        TotalKey("user", "a:1", "2026-10"): SpentTotal(1, 500, 9 * 10**9),
+    }
+    plan = BudgetLimits({("bot", ""): SpendingLimit(day=10.0), ("user", "each"): SpendingLimit(day=1.0, month=1.0)})
+    assert budget_usage(spent, plan, "2026-11-22", usd_rate=0.5) == (
+        BudgetUsage("bot", "", "2026-11-22", "cost", 1.0, 5.0),
+        BudgetUsage("bot", "", "2026-11-22", "tokens", 500.0),
+        BudgetUsage("bot", "", "2026-11", "cost", 1.5),
+        BudgetUsage("bot", "", "2026-11", "tokens", 900.0),
+        BudgetUsage("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
+    )
+
+
+class TestModelsThatDoNotAnswer:
+    TROUBLE = ModelOutage("openai/x", "2026-11-22T10:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
+
+    def test_the_bot_is_not_healthy(self) -> None:
+        assert failing().is_healthy
+        assert as_json(failing())["failing"] == []
+        assert not failing(self.TROUBLE).is_healthy
+        assert as_json(failing(self.TROUBLE))["failing"][0]["name"] == "openai/x"
+
+    def test_it_comes_whole_over_the_socket(self) -> None:
+        sent = failing(self.TROUBLE, replace(self.TROUBLE, status=None))
+        assert decode(json.loads(json.dumps(encode(sent))), HealthSnapshot) == sent
+
+    @pytest.mark.parametrize("tag", ["en", "zh"])
+    @pytest.mark.parametrize(
+        ("kind", "status"),
+        [
+            ("model_refused", 401), ("model_refused", 402), ("model_refused", 400), ("model_refused", None),
+            ("model_unavailable", 503), ("model_unavailable", None), ("model_rate_limited", 429), ("empty_answer", None),
+            ("model_unconfigured", None), ("model_key_missing", None), ("internal", None),
+        ],
+    )  # fmt: skip
+    def test_the_line_names_the_model_since_when_and_why(self, tag: str, kind: str, status: int | None) -> None:
+        one = replace(self.TROUBLE, kind=kind, status=status)
+        (row,) = [
+            row for row in HealthFormatter(Texts(tag), failing(one, tag=tag)).rows() if "openai/x" in row.lines[0]
+        ]
+        assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
+        assert explain_outage(Texts(tag), one) in row.lines[0]
+        assert str(status if status in (400, 503) else "") in row.lines[0]
+
+    def test_admins_are_told_in_chats(self) -> None:
+        told = HealthFormatter(Texts(), failing(self.TROUBLE)).in_chat(Role.ADMIN, direct=False)
+        assert any("openai/x has not answered since" in line for line in told)
+
+    def test_a_model_that_no_setting_names_is_left_out_after_a_day(self) -> None:
+        calls = {"a/b": FailingModel("a/b", "2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00", "model_refused")}
+        named, other = ModelFacts(name="a/b"), ModelFacts(fallback=("c/d",))
+        assert model_outages(calls, BudgetSettings(), named, NOW)
+        assert not model_outages(calls, BudgetSettings(), other, NOW)
+        assert model_outages(calls, BudgetSettings(), other, "2026-11-22T09:00:00+00:00")
