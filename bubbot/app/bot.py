@@ -38,10 +38,9 @@ from bubbot.gateway.outbound import Deliverer
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
-from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
 from bubbot.ports.command import CommandContext
-from bubbot.ports.model import Model
+from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
@@ -172,7 +171,7 @@ class Bot:
         """Start loading the session's model in the background, if loading takes long."""
         with suppress(ModelError):  # a turn that asks the model reports the error
             model = await self.models.model_for_tape(self.tape(session))
-            if isinstance(model, LazyModel):
+            if isinstance(model, WarmsUp):
                 model.warm()
 
     def tape(self, session: str) -> TapeService:

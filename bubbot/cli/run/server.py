@@ -14,8 +14,8 @@ from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
 from bubbot.cli.commands import answer_command
 from bubbot.errors import ConfigError, ModelError
-from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Inbound
+from bubbot.ports.model import WarmsUp
 from bubbot.ports.turn import TurnResult
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode
@@ -145,7 +145,7 @@ def chat_service(daemon: Daemon) -> ChatService:
             model = await app.models.model_for_tape(app.tape(session))
         except ModelError as error:
             return str(error)
-        if isinstance(model, LazyModel):
+        if isinstance(model, WarmsUp):
             model.warm()
         return model.traits.notice or ""
 

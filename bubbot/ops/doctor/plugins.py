@@ -19,7 +19,7 @@ from bubbot.app.installed import (
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
-from bubbot.models.litellm import names
+from bubbot.models.catalogue import names
 from bubbot.models.local import model
 from bubbot.ports.checks import Finding, Level, edit_command, shell_quote
 from bubbot.ports.model import ModelOptions

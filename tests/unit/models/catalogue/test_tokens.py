@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import tiktoken
 
-from bubbot.models.litellm import tokens
-from bubbot.models.litellm.tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, find_encoding_name
+from bubbot.models.catalogue import tokens
+from bubbot.models.catalogue.tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, find_encoding_name
 from bubbot.ports.model import TokenCount, ToolSpec
 from bubbot.tape.entry import JsonObject
 
@@ -43,7 +43,7 @@ def unresolved(*asked, **rest):
 
 socket.socket.connect = socket.socket.connect_ex = refuse
 socket.getaddrinfo = unresolved
-from bubbot.models.litellm.tokens import TokenizerCache
+from bubbot.models.catalogue.tokens import TokenizerCache
 for name in ("openai/gpt-4o", "openai/gpt-4"):
     print(TokenizerCache().count_text(name, "hello world"))
 print(TokenizerCache(Path(sys.argv[1])).count_text("openai/gpt-4o", "hello"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from bubbot.ports.model import ModelPrice, ModelTraits, PriceTier
 
 _FILE = "model_prices_and_context_window_backup.json"
+_ENTRY_END = b"\n    }"
 _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
 _OPEN_PROTOCOL = "openai"
 """The provider whose protocol every self-hosted server speaks: with an own address it says nothing about the price."""
@@ -99,6 +101,18 @@ def find_output_limit(name: str) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
+def find_mode(name: str) -> str | None:
+    """Return how `provider/model` is called, such as `chat` or `responses`; None if the list does not say."""
+    return next((mode for entry in _entries(name) if isinstance(mode := entry.get("mode"), str)), None)
+
+
+def find_second_price(name: str) -> float | None:
+    """Return the US dollars for a second of a recording that `provider/model` writes down; None if the list has none."""
+    entry = next(_entries(name), {})
+    costs = (entry.get(f"{side}_cost_per_second") for side in ("output", "input"))
+    return next((float(cost) for cost in costs if isinstance(cost, int | float) and cost > 0), None)
+
+
 def _input_size(entry: dict[str, Any]) -> int | None:
     size = entry.get("max_input_tokens")
     return size if isinstance(size, int) and size > 0 else None
@@ -112,15 +126,28 @@ def _find_entry(name: str) -> dict[str, Any]:
 def _entries(name: str) -> Iterator[dict[str, Any]]:
     """Yield the list's entries for `provider/model`, the one under its full name first."""
     provider, _, model = name.partition("/")
-    text = _price_list()
-    for key in (name, model):
-        at = text.find(f"\n    {json.dumps(key)}: {{")
-        if at < 0:
-            continue
-        entry: dict[str, Any]
-        entry, _ = json.JSONDecoder().raw_decode(text, text.index("{", at + len(json.dumps(key))))
+    for key, entry in _read_entries(dict.fromkeys((name, model))).items():
         if key == name or _is_same_provider(provider, entry.get("litellm_provider", "")):
             yield entry
+
+
+def _read_entries(keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the list's entries under these keys, as far as there are any.
+
+    Only the entries are decoded, out of the mapped file: as a whole it has three megabytes.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    if (path := _find_list()) is None:
+        return entries
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for key in keys:
+            head = f"\n    {json.dumps(key)}: ".encode()
+            at = text.find(head)
+            end = text.find(_ENTRY_END, at)
+            if at >= 0 and end >= 0:
+                entry = text[at + len(head) : end + len(_ENTRY_END)].decode()
+                entries[key], _ = json.JSONDecoder().raw_decode(entry)
+    return entries
 
 
 def _is_same_provider(provider: str, listed: str) -> bool:
@@ -128,10 +155,8 @@ def _is_same_provider(provider: str, listed: str) -> bool:
     return listed == provider or (provider in _GROUPED and listed.startswith(provider))
 
 
-def _price_list() -> str:
+def _find_list() -> Path | None:
+    """Return the file of the list; None without litellm."""
     spec = find_spec("litellm")
-    for folder in (spec.submodule_search_locations if spec else None) or ():
-        path = Path(folder) / _FILE
-        if path.is_file():
-            return path.read_text(encoding="utf-8")
-    return ""
+    paths = (Path(folder) / _FILE for folder in (spec.submodule_search_locations if spec else None) or ())
+    return next((path for path in paths if path.is_file()), None)

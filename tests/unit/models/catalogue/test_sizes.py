@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from bubbot.models.litellm.sizes import find_input_limit, find_output_limit, find_price, find_traits
+from bubbot.models.catalogue.sizes import (
+    _find_list,
+    find_input_limit,
+    find_mode,
+    find_output_limit,
+    find_price,
+    find_second_price,
+    find_traits,
+)
+from bubbot.models.openai.providers import PROVIDERS
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, PriceTier, Usage
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
@@ -89,3 +100,47 @@ def test_a_long_request_costs_what_litellm_reckons_for_it(tokens: int) -> None:
 def test_a_tier_holds_above_its_tokens() -> None:
     made = ModelPrice(1.0, 2.0, 0.5, (PriceTier(100, 10.0, 20.0, 5.0), PriceTier(200, 100.0, 200.0)))
     assert [made.cost_nanousd(Usage(read, 1, 10)) for read in (100, 101, 201)] == [97_000, 980_000, 20_300_000]
+
+
+def test_what_a_direct_call_costs_is_what_litellm_reckons_for_it() -> None:
+    """Except where the list has no price for the cache: litellm takes a share of its own there for Fireworks."""
+    from bubbot.models.litellm.quiet import litellm
+
+    path = _find_list()
+    assert path
+    listed = {name: entry for name, entry in json.loads(path.read_bytes()).items() if entry.get("mode") == "chat"}
+    compared = 0
+    for key, entry in list(listed.items())[::3]:
+        provider = entry["litellm_provider"]
+        name = key if key.startswith(f"{provider}/") else f"{provider}/{key}"
+        price = find_price(name) if provider in PROVIDERS.keys() - {"azure"} else None
+        if price is None:
+            continue
+        for read, written, cached in ((1_000, 500, 0), (300_000, 500, 0), (300_000, 500, 1_000)):
+            if cached and price.cached is None:
+                continue
+            usage = litellm.Usage(
+                prompt_tokens=read,
+                completion_tokens=written,
+                total_tokens=read + written,
+                prompt_tokens_details={"cached_tokens": cached},
+            )
+            cost = sum(litellm.cost_per_token(model=name, usage_object=usage)) * NANOS_PER_USD
+            assert price.cost_nanousd(Usage(read, written, cached)) == pytest.approx(cost, abs=1), name
+            compared += 1
+    assert compared > 200
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("openai/gpt-4o", "chat"), ("openai/gpt-5-pro", "responses"), ("openai/nobody-knows-this", None)]
+)
+def test_the_list_says_how_a_model_is_called(name: str, mode: str | None) -> None:
+    assert find_mode(name) == mode
+
+
+def test_a_recording_is_paid_by_the_second() -> None:
+    from bubbot.models.litellm.quiet import litellm
+
+    info = litellm.get_model_info("whisper-1", custom_llm_provider="openai")
+    assert find_second_price("openai/whisper-1") == info["output_cost_per_second"]
+    assert find_second_price("openai/gpt-4o") is None

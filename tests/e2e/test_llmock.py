@@ -1,4 +1,4 @@
-"""litellm against `llmock`, a server that is not ours, and its verdict on how we handled its faults."""
+"""Both ways to a provider against `llmock`, a server that is not ours, and its verdict on how we handled its faults."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from llmock.pytest_plugin import LLMock
 
 from bubbot.errors import ModelOverflow, ModelRefused, ModelUnavailable
-from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, ToolSpec
-
-if TYPE_CHECKING:
-    from bubbot.models.litellm.model import LitellmModel
+from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, ToolSpec
+from tests.e2e.model_paths import make_model, model_path  # noqa: F401 - a fixture among them
 
 # Warnings of pydantic about litellm's own code, and of the judge's: not ours to mend.
 pytestmark = [
-    pytest.mark.usefixtures("loaded_litellm"),
+    pytest.mark.usefixtures("model_path"),
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 
@@ -31,12 +29,10 @@ NAMES = pytest.mark.parametrize("name", [OPENAI, ANTHROPIC])
 
 
 @asynccontextmanager
-async def asking(judge: LLMock, name: str, **settings: Any) -> AsyncIterator[LitellmModel]:
-    from bubbot.models.litellm.model import LitellmModel
-
+async def asking(judge: LLMock, name: str, **settings: Any) -> AsyncIterator[Model]:
     address = judge.base_url(name.partition("/")[0])
     values = {"api_base": address, "api_key": "sk-x", "retry_wait": 0.1, **settings}
-    model = LitellmModel(ModelOptions(name, Path("unused"), values))
+    model = make_model(ModelOptions(name, Path("unused"), values))
     try:
         yield model
     finally:

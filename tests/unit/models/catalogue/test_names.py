@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.models.litellm import names
-from bubbot.models.litellm.names import check_fallbacks, check_model_name, read_providers
-from bubbot.models.litellm.sizes import _price_list
+from bubbot.models.catalogue import names
+from bubbot.models.catalogue.names import check_fallbacks, check_model_name, read_providers
+from bubbot.models.catalogue.sizes import _find_list
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
@@ -28,14 +28,16 @@ def test_the_providers_are_those_litellm_knows() -> None:
 def test_a_price_group_that_litellm_refuses_is_no_provider() -> None:
     from bubbot.models.litellm.quiet import litellm
 
-    listed = {str(one.get("litellm_provider")) for one in json.loads(_price_list()).values()}
+    path = _find_list()
+    assert path
+    listed = {str(one.get("litellm_provider")) for one in json.loads(path.read_bytes()).values()}
     for group in sorted(listed - read_providers()):
         with pytest.raises(litellm.exceptions.BadRequestError):
             litellm.get_llm_provider(f"{group}/m")
 
 
 def test_they_are_read_without_importing_litellm() -> None:
-    code = "import sys; from bubbot.models.litellm import names as n; print(len(n.read_providers()), 'litellm' in sys.modules)"
+    code = "import sys; from bubbot.models.catalogue import names as n; print(len(n.read_providers()), 'litellm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     count, imported = done.stdout.split()
     assert int(count) > 100

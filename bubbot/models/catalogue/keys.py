@@ -1,4 +1,4 @@
-"""The providers that require a key, and where litellm looks for it, known without loading litellm."""
+"""The providers that require a key, and the variables that may hold it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ PROVIDER_KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
     "deepinfra": ("DEEPINFRA_API_KEY",),
     "deepseek": ("DEEPSEEK_API_KEY",),
+    "fireworks_ai": ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "groq": ("GROQ_API_KEY",),
     "mistral": ("MISTRAL_API_KEY",),
@@ -17,9 +18,13 @@ PROVIDER_KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "together_ai": ("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_TOKEN"),
     "xai": ("XAI_API_KEY",),
 }
-"""The variables in which litellm looks for a provider's key; any one will do. Providers with other ways are left out."""
+"""The variables that may hold a provider's key; any one will do. Providers with other ways are left out."""
+
+PLACEHOLDER_KEY = "none"
+"""The key for an own address of OpenAI's protocol if none is set: clients and some servers insist on one."""
 
 KEY_PROVIDER = "key_provider"
 """In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is called."""
