@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
+from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
@@ -74,6 +75,8 @@ class Feature:
     Attributes:
         name: its folder, and its section in config.toml.
         tools: what models may call, and people as comma commands.
+        commands: those of its shell commands that people may type in chats, too.
+        services: what its shell commands use in the running bot, found there by class.
         rules: rules about its tools in the runtime contract of the system prompt.
         prompt: sections of the system prompt.
         sources: sources of turns that nobody typed, by the origin of their inbounds.
@@ -99,6 +102,8 @@ class Feature:
 
     name: str
     tools: Sequence[Tool] = ()
+    commands: Sequence[Command] = ()
+    services: Sequence[object] = ()
     rules: Sequence[str] = ()
     prompt: Sequence[PromptSection] = ()
     sources: Mapping[str, TurnSource] = field(default_factory=dict)

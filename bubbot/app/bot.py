@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.features import FEATURES, BotFeatures
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
@@ -38,6 +39,7 @@ from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
+from bubbot.ports.command import CommandContext
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
@@ -219,7 +221,10 @@ class Bot:
         return await result
 
 
-def _service(store: TapeStore, references: ReferenceRegistry, name: str, session: str = "") -> TapeService:
+def tape_service(
+    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
+) -> TapeService:
+    """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
     return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 
@@ -294,7 +299,7 @@ async def open_bot(
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         installed = load_features()
-        open_tape = partial(_service, store, installed.references)
+        open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
@@ -353,6 +358,8 @@ async def open_bot(
             return await watch.report(role, direct=direct, own=own)
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
+        services = [service for feature in bot_features.lasting for service in feature.services]
+        context = CommandContext(base_store, workspace, now, new_id, services=services, is_running=True)
         shared = TurnServices(
             channel_runtimes,
             texts,
@@ -363,6 +370,7 @@ async def open_bot(
             activity,
             report,
             leases,
+            context,
             wrappers.tools,
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
@@ -409,7 +417,7 @@ async def _close(models: Sequence[ModelSet]) -> None:
 
 
 def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
-    return _service(store, references, session_tape(workspace, session), session)
+    return tape_service(store, session_tape(workspace, session), session, references=references)
 
 
 def _texts(settings: Settings) -> Texts:

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bubbot.app.bot import new_id, now
 from bubbot.app.channels import STDIN
-from bubbot.cli.session_names import tape_service
-from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.release import skip_past_firings
@@ -22,7 +19,9 @@ from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.gateway.quarantine_view import RestoreFact
+from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
+from bubbot.ports.tool import ToolArgs
 from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
@@ -33,8 +32,7 @@ OUTCOME = "restored"
 UNSENT = "not sent: restored"
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseHome:
+class ReleaseHome(ToolArgs):
     """The arguments of a release.
 
     Attributes:
@@ -70,10 +68,10 @@ class _ReleaseSummary:
 
 async def release(context: CommandContext, arguments: ReleaseHome) -> CommandResult:
     """End the quarantine and, unless everything is to be delivered, all open work; in one transaction."""
-    restored = await Quarantine(tape_service(context.store, HOME_TAPE)).current_restore()
+    restored = await Quarantine(context.open_tape(HOME_TAPE)).current_restore()
     if restored is None:
         raise ConfigError("this home is in no quarantine: there is nothing to release")
-    at, summary = now(), _ReleaseSummary([])
+    at, summary = context.now(), _ReleaseSummary([])
     if not arguments.deliver:
         await _end_channels(context, restored, summary, at)
         await _end_firings(context, summary, at)
@@ -89,14 +87,14 @@ async def _end_channels(context: CommandContext, restored: RestoreFact, summary:
     """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
     names = {tape.name for tape in await context.store.tapes()}
     channels = sorted({name.split("/")[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
-    inboxes = {name: Inbox(tape_service(context.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
-    await merge_forks_of_channels(context.store, inboxes, lambda name: tape_service(context.store, name))
+    inboxes = {name: Inbox(context.open_tape(inbox_tape(name)), context.new_id) for name in channels if name != STDIN}
+    await merge_forks_of_channels(context.store, inboxes, context.open_tape)
     for name, inbox in inboxes.items():
         unanswered = await inbox.open_inbounds()
         for tape, ids in _by_tape((inbox.tape_of(one.inbound.session), one.id) for one in unanswered).items():
             summary.add(tape, [done_entry(ids, outcome=OUTCOME)], at)
         summary.add(inbox.name, [restart_entry(timestamp(at), restored.id)], at)
-        outbox = Outbox(tape_service(context.store, outbox_tape(name)))
+        outbox = Outbox(context.open_tape(outbox_tape(name)))
         unsent, live = await outbox.pending(), await outbox.unanswered_live()
         for one in unsent:
             summary.add(outbox.tape_of(one.session), [abandoned_entry(one.id, UNSENT)], at)
@@ -117,7 +115,7 @@ def _by_tape(inbounds: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
     """End the firings of jobs whose time has passed since the backup."""
     schedules = ScheduleStore(
-        tape_service(context.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=context.settings.bot.timezone
+        context.open_tape(SCHEDULE_TAPE), now=context.now, new_id=context.new_id, zone=str(context.zone)
     )
     await schedules.load()
     for job in schedules.state.jobs.values():
@@ -136,7 +134,10 @@ def _describe(context: CommandContext, arguments: ReleaseHome, summary: _Release
         )
     next_step = (
         "The bot that runs now has to be restarted to run its channels."
-        if context.schedules
+        if context.is_running
         else "bubbot run starts it."
     )
     return f"Released. {outcome}\n{next_step}\n"
+
+
+RELEASE_HOME = Command(name="restore release", run=release, args=ReleaseHome, writes=True)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import new_id, now
+from bubbot.app.bot import new_id, now, tape_service
 from bubbot.app.health import offline_snapshot
 from bubbot.cli.restore_change import ReleaseHome, release
-from bubbot.cli.session_names import tape_service
-from bubbot.cli.write_command import CommandContext
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, MessagePart, Sender
+from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import Settings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import TapeStore
@@ -41,7 +39,7 @@ async def test_a_release_ends_the_work_of_every_chat_and_counts_it(store: TapeSt
     alone = await offline_snapshot(store, Home(tmp_path), Settings(), now=now)
     assert (alone.load.waiting, [(one.channel, one.count) for one in alone.owed]) == (3, [("telegram", 3)])
     await Quarantine(tape_service(store, HOME_TAPE)).record_restore("b", created="c", head="h", bubbot="0")
-    context = CommandContext(store, "w", Settings(), lambda _session: nullcontext())
+    context = CommandContext(store, "w", now, new_id, Settings())
     result = await release(context, ReleaseHome(deliver=False))
     assert "3 messages to people; ended without an answer: 3 messages" in result.text
     assert (await inbox.open_inbounds(), await outbox.pending(), await outbox.unanswered_live()) == ((), (), ())

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.cli.memory.files import parse_memory, read_memory
+from bubbot.cli.commands import Shell
 from bubbot.errors import ConfigError
+from bubbot.features.memory.files import parse_memory, read_memory
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, format_memory_page
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.tape.service import TapeService
@@ -77,7 +78,7 @@ def test_a_folder_takes_notes_by_their_names_and_lists_the_rest(tmp_path: Path) 
     ):
         (tmp_path / name).write_bytes(text.encode())
     (tmp_path / "2026-11-20.md").mkdir()
-    found = read_memory(tmp_path)
+    found = read_memory(tmp_path, Shell())
     assert found.memory.dailies == (DailyNote("2026-11-21", "Sun."),)
     assert found.left_out == ("2026-11-20.md", "2026-13-01.md", "20261121.md", "a.txt")
 
@@ -85,7 +86,7 @@ def test_a_folder_takes_notes_by_their_names_and_lists_the_rest(tmp_path: Path) 
 def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_bytes(b"ok\n\xff")
     with pytest.raises(ConfigError, match=r"MEMORY\.md, line 2 is not UTF-8"):
-        read_memory(tmp_path)
+        read_memory(tmp_path, Shell())
 
 
 async def test_what_is_adopted_is_one_new_version_and_the_old_one_comes_back(tape: TapeService) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from bubbot.app.bot import new_id, now
-from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.references import ReferenceRegistry
-from bubbot.tape.service import TapeService, session_tape
+from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
 
 IMPORTS_TAPE = "bubbot/imports"
@@ -57,10 +54,3 @@ async def require_no_open_turn(store: TapeStore, tape: str, session: str) -> Non
     """
     if any(fork.tape == tape for fork in await store.forks()):
         raise ConfigError(f"{session} has an unfinished turn: let bubbot chat --session {session} finish it first")
-
-
-def tape_service(
-    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
-) -> TapeService:
-    """Make the tape service for a command; one that merges forks gives what the entries of installed features name."""
-    return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day, unescape_headings
-from bubbot.settings.sources import read_text
+from bubbot.ports.command import ShellInput
 
 FILE_LIMIT = 4_000_000
 """The size of the largest accepted file, in bytes."""
@@ -27,12 +27,12 @@ class MemoryFiles:
     left_out: tuple[str, ...] = ()
 
 
-def read_memory(path: Path) -> MemoryFiles:
+def read_memory(path: Path, files: ShellInput) -> MemoryFiles:
     """Read the memory from a Markdown file, or from the folder of a nanobot. Raises `ConfigError`."""
     if path.is_dir():
         inner = path / "memory"
-        return _read_folder(inner if inner.is_dir() and not (path / LONG_TERM_FILE).exists() else path)
-    return MemoryFiles(parse_memory(read_text(path, FILE_LIMIT, "The memory")))
+        return _read_folder(inner if inner.is_dir() and not (path / LONG_TERM_FILE).exists() else path, files)
+    return MemoryFiles(parse_memory(files.read_text(path, FILE_LIMIT, "The memory")))
 
 
 def parse_memory(text: str) -> MemorySnapshot:
@@ -78,7 +78,7 @@ def _parse_notes(lines: list[str]) -> tuple[DailyNote, ...]:
     return tuple(DailyNote(name, texts[name]) for name in sorted(texts) if texts[name])
 
 
-def _read_folder(folder: Path) -> MemoryFiles:
+def _read_folder(folder: Path, files: ShellInput) -> MemoryFiles:
     """Read `MEMORY.md` as the long-term memory and `YYYY-MM-DD.md` as the note of a day."""
     long_term, notes, left_out = "", [], []
     for file in sorted(folder.iterdir()):
@@ -86,7 +86,7 @@ def _read_folder(folder: Path) -> MemoryFiles:
         if not file.is_file() or not (day or file.name == LONG_TERM_FILE):
             left_out.append(file.name)
             continue
-        text = _tidy(read_text(file, FILE_LIMIT, "The memory"))
+        text = _tidy(files.read_text(file, FILE_LIMIT, "The memory"))
         if file.name == LONG_TERM_FILE:
             long_term = text
         elif text and day:
