@@ -88,9 +88,10 @@ class Feature:
         around_choice: wraps the choice of a turn's model.
         gate: decides when messages may have their turn.
         intake: takes in attachments before a turn.
-        on_merged: called with the entries of each merged turn.
+        on_merged: called with the entries of each merged turn, those of interrupted turns included.
         lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
-        on_recovered: called when recovery has merged what an earlier process left open.
+        on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
+            is taken up comes to `on_merged`.
         background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
         on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
         health: reports its health, without I/O, for features that stay when settings change.

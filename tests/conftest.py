@@ -159,7 +159,14 @@ def ids() -> CountingIds:
 
 @pytest.fixture
 def memory_store() -> InMemoryStore:
-    return InMemoryStore()
+    """A store in memory; it leaves gaps between positions, so that a test fails if somebody counts with them."""
+    return InMemoryStore(position_step=3)
+
+
+@pytest.fixture
+def sharded_store() -> InMemoryStore:
+    """A store in memory that spreads system tapes over eight shards."""
+    return InMemoryStore(position_step=3, tape_shards=8)
 
 
 @pytest.fixture(scope="session")

@@ -47,10 +47,11 @@ from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.recovery import RecoveryResult, recover
+from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
+from bubbot.stores.lease import InProcessLease
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
@@ -179,27 +180,34 @@ class Bot:
         return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
-        """Merge what an earlier process left open, deliver the session's pending messages, and queue its turns.
+        """Take up a session, deliver its pending messages, and queue its turns.
 
-        The pending messages and turns of other sessions of the channel wait until those sessions are opened.
+        Other sessions of the channel wait until they are opened.
         """
-        recovered = await self._recover()
+        open_work = await self._find_open_work()
+        async with self.runtime.exclusive(session):
+            pass  # merges its open forks
         if deliver:
             await self.deliverer.resume(session)
-        return self.channel_runtime.resume(recovered, session)
+        return self.channel_runtime.resume(open_work, session)
 
     async def recover_all(self) -> int:
         """Resume everything an earlier process left open on these channels; return the number of messages."""
-        recovered = await self._recover()
+        open_work = await self._find_open_work()
         for channel_runtime in self.channel_runtimes.values():
             await channel_runtime.deliverer.resume(queued=True)
-        return sum(len(channel_runtime.resume(recovered)) for channel_runtime in self.channel_runtimes.values())
+        count = sum(len(channel_runtime.resume(open_work)) for channel_runtime in self.channel_runtimes.values())
+        for session in open_work.sessions:
+            self.runtime.take_up(session)
+        return count
 
-    async def _recover(self) -> RecoveryResult:
-        inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
-        recovered = await recover(self.store, inboxes, self.channel_factory.open_tape)
+    async def _find_open_work(self) -> OpenWork:
+        inboxes = {name: channel_runtime.inbox for name, channel_runtime in self.channel_runtimes.items()}
+        open_work = await find_open_work(
+            self.store, inboxes, self.channel_factory.open_tape, partial(session_tape, self.workspace)
+        )
         await self.features.on_recovered()
-        return recovered
+        return open_work
 
     def join(self, channel_runtime: ChannelRuntime) -> None:
         """Make a channel known to the others, in its current state, and to the features."""
@@ -293,6 +301,7 @@ async def open_bot(
         installed = load_features()
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
+        leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
         projections = ProjectionRunner()
@@ -336,6 +345,7 @@ async def open_bot(
             bot_features.around_delivery,
             projections,
             installed.references,
+            leases,
         )
         channel_runtimes |= {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
@@ -359,6 +369,7 @@ async def open_bot(
             clock_and_ids,
             activity,
             report,
+            leases,
             context,
             wrappers.tools,
         )

@@ -21,6 +21,7 @@ from bubbot.gateway.previews import PreviewSink
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.command import CommandContext
 from bubbot.ports.health import HealthReport
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import GateChain, Turn
@@ -52,6 +53,7 @@ class TurnServices:
         deps: clock and ids.
         activity: tracks what turns do.
         report: reports the health of the bot.
+        leases: the leases of this process.
         command_context: what commands work on.
         tools: tools to add to those of the features.
     """
@@ -64,6 +66,7 @@ class TurnServices:
     deps: Deps
     activity: ActivityTracker
     report: HealthReport
+    leases: SessionLease
     command_context: CommandContext
     tools: Sequence[Tool] = ()
 
@@ -80,7 +83,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made of the features
         list_tools=lambda: tuple(toolbox),
         report=services.report,
-        channel_tapes=[tape for runtime in runtimes.values() for tape in (runtime.inbox.name, runtime.outbox.name)],
+        channel_tapes=[tape for runtime in runtimes.values() for tape in (*runtime.inbox.tapes, *runtime.outbox.tapes)],
     )
     toolbox = Toolbox(
         [
@@ -109,6 +112,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         new_id=services.deps.new_id,
         zone=ZoneInfo(settings.bot.timezone),
         turn_limiter=services.turn_limiter,
+        leases=services.leases,
         deliver=deliver,
         on_preview=activity,
         texts=services.texts,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from bubbot.app.bot import new_id, now, open_tapes
+from bubbot.app.bot import new_id, now, open_tapes, tape_service
 from bubbot.app.commands import bind_context, find_command
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.installed import load_features
 from bubbot.cli.files import open_output
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -22,11 +25,15 @@ from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import ToolArgs, validate_args
+from bubbot.runtime.recovery import merge_open_forks
 from bubbot.server.client import connect, run_on_home
 from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
 from bubbot.settings.sources import read_text
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.lease import InProcessLease
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import TapeStore
 
 WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -108,7 +115,7 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
 async def _write(setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand) -> CommandResult:
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
-            context = CommandContext(store, workspace, now, new_id)
+            context = CommandContext(store, workspace, now, new_id, exclusive=partial(_take_up, store, workspace))
             return await run_here(_bind(context, command, setup.settings), arguments)
 
     async def in_the_bot(address: str) -> CommandResult:
@@ -134,6 +141,17 @@ async def answer_command(context: CommandContext, settings: Settings, body: Json
     except ToolRetry as error:
         raise ControlError(f"{error}: restart the bot after an update") from error
     return {"told": encode(await command.run(_bind(context, command, settings), parsed))}
+
+
+@asynccontextmanager
+async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
+    """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
+    name = session_tape(workspace, session)
+    references = load_features().references if await store.forks(name) else OWN_REFERENCES
+    tape = tape_service(store, name, session, references=references)
+    tape.write_under(await InProcessLease(store, partial(session_tape, workspace)).hold(session))
+    await merge_open_forks(tape)
+    yield
 
 
 def _find_write_command(name: str) -> Command | None:

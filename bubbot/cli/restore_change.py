@@ -6,7 +6,7 @@ those it holds as unanswered. So the release ends all of them by facts; nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.tool import ToolArgs
-from bubbot.runtime.recovery import recover
+from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
@@ -86,19 +86,30 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
 async def _end_channels(context: CommandContext, restored: RestoreFact, summary: _ReleaseSummary, at: datetime) -> None:
     """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
     names = {tape.name for tape in await context.store.tapes()}
-    channels = sorted({name.split("/", 2)[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
+    channels = sorted({name.split("/")[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
     inboxes = {name: Inbox(context.open_tape(inbox_tape(name)), context.new_id) for name in channels if name != STDIN}
-    await recover(context.store, list(inboxes.values()), context.open_tape)
+    await merge_forks_of_channels(context.store, inboxes, context.open_tape)
     for name, inbox in inboxes.items():
         unanswered = await inbox.open_inbounds()
-        facts = [done_entry([one.id for one in unanswered], outcome=OUTCOME)] if unanswered else []
-        summary.add(inbox.name, [*facts, restart_entry(timestamp(at), restored.id)], at)
+        for tape, ids in _by_tape((inbox.tape_of(one.inbound.session), one.id) for one in unanswered).items():
+            summary.add(tape, [done_entry(ids, outcome=OUTCOME)], at)
+        summary.add(inbox.name, [restart_entry(timestamp(at), restored.id)], at)
         outbox = Outbox(context.open_tape(outbox_tape(name)))
         unsent, live = await outbox.pending(), await outbox.unanswered_live()
-        facts = [*(abandoned_entry(one.id, UNSENT) for one in unsent), *(live_end_entry(one.inbound) for one in live)]
-        summary.add(outbox.name, facts, at)
+        for one in unsent:
+            summary.add(outbox.tape_of(one.session), [abandoned_entry(one.id, UNSENT)], at)
+        for shown in live:
+            summary.add(outbox.tape_of(shown.session), [live_end_entry(shown.inbound)], at)
         summary.inbounds += len(unanswered)
         summary.intents += len(unsent)
+
+
+def _by_tape(inbounds: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group ids by their tape."""
+    ids: dict[str, list[int]] = {}
+    for tape, inbound in inbounds:
+        ids.setdefault(tape, []).append(inbound)
+    return ids
 
 
 async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:

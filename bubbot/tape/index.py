@@ -16,6 +16,7 @@ class IndexState:
 
     Attributes:
         position: the global position up to which it covers every entry.
+        entries: entries up to there.
         behind: entries after that.
         bytes: its size.
         texts: the bytes of the texts that it indexes.
@@ -23,6 +24,7 @@ class IndexState:
     """
 
     position: int
+    entries: int
     behind: int
     bytes: int
     texts: int

@@ -118,7 +118,7 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     references = load_features().references if gc_plan.forks else OWN_REFERENCES
     for record in gc_plan.forks:
         tape = tape_service(context.store, record.tape, references=references)
-        await merge_orphan(context.store, tape, record)
+        await merge_orphan(tape, record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])

@@ -63,7 +63,7 @@ def describe_state(state: IndexState | None) -> str:
     if not state.fresh:
         return f"The search index is not one of these tapes as they are now, and is not used ({size})."
     behind = "" if state.behind == 0 else f", {state.behind} not yet"
-    return f"{state.position} entries are indexed{behind}; {size}."
+    return f"{state.entries} entries are indexed{behind}; {size}."
 
 
 REBUILD_INDEX = Command(name="tape index", run=rebuild, writes=True)

@@ -11,7 +11,7 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges
 from bubbot.features.schedule.feature import schedule_limits
 from bubbot.features.schedule.firing import describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
-from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, JobHistoryView
+from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when import find_zone, next_instants, parse_duration, parse_when
 from bubbot.features.schedule.words import describe_schedule, format_moment
@@ -209,7 +209,9 @@ async def history(context: CommandContext, jobs: ScheduleStore, formatter: JobFo
     job = _changes(jobs).find(args.job).job
     facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
     turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
-    sent = await context.open_tape(outbox_tape(job.target.channel)).read(DeliveriesView(turns))
+    sent: dict[str, DeliveryState] = {}
+    for tape in context.open_tape(outbox_tape(job.target.channel)).shards():
+        sent |= await tape.read(DeliveriesView(turns))
     return formatter.format_history(job, facts, sent)
 
 

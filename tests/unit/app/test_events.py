@@ -106,6 +106,7 @@ async def test_they_move_when_the_next_start_merges_what_a_process_left_open(
         await tape.append([note("theirs")])
     async with opened(tmp_path / "home") as (app, store):
         await app.recover_all()
+        await app.runtime.wait_idle()  # the session is taken up
         entries = await whole(store, tape.name)
     assert [entry.name or entry.payload["content"] for entry in entries] == [
         "theirs", "mine", "notes/cited", "turn/interrupted",

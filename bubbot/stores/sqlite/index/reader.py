@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from bubbot.stores.sqlite.index.schema import (
     open_for_reading,
     read_coverage,
 )
-from bubbot.stores.sqlite.index.tokens import kind_token, phrase, tape_token
+from bubbot.stores.sqlite.index.tokens import KIND_TOKENS, kind_token, phrase, tape_token
+from bubbot.stores.sqlite.rows import count_entries
 from bubbot.stores.sqlite.writer import translate_error
 from bubbot.tape.index import IndexState
 
@@ -63,10 +65,19 @@ class SqliteIndex:
         """See `TapeIndex.position`."""
         return self.coverage.position
 
+    @cached_property
+    def entries(self) -> int:
+        """The number of entries in the index; each has one token of a kind."""
+        return int(
+            self.conn.execute(
+                "SELECT coalesce(sum(entries), 0) FROM share WHERE token BETWEEN ? AND ?", KIND_TOKENS
+            ).fetchone()[0]
+        )
+
     def find_containing(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         """See `TapeIndex.find_containing`."""
         with _translate_errors():
-            text_expression = exact.expression_for(self.conn, text, self.coverage.position)
+            text_expression = exact.expression_for(self.conn, text, self.entries)
             expression = self._restrict(tape, kinds, text_expression)
         return self._matching(expression, newest=newest) if expression else None
 
@@ -96,7 +107,7 @@ class SqliteIndex:
     def _share(self, tokens: list[str]) -> float:
         marks = ", ".join("?" * len(tokens))
         count = self.conn.execute(f"SELECT sum(entries) FROM share WHERE token IN ({marks})", tokens).fetchone()[0] or 0
-        return float(count / max(1, self.coverage.position))
+        return float(count / max(1, self.entries))
 
     def _matching(self, expression: str, *, newest: bool) -> Iterator[int]:
         order = "DESC" if newest else "ASC"
@@ -192,8 +203,8 @@ def read_index_state(path: Path, database: sqlite3.Connection) -> IndexState | N
             coverage = read_coverage(reader.connections()[0]) if reader.connections() else None
             if coverage is None:
                 return None
-            newest = database.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
-            fresh = index_of(database) is not None
-            return IndexState(coverage.position, newest - coverage.position, index_size(path), coverage.texts, fresh)
+            behind = database.execute("SELECT count(*) FROM entries WHERE seq > ?", (coverage.position,)).fetchone()[0]
+            fresh, covered = index_of(database) is not None, count_entries(database) - behind
+            return IndexState(coverage.position, covered, behind, index_size(path), coverage.texts, fresh)
     finally:
         reader.close()

@@ -21,6 +21,10 @@ ENDING_MARK = "\ue000"
 _MAX_SPELT_LETTERS = 20  # longer words are not searched by spelling
 
 
+KIND_TOKENS = ("\ue000k", "\ue000k~")
+"""The tokens of all kinds lie between these two."""
+
+
 def tape_token(tape: int) -> str:
     """Return the token of every entry of a tape."""
     return f"\ue000t{tape}"
