@@ -5,6 +5,7 @@ BubbotError
 │   └── HomeLocked             another process writes to this home
 ├── TapeError
 │   ├── TapeConflict           a stale head, or a key that stands for other content
+│   ├── LeaseLost              another process has taken up the session since
 │   ├── AnchorNotFound         a query names an anchor the tape does not have
 │   ├── EntryNotFound          an id, blob or fork that the tape does not have
 │   ├── EntryInvalid           a payload that is not JSON, or breaks the contract of its kind
@@ -86,6 +87,12 @@ class TapeConflict(TapeError):
     """A stale `expect_head`, or a key already used for other content. Nothing was written."""
 
     kind = "tape_conflict"
+
+
+class LeaseLost(TapeError):
+    """Another holder has taken up the session since; what the older one wanted to write was not written."""
+
+    kind = "lease_lost"
 
 
 class AnchorNotFound(TapeError):

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
+from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
@@ -74,6 +75,8 @@ class Feature:
     Attributes:
         name: its folder, and its section in config.toml.
         tools: what models may call, and people as comma commands.
+        commands: those of its shell commands that people may type in chats, too.
+        services: what its shell commands use in the running bot, found there by class.
         rules: rules about its tools in the runtime contract of the system prompt.
         prompt: sections of the system prompt.
         sources: sources of turns that nobody typed, by the origin of their inbounds.
@@ -85,9 +88,10 @@ class Feature:
         around_choice: wraps the choice of a turn's model.
         gate: decides when messages may have their turn.
         intake: takes in attachments before a turn.
-        on_merged: called with the entries of each merged turn.
+        on_merged: called with the entries of each merged turn, those of interrupted turns included.
         lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
-        on_recovered: called when recovery has merged what an earlier process left open.
+        on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
+            is taken up comes to `on_merged`.
         background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
         on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
         health: reports its health, without I/O, for features that stay when settings change.
@@ -98,6 +102,8 @@ class Feature:
 
     name: str
     tools: Sequence[Tool] = ()
+    commands: Sequence[Command] = ()
+    services: Sequence[object] = ()
     rules: Sequence[str] = ()
     prompt: Sequence[PromptSection] = ()
     sources: Mapping[str, TurnSource] = field(default_factory=dict)

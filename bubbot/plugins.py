@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ConfigError
-from bubbot.ports.text import did_you_mean
+from bubbot.ports.text import did_you_mean, replace_controls
 
 UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade.md lists the new names."
 
@@ -21,6 +21,18 @@ UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade
 def list_names(group: str) -> list[str]:
     """Return the names offered in a group, sorted, each once; import none of them."""
     return sorted(find_entry_points(group).names)
+
+
+def describe(group: str) -> dict[str, str]:
+    """Return a line about each package that offers something in a group, by the name; import none of them."""
+    points = sorted(find_entry_points(group), key=lambda point: point.name)
+    return {point.name: _summary(point) or f"of the package {_package(point)}" for point in points}
+
+
+def _summary(point: EntryPoint) -> str:
+    if point.dist is None or "Summary" not in point.dist.metadata:
+        return ""
+    return " ".join(replace_controls(point.dist.metadata["Summary"]).split())
 
 
 def find_entry_points(group: str) -> EntryPoints:

@@ -113,7 +113,7 @@ def _dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     """
     long = [item for item in items if item.nodeid.startswith(LONG)]
     rest = [item for item in items if not item.nodeid.startswith(LONG)]
-    rest.sort(key=lambda item: "loaded_litellm" not in getattr(item, "fixturenames", ()))
+    rest.sort(key=lambda item: not _uses_litellm(item))
     dealt: list[pytest.Item] = []
     for worker in range(workers):
         first = long[worker::workers]
@@ -121,6 +121,12 @@ def _dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
         dealt += [*first, *rest[: max(0, share)]]
         rest = rest[max(0, share) :]
     return [*dealt, *rest]
+
+
+def _uses_litellm(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    is_its_way = callspec is not None and callspec.params.get("model_path") == "litellm"
+    return is_its_way or "loaded_litellm" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +159,14 @@ def ids() -> CountingIds:
 
 @pytest.fixture
 def memory_store() -> InMemoryStore:
-    return InMemoryStore()
+    """A store in memory; it leaves gaps between positions, so that a test fails if somebody counts with them."""
+    return InMemoryStore(position_step=3)
+
+
+@pytest.fixture
+def sharded_store() -> InMemoryStore:
+    """A store in memory that spreads system tapes over eight shards."""
+    return InMemoryStore(position_step=3, tape_shards=8)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LAWS = {
     "T1": "What is on a tape stays there as it was written; the database itself refuses deletion, change and replacement.",
-    "T2": "The ids of a tape are 1, 2, 3 … without a gap; one position orders the entries of all tapes.",
+    "T2": "The ids of a tape are 1, 2, 3 … without a gap; one position orders the entries of all tapes, never goes back and skips nothing.",
     "T3": "A batch is written whole or not at all, on one tape or on several, and success is told after the commit.",
     "T4": "An append that expects another head than the tape has raises a conflict and writes nothing.",
     "T5": "A key stands once on its tape: the same content again changes nothing, other content is a conflict.",

@@ -173,7 +173,7 @@ async def timed(
             directory.join(bench.line, schedule.store.end_jobs_of_chat)
             bench.app._links = {bench.channel.name: bench.line.link}
             time = Timed(bench, schedule, clock, directory)
-            recovered = await bench.recover()
+            recovered = await bench.find_open_work()
             await schedule.store.load()
             await bench.deliverer.resume(queued=bench.line.policy.deliver_in_background)
             bench.line.resume(recovered)

@@ -53,15 +53,17 @@ from bubbot.runtime.context.view import OWN_STRATEGIES
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
-from bubbot.runtime.recovery import RecoveryResult, recover
+from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.turn_limiter import TurnLimiter
+from bubbot.stores.lease import InProcessLease
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
@@ -248,16 +250,23 @@ class Bench:
         async with asyncio.timeout(WAIT):
             return await (await self.post(text, **given))
 
-    async def recover(self) -> RecoveryResult:
-        """What a process does first."""
-        return await recover(self.store, [self.inbox], self.service)
+    async def find_open_work(self) -> OpenWork:
+        """What a start finds first."""
+        return await find_open_work(self.store, {self.channel.name: self.inbox}, self.service, lambda session: session)
+
+    async def recover(self) -> OpenWork:
+        """Takes up every session with an open fork; returns what is open after that."""
+        for session in (await self.find_open_work()).sessions:
+            async with self.app.exclusive(session):
+                pass
+        return await self.find_open_work()
 
     async def resume(self) -> list[TurnResult]:
-        """Recovers, and waits for the turns that are owed."""
-        recovered = await self.recover()
+        """What a start does: queues what is owed; the sessions are taken up by their turns. Waits for these."""
+        open_work = await self.find_open_work()
         await self.deliverer.resume(queued=self.line.policy.deliver_in_background)
         async with asyncio.timeout(WAIT):
-            return [await one for one in self.line.resume(recovered)]
+            return [await one for one in self.line.resume(open_work)]
 
     async def quiet(self, within: float = WAIT) -> None:
         """Returns when no turn runs and nothing is delivered."""
@@ -279,8 +288,9 @@ class Bench:
         return session_service(self.service, session)
 
     async def entries(self, tape: str = HOME) -> tuple[TapeEntry, ...]:
-        """Everything on a tape."""
-        return (await self.store.fetch([TapeQuery(tape)]))[0]
+        """Everything on a tape, or on its shards."""
+        names = shard_tapes(tape, count_shards(self.store)) if tape.startswith("bubbot/") else (tape,)
+        return tuple(entry for found in await self.store.fetch([TapeQuery(name) for name in names]) for entry in found)
 
     async def events(self, name: str, tape: str = HOME) -> list[JsonObject]:
         """The data of the events of this name."""
@@ -333,7 +343,8 @@ async def _bench(
         return TapeService(store, name, now=clock, new_id=new_id)
 
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
-    outbox = Outbox(service(outbox_tape(channel.name)))
+    leases = InProcessLease(store, lambda session: session)
+    outbox = Outbox(service(outbox_tape(channel.name)), leases=leases)
     rules = options.rules or ChannelPolicy(options.waiting, RetryPolicy(options.waits), one_lane=True)
     line = await make_channel_runtime(
         channel,
@@ -361,6 +372,7 @@ async def _bench(
         new_id=new_id,
         zone=options.zone,
         turn_limiter=TurnLimiter(options.at_once),
+        leases=leases,
         deliver=lambda _, intent: line.deliver(intent),
         on_preview=show,
         texts=options.texts,

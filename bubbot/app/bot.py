@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.features import FEATURES, BotFeatures
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
@@ -37,19 +38,20 @@ from bubbot.gateway.outbound import Deliverer
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
-from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
-from bubbot.ports.model import Model
+from bubbot.ports.command import CommandContext
+from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.recovery import RecoveryResult, recover
+from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
+from bubbot.stores.lease import InProcessLease
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
@@ -170,7 +172,7 @@ class Bot:
         """Start loading the session's model in the background, if loading takes long."""
         with suppress(ModelError):  # a turn that asks the model reports the error
             model = await self.models.model_for_tape(self.tape(session))
-            if isinstance(model, LazyModel):
+            if isinstance(model, WarmsUp):
                 model.warm()
 
     def tape(self, session: str) -> TapeService:
@@ -178,27 +180,34 @@ class Bot:
         return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
-        """Merge what an earlier process left open, deliver the session's pending messages, and queue its turns.
+        """Take up a session, deliver its pending messages, and queue its turns.
 
-        The pending messages and turns of other sessions of the channel wait until those sessions are opened.
+        Other sessions of the channel wait until they are opened.
         """
-        recovered = await self._recover()
+        open_work = await self._find_open_work()
+        async with self.runtime.exclusive(session):
+            pass  # merges its open forks
         if deliver:
             await self.deliverer.resume(session)
-        return self.channel_runtime.resume(recovered, session)
+        return self.channel_runtime.resume(open_work, session)
 
     async def recover_all(self) -> int:
         """Resume everything an earlier process left open on these channels; return the number of messages."""
-        recovered = await self._recover()
+        open_work = await self._find_open_work()
         for channel_runtime in self.channel_runtimes.values():
             await channel_runtime.deliverer.resume(queued=True)
-        return sum(len(channel_runtime.resume(recovered)) for channel_runtime in self.channel_runtimes.values())
+        count = sum(len(channel_runtime.resume(open_work)) for channel_runtime in self.channel_runtimes.values())
+        for session in open_work.sessions:
+            self.runtime.take_up(session)
+        return count
 
-    async def _recover(self) -> RecoveryResult:
-        inboxes = [channel_runtime.inbox for channel_runtime in self.channel_runtimes.values()]
-        recovered = await recover(self.store, inboxes, self.channel_factory.open_tape)
+    async def _find_open_work(self) -> OpenWork:
+        inboxes = {name: channel_runtime.inbox for name, channel_runtime in self.channel_runtimes.items()}
+        open_work = await find_open_work(
+            self.store, inboxes, self.channel_factory.open_tape, partial(session_tape, self.workspace)
+        )
         await self.features.on_recovered()
-        return recovered
+        return open_work
 
     def join(self, channel_runtime: ChannelRuntime) -> None:
         """Make a channel known to the others, in its current state, and to the features."""
@@ -212,7 +221,10 @@ class Bot:
         return await result
 
 
-def _service(store: TapeStore, references: ReferenceRegistry, name: str, session: str = "") -> TapeService:
+def tape_service(
+    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
+) -> TapeService:
+    """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
     return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 
@@ -287,8 +299,9 @@ async def open_bot(
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         installed = load_features()
-        open_tape = partial(_service, store, installed.references)
+        open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
+        leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
         projections = ProjectionRunner()
@@ -332,6 +345,7 @@ async def open_bot(
             bot_features.around_delivery,
             projections,
             installed.references,
+            leases,
         )
         channel_runtimes |= {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
@@ -344,8 +358,20 @@ async def open_bot(
             return await watch.report(role, direct=direct, own=own)
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
+        services = [service for feature in bot_features.lasting for service in feature.services]
+        context = CommandContext(base_store, workspace, now, new_id, services=services, is_running=True)
         shared = TurnServices(
-            channel_runtimes, texts, bot_features, directory, limiter, clock_and_ids, activity, report, wrappers.tools
+            channel_runtimes,
+            texts,
+            bot_features,
+            directory,
+            limiter,
+            clock_and_ids,
+            activity,
+            report,
+            leases,
+            context,
+            wrappers.tools,
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
@@ -391,7 +417,7 @@ async def _close(models: Sequence[ModelSet]) -> None:
 
 
 def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
-    return _service(store, references, session_tape(workspace, session), session)
+    return tape_service(store, session_tape(workspace, session), session, references=references)
 
 
 def _texts(settings: Settings) -> Texts:

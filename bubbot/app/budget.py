@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.features.budget.limits import ModelFacts
 from bubbot.features.budget.settings import BudgetSettings
-from bubbot.models.litellm import sizes
+from bubbot.models.catalogue import sizes
 from bubbot.settings.loader import Settings
 
 

@@ -18,6 +18,7 @@ from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
@@ -53,6 +54,7 @@ class ChannelFactory:
         around_delivery: wraps each part of a message that is sent.
         projections: the states that follow from the tapes.
         references: what the entries of tapes name.
+        leases: the leases of this process; None if nothing is sent.
     """
 
     store: TapeStore
@@ -67,6 +69,7 @@ class ChannelFactory:
     around_delivery: Sequence[AroundDelivery] = ()
     projections: ProjectionRunner = field(default_factory=ProjectionRunner)
     references: ReferenceRegistry = OWN_REFERENCES
+    leases: SessionLease | None = None
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
@@ -123,7 +126,7 @@ class ChannelFactory:
         """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
         inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id, self.projections)
-        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections)
+        outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections, self.leases)
         return await make_channel_runtime(
             wrapped,
             inbox,

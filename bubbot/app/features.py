@@ -231,7 +231,7 @@ class BotFeatures:
             yield
 
     async def on_recovered(self) -> None:
-        """Tell the features that recovery has merged what an earlier process left open."""
+        """Tell the features that a start has found what an earlier process left open."""
         for feature in self.lasting:
             if feature.on_recovered is not None:
                 await feature.on_recovered()

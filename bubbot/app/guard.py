@@ -20,6 +20,7 @@ from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFaile
 from bubbot.feature import Apply, Feature, FindModel
 from bubbot.log import redact
 from bubbot.ports.channel import Inbound, Outbound, Receipt
+from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
 from bubbot.ports.model import Model, ModelReply, ModelTraits
@@ -442,6 +443,7 @@ def check_feature(feature: object, name: str) -> Feature:
         _check_items(field, getattr(feature, field), callable)
     _check_items("sources", feature.sources.values(), lambda source: hasattr(source, "build_reply"))
     _check_items("background", feature.background.values(), callable)
+    _check_items("commands", feature.commands, lambda item: isinstance(item, Command))
     _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
     for field in ("lifespan", "on_recovered", "on_chat_unreachable", "health", "ready", "prepare"):
         _check_items(field, _given(getattr(feature, field)), callable)

@@ -306,4 +306,6 @@ def _sizes(home: Home) -> tuple[int, int, int]:
 
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
-    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    """Return the channels with a system tape; a tape may have shards, `PREFIX<channel>/<shard>`."""
+    found = (name.removeprefix(prefix).partition("/")[0] for name in names if name.startswith(prefix))
+    return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""What installed packages add to a bot: features and context strategies."""
+"""What installed packages add to a bot: features, commands of the shell and context strategies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bubbot.app.features import FEATURES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.ports.checks import Check
+from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME
@@ -18,6 +19,12 @@ from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
+COMMAND_GROUP = "bubbot.commands"
+OWN_WORDS = (
+    "init", "chat", "run", "status", "reload", "ask", "tape", "memory", "schedule", "access", "usage", "service", "backup",
+    "restore", "doctor",
+)  # fmt: skip
+"""The commands of bubbot itself, which no package may replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +119,16 @@ def load_strategy(name: str) -> ContextStrategy:
     if strategy.name != name:
         raise ConfigError(f"{label} is a strategy with another name: {strategy.name!r}.")
     return strategy
+
+
+def load_command_group(name: str) -> CommandGroup:
+    """Load the commands that a package offers under this name. Raise `ConfigError` if they cannot be used."""
+    label = f"The plugin {name!r} of {COMMAND_GROUP}"
+    if name in OWN_WORDS:
+        raise ConfigError(f"{label} has a name that bubbot uses itself.")
+    group = plugins.load_object(COMMAND_GROUP, name)
+    if not isinstance(group, CommandGroup):
+        raise ConfigError(f"{label} is {type(group).__name__}, not a CommandGroup.")
+    if group.name != name or any(command.name.partition(" ")[0] != name for command in group.commands):
+        raise ConfigError(f"{label} has commands with another first word.")
+    return group

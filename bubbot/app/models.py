@@ -1,4 +1,7 @@
-"""Choose the model for a name: a plugin's own, or any `provider/model` through litellm, loaded when needed."""
+"""Choose the model for a name: a plugin's own, or any `provider/model`, loaded when needed.
+
+Providers that speak the OpenAI chat protocol are called directly, the others through litellm.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from urllib.parse import urlsplit
 from bubbot import plugins
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.models.catalogue import keys, names, sizes
+from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
-from bubbot.models.litellm import keys, names, sizes
 from bubbot.models.local import model as local
+from bubbot.models.openai.providers import is_direct
 from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
-from bubbot.ports.model import Model, ModelOptions
+from bubbot.ports.model import Model, ModelOptions, ModelTraits
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
@@ -82,16 +87,46 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         return UnconfiguredModel(Texts(settings.bot.language), missing_key=unread_key.file)
     if is_configured:
         _check_address(settings, provider)
-    # A fallback may be of the configured provider although the model is not: tell litellm's adapter whose key it is.
-    values = {**_model_values(settings, settings.model.provider), keys.KEY_PROVIDER: settings.model.provider}
-    if missing_keys := keyless_models(settings, read_variables(), name):
-        if len(missing_keys) == len({name, *settings.model.fallback}):
-            return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
-        values["keyless"] = tuple(missing_keys)
+    missing_keys = keyless_models(settings, read_variables(), name)
+    targets = [target for target in (name, *settings.model.fallback) if target not in missing_keys]
+    if not targets:
+        return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
     own_address = is_configured and bool(settings.model.api_base)
     traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
+    models = [_load_later(target, settings, home, traits) for target in targets]
+    return models[0] if targets == [name] else FallbackModel(name, traits, models)
+
+
+def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
+    """Return the model of a provider, which loads when it is called.
+
+    It gets the values of `[model]` with the name of the provider whose key and address they hold: it may be another one.
+    """
+    provider = settings.model.provider
+    values = {**_model_values(settings, provider), keys.KEY_PROVIDER: provider}
     options = ModelOptions(name, home.path, values)
-    return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
+
+    def load() -> Model:
+        if not needs_litellm(settings, name):
+            return _load_direct(options)
+        model: Model = plugins.load("bubbot.models", LITELLM)(options)
+        return model
+
+    return LazyModel(name, traits, load)
+
+
+def needs_litellm(settings: Settings, name: str) -> bool:
+    """Return true if litellm calls this `provider/model`: it takes some 190 MB of memory. It reads litellm's list."""
+    is_configured = name.partition("/")[0] == settings.model.provider
+    api_base = settings.model.api_base if is_configured else None
+    return settings.model.via == LITELLM or not is_direct(name, mode=sizes.find_mode(name), api_base=api_base)
+
+
+def _load_direct(options: ModelOptions) -> Model:
+    """Load the client of the OpenAI chat protocol; httpx takes a tenth of a second."""
+    from bubbot.models.openai.model import create
+
+    return create(options, read_variables())
 
 
 def _check_address(settings: Settings, provider: str) -> None:
@@ -139,12 +174,11 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
     if not name:
         return None
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
-    values = _model_values(settings, provider)
-    plugin = provider if provider in plugin_names and provider != LITELLM else LITELLM
-    if plugin == LITELLM:
+    if provider not in plugin_names or provider == LITELLM:
         names.check_model_name(name, "[attachments] transcription")
-    options = ModelOptions(name, home.path, values)
-    return LazyModel(name, sizes.find_traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
+        return _load_later(name, settings, home, sizes.find_traits(name))
+    options = ModelOptions(name, home.path, _model_values(settings, provider))
+    return LazyModel(name, sizes.find_traits(name), lambda: plugins.load("bubbot.models", provider)(options))
 
 
 def _model_values(settings: Settings, provider: str) -> dict[str, Any]:

@@ -28,11 +28,12 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
-from bubbot.runtime.recovery import recover
+from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.service import session_tape
 
 log = logging.getLogger(__name__)
 
@@ -332,9 +333,16 @@ class Reloader:
         app, channel_runtime = self._daemon.bot, self._daemon.bot.channel_runtimes[name]
         if added:
             await channel_runtime.inbox.record_begin(timestamp(now()))
-            recovered = await recover(app.store, [channel_runtime.inbox], app.channel_factory.open_tape)
+            open_work = await find_open_work(
+                app.store,
+                {name: channel_runtime.inbox},
+                app.channel_factory.open_tape,
+                partial(session_tape, app.workspace),
+            )
             await app.features.on_recovered()
-            channel_runtime.resume(recovered)
+            channel_runtime.resume(open_work)
+            for session in open_work.sessions:
+                app.runtime.take_up(session)
         await channel_runtime.deliverer.resume(queued=True)
 
     def _close_later(self, models: ModelSet) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import Deps
+from bubbot.app.commands import typed_tools
 from bubbot.app.features import BotFeatures
 from bubbot.app.guard import GuardedIntake
 from bubbot.app.models import ModelSet
@@ -18,7 +19,9 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.previews import PreviewSink
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.command import CommandContext
 from bubbot.ports.health import HealthReport
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import GateChain, Turn
@@ -50,6 +53,8 @@ class TurnServices:
         deps: clock and ids.
         activity: tracks what turns do.
         report: reports the health of the bot.
+        leases: the leases of this process.
+        command_context: what commands work on.
         tools: tools to add to those of the features.
     """
 
@@ -61,6 +66,8 @@ class TurnServices:
     deps: Deps
     activity: ActivityTracker
     report: HealthReport
+    leases: SessionLease
+    command_context: CommandContext
     tools: Sequence[Tool] = ()
 
 
@@ -76,9 +83,15 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made of the features
         list_tools=lambda: tuple(toolbox),
         report=services.report,
-        channel_tapes=[tape for runtime in runtimes.values() for tape in (runtime.inbox.name, runtime.outbox.name)],
+        channel_tapes=[tape for runtime in runtimes.values() for tape in (*runtime.inbox.tapes, *runtime.outbox.tapes)],
     )
-    toolbox = Toolbox([*(tool for feature in features for tool in feature.tools), *services.tools])
+    toolbox = Toolbox(
+        [
+            *(tool for feature in features for tool in feature.tools),
+            *typed_tools(features, services.command_context, settings),
+            *services.tools,
+        ]
+    )
     find_model: FindModel = models.sessions.model_for_turn
     for feature in reversed(features):
         for around in reversed(feature.around_choice):
@@ -99,6 +112,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         new_id=services.deps.new_id,
         zone=ZoneInfo(settings.bot.timezone),
         turn_limiter=services.turn_limiter,
+        leases=services.leases,
         deliver=deliver,
         on_preview=activity,
         texts=services.texts,

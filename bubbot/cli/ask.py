@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 
 from bubbot.app.bot import new_id, now
 from bubbot.cli.chat_connection import with_chat
-from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_on_stderr
+from bubbot.cli.output import AnswerPrinter, is_unicode, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.errors import ConfigError, OutputFailed
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.text import escape_json
 from bubbot.server.chat import ChatConnection
 from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp

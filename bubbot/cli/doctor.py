@@ -8,9 +8,10 @@ from dataclasses import asdict
 
 from bubbot import __version__, log
 from bubbot.app.bot import new_id, now
-from bubbot.cli.output import escape_json, is_unicode, show
+from bubbot.cli.output import is_unicode, show
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
+from bubbot.ports.text import escape_json
 from bubbot.settings.environment import default_home, environment_secrets
 
 EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1

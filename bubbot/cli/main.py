@@ -43,34 +43,39 @@ EXIT_CODES: Mapping[type[BubbotError], int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """A command's line of help, and its module, with `configure(parser) -> None` and `run(args) -> int`.
+class ShellCommand:
+    """A command's line of help, and its module.
 
-    `args` also has `command` (str), `home` and `config` (Path, or None if not set).
+    The module has `configure(parser) -> None` and `run(args) -> int`, where `args` also has `command` (str), `home` and
+    `config` (Path, or None if not set); that of a feature has its `CommandGroup`, `COMMANDS`.
     """
 
     help: str
     module: str
 
 
-COMMANDS: Mapping[str, Command] = {
-    "init": Command("set up a bot: name, model, accounts", "bubbot.cli.init"),
-    "chat": Command("talk to the bot in this terminal", "bubbot.cli.chat"),
-    "run": Command("run the bot with every configured channel", "bubbot.cli.run.command"),
-    "status": Command("show the state of the running bot", "bubbot.cli.status"),
-    "reload": Command("apply changed settings to the running bot", "bubbot.cli.reload"),
-    "ask": Command("ask one question and print the answer", "bubbot.cli.ask"),
-    "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
-    "memory": Command("show and change what a session remembers", "bubbot.cli.memory.command"),
-    "schedule": Command("schedule prompts, commands and texts, and see their results", "bubbot.cli.schedule"),
-    "access": Command("manage who may talk to the bot", "bubbot.cli.access"),
-    "usage": Command("show model calls and their cost", "bubbot.cli.usage"),
-    "service": Command("run the bot under systemd, and show its state", "bubbot.cli.service"),
-    "backup": Command("back up everything the bot stores, even while it runs", "bubbot.cli.backup"),
-    "restore": Command("create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"),
-    "doctor": Command("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
+COMMANDS: Mapping[str, ShellCommand] = {
+    "init": ShellCommand("set up a bot: name, model, accounts", "bubbot.cli.init"),
+    "chat": ShellCommand("talk to the bot in this terminal", "bubbot.cli.chat"),
+    "run": ShellCommand("run the bot with every configured channel", "bubbot.cli.run.command"),
+    "status": ShellCommand("show the state of the running bot", "bubbot.cli.status"),
+    "reload": ShellCommand("apply changed settings to the running bot", "bubbot.cli.reload"),
+    "ask": ShellCommand("ask one question and print the answer", "bubbot.cli.ask"),
+    "tape": ShellCommand("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
+    "memory": ShellCommand("show and change what a session remembers", "bubbot.features.memory.shell"),
+    "schedule": ShellCommand(
+        "schedule prompts, commands and texts, and see their results", "bubbot.features.schedule.shell"
+    ),
+    "access": ShellCommand("manage who may talk to the bot", "bubbot.features.access.shell"),
+    "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.shell"),
+    "service": ShellCommand("run the bot under systemd, and show its state", "bubbot.cli.service"),
+    "backup": ShellCommand("back up everything the bot stores, even while it runs", "bubbot.cli.backup"),
+    "restore": ShellCommand("create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"),
+    "doctor": ShellCommand("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
 }
 """Every command; only the module of the requested one is imported."""
+COMMAND_GROUP = "bubbot.commands"
+"""The entry points of packages that add commands."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -99,7 +104,7 @@ class CommandParser(argparse.ArgumentParser):
 def main(
     argv: Sequence[str] | None = None,
     *,
-    commands: Mapping[str, Command] = COMMANDS,
+    commands: Mapping[str, ShellCommand] = COMMANDS,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> int:
     """Run the command of `argv` and return its exit code.
@@ -147,18 +152,17 @@ def _reserve_descriptors() -> None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
 
 
-def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callable[[], None]) -> int:
-    top = _top_parser(commands)
+def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: Callable[[], None]) -> int:
+    installed = _installed_commands(commands)
+    top = _top_parser({name: command.help for name, command in commands.items()} | installed)
     if not argv:
         top.print_help()
         return EXIT_OK
     first = top.parse_args(argv)
-    if first.command not in commands:
-        hint = did_you_mean(first.command, commands, otherwise=f"there are: {', '.join(commands)}")
+    if first.command not in (words := [*commands, *installed]):
+        hint = did_you_mean(first.command, words, otherwise=f"there are: {', '.join(words)}")
         top.error(f"there is no command {first.command!r}; {hint}")
-    module: Any = import_module(commands[first.command].module)
-    parser = CommandParser(prog=f"bubbot {first.command}", description=module.__doc__)
-    module.configure(parser)
+    parser, module = load_command(first.command, commands)
     namespace = argparse.Namespace(**{"home": None, "config": None} | vars(first))
     del namespace.rest
     args = parser.parse_args(first.rest, namespace)
@@ -167,9 +171,50 @@ def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callab
     return code
 
 
-def _top_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    width = max(map(len, commands), default=0)
-    table = "\n".join(f"  {name:<{width}}  {command.help}" for name, command in commands.items())
+def load_command(name: str, commands: Mapping[str, ShellCommand] = COMMANDS) -> tuple[argparse.ArgumentParser, Any]:
+    """Import a command, of ours or of an installed package, and return its parser and itself."""
+    if name in commands:
+        module: Any = import_module(commands[name].module)
+        group = None if hasattr(module, "configure") else module.COMMANDS
+    else:
+        # Imported here: only a command of an installed package needs it.
+        from bubbot.app.installed import load_command_group
+
+        module, group = None, load_command_group(name)
+    if group is not None:
+        # Imported here: only commands of features need it.
+        from bubbot.cli.options import GroupCommand
+
+        module = GroupCommand(group)
+    parser = CommandParser(prog=f"bubbot {name}", description=module.__doc__)
+    module.configure(parser)
+    return parser, module
+
+
+def _installed_commands(commands: Mapping[str, ShellCommand]) -> dict[str, str]:
+    """List the commands that installed packages add, with what the packages say of themselves; import none of them."""
+    if not any(map(_offers_commands, sys.path)):
+        return {}
+    # Imported here: the standard library's reader of packages takes longer than all the rest of `--help`.
+    from bubbot import plugins
+
+    return {name: text for name, text in plugins.describe(COMMAND_GROUP).items() if name not in commands}
+
+
+def _offers_commands(folder: str) -> bool:
+    """Return true if a package in a folder of the import path may add a command: its entry points name the group."""
+    with suppress(OSError):
+        for item in os.scandir(folder or "."):
+            if item.name.endswith((".dist-info", ".egg-info")):
+                with suppress(OSError), open(f"{item.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - faster
+                    if f"[{COMMAND_GROUP}]".encode() in file.read():
+                        return True
+    return False
+
+
+def _top_parser(rows: Mapping[str, str]) -> argparse.ArgumentParser:
+    width = max(map(len, rows), default=0)
+    table = "\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())
     parser = CommandParser(
         prog="bubbot",
         usage="bubbot [--home PATH] [--config PATH] COMMAND ...",

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any
 
 from bubbot.errors import OutputFailed
-from bubbot.ports.channel import replace_controls
+from bubbot.ports.text import escape_json, replace_controls
 
 
 def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
@@ -77,13 +77,6 @@ def show_on_stderr(text: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(_escape_unencodable(replace_controls(text), sys.stderr.encoding), file=sys.stderr, flush=True)
-
-
-def escape_json(text: str) -> str:
-    """Escape unprintable characters in JSON, except line feeds between values; as data it stays the same."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 @contextmanager

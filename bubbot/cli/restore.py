@@ -10,16 +10,17 @@ from pathlib import Path
 
 from bubbot.app.bot import new_id, now
 from bubbot.app.stores import database_file
-from bubbot.cli.access import list_people
+from bubbot.cli.commands import read, run_command
 from bubbot.cli.output import show
-from bubbot.cli.restore_change import ReleaseHome
+from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.write_command import run_write_command
 from bubbot.errors import ConfigError
+from bubbot.features.access.shell import NOBODY, list_people
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ports.settings import format_setting, quote_value
+from bubbot.ports.tool import NoArgs
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("give either the folder of a backup, or --release")
     setup = load_setup(args)
     if args.release:
-        return asyncio.run(run_write_command(setup, "restore release", ReleaseHome(args.deliver)))
+        return asyncio.run(run_command(setup, RELEASE_HOME, ReleaseHome(deliver=args.deliver)))
     return asyncio.run(_restore(setup, args.backup.absolute()))
 
 
@@ -108,12 +109,15 @@ async def _show_contents(setup: CommandSetup) -> None:
     """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
     try:
         restored = CommandSetup(setup.read_settings_without_secrets(), setup.home, setup.config)
-        people = await list_people(restored)
+        people = (await read(restored, list_people, NoArgs())).text.strip()
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")
         return
     sections = {
-        "Who may speak with it:": [*people.splitlines(), *_describe_open_chats(restored.settings)],
+        "Who may speak with it:": [
+            *(people.splitlines() if people != NOBODY else ()),
+            *_describe_open_chats(restored.settings),
+        ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
         "A backup holds no files with secrets. Put these back, or let bubbot init ask for them:": [
             f"{secret.file}  ({format_setting(secret.setting)})" for secret in restored.settings.missing_secrets

@@ -6,14 +6,11 @@ those it holds as unanswered. So the release ends all of them by facts; nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bubbot.app.bot import new_id, now
 from bubbot.app.channels import STDIN
-from bubbot.cli.session_names import tape_service
-from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.release import skip_past_firings
@@ -22,8 +19,10 @@ from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.gateway.quarantine_view import RestoreFact
+from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
-from bubbot.runtime.recovery import recover
+from bubbot.ports.tool import ToolArgs
+from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
@@ -33,8 +32,7 @@ OUTCOME = "restored"
 UNSENT = "not sent: restored"
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseHome:
+class ReleaseHome(ToolArgs):
     """The arguments of a release.
 
     Attributes:
@@ -70,10 +68,10 @@ class _ReleaseSummary:
 
 async def release(context: CommandContext, arguments: ReleaseHome) -> CommandResult:
     """End the quarantine and, unless everything is to be delivered, all open work; in one transaction."""
-    restored = await Quarantine(tape_service(context.store, HOME_TAPE)).current_restore()
+    restored = await Quarantine(context.open_tape(HOME_TAPE)).current_restore()
     if restored is None:
         raise ConfigError("this home is in no quarantine: there is nothing to release")
-    at, summary = now(), _ReleaseSummary([])
+    at, summary = context.now(), _ReleaseSummary([])
     if not arguments.deliver:
         await _end_channels(context, restored, summary, at)
         await _end_firings(context, summary, at)
@@ -88,25 +86,36 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
 async def _end_channels(context: CommandContext, restored: RestoreFact, summary: _ReleaseSummary, at: datetime) -> None:
     """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
     names = {tape.name for tape in await context.store.tapes()}
-    channels = sorted({name.split("/", 2)[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
-    inboxes = {name: Inbox(tape_service(context.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
-    await recover(context.store, list(inboxes.values()), lambda name: tape_service(context.store, name))
+    channels = sorted({name.split("/")[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
+    inboxes = {name: Inbox(context.open_tape(inbox_tape(name)), context.new_id) for name in channels if name != STDIN}
+    await merge_forks_of_channels(context.store, inboxes, context.open_tape)
     for name, inbox in inboxes.items():
         unanswered = await inbox.open_inbounds()
-        facts = [done_entry([one.id for one in unanswered], outcome=OUTCOME)] if unanswered else []
-        summary.add(inbox.name, [*facts, restart_entry(timestamp(at), restored.id)], at)
-        outbox = Outbox(tape_service(context.store, outbox_tape(name)))
+        for tape, ids in _by_tape((inbox.tape_of(one.inbound.session), one.id) for one in unanswered).items():
+            summary.add(tape, [done_entry(ids, outcome=OUTCOME)], at)
+        summary.add(inbox.name, [restart_entry(timestamp(at), restored.id)], at)
+        outbox = Outbox(context.open_tape(outbox_tape(name)))
         unsent, live = await outbox.pending(), await outbox.unanswered_live()
-        facts = [*(abandoned_entry(one.id, UNSENT) for one in unsent), *(live_end_entry(one.inbound) for one in live)]
-        summary.add(outbox.name, facts, at)
+        for one in unsent:
+            summary.add(outbox.tape_of(one.session), [abandoned_entry(one.id, UNSENT)], at)
+        for shown in live:
+            summary.add(outbox.tape_of(shown.session), [live_end_entry(shown.inbound)], at)
         summary.inbounds += len(unanswered)
         summary.intents += len(unsent)
+
+
+def _by_tape(inbounds: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group ids by their tape."""
+    ids: dict[str, list[int]] = {}
+    for tape, inbound in inbounds:
+        ids.setdefault(tape, []).append(inbound)
+    return ids
 
 
 async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
     """End the firings of jobs whose time has passed since the backup."""
     schedules = ScheduleStore(
-        tape_service(context.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=context.settings.bot.timezone
+        context.open_tape(SCHEDULE_TAPE), now=context.now, new_id=context.new_id, zone=str(context.zone)
     )
     await schedules.load()
     for job in schedules.state.jobs.values():
@@ -125,7 +134,10 @@ def _describe(context: CommandContext, arguments: ReleaseHome, summary: _Release
         )
     next_step = (
         "The bot that runs now has to be restarted to run its channels."
-        if context.schedules
+        if context.is_running
         else "bubbot run starts it."
     )
     return f"Released. {outcome}\n{next_step}\n"
+
+
+RELEASE_HOME = Command(name="restore release", run=release, args=ReleaseHome, writes=True)

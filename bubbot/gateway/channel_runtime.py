@@ -36,7 +36,7 @@ from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.attachments import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
-from bubbot.runtime.recovery import RecoveryResult
+from bubbot.runtime.recovery import OpenWork
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.handle import Clock
 from bubbot.texts import Texts
@@ -151,9 +151,9 @@ class ChannelRuntime:
         else:
             await self.deliverer.deliver(message)
 
-    def resume(self, recovered: RecoveryResult, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
+    def resume(self, open_work: OpenWork, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
         """Queue what an earlier process left open on this channel, of one session or of all."""
-        pending: list[AcceptedInbound | TapeChange] = [*recovered.open_inbounds, *recovered.changes]
+        pending: list[AcceptedInbound | TapeChange] = [*open_work.inbounds, *open_work.changes]
         results = []
         for item in sorted(pending, key=lambda item: item.id):  # messages and changes, in the order they came
             event = item.inbound if isinstance(item, AcceptedInbound) else item.event
@@ -164,9 +164,7 @@ class ChannelRuntime:
             else:
                 self.gate.resume_change(item)
         if session is None and isinstance(self.previews, LiveAnswers):
-            self.previews.close_abandoned(
-                {accepted.id for accepted in recovered.open_inbounds if accepted.inbound.channel == self.channel.name}
-            )
+            self.previews.close_abandoned({(accepted.inbound.session, accepted.id) for accepted in open_work.inbounds})
         return results
 
     def cancel(self) -> None:
@@ -239,13 +237,13 @@ async def make_channel_runtime(
         live.has_pending = deliverer.has_pending
     link = SessionChannel(
         channel.name,
-        inbox.name,
-        outbox.name,
         partial(split_outbound, channel),
         _role(policy.admission),
         policy.queue_policy,
         ChatLimits(policy.max_turns_per_chat).acquire,
         channel.fetch if isinstance(channel, FetchesAttachments) else refuse_fetch,
+        inbox_of=inbox.tape_of,
+        outbox_of=outbox.tape_of,
     )
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():

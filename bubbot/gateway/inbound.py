@@ -270,7 +270,7 @@ class InboundGate:
         if code:
             notice = self._texts.say("pairing", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
-            await self._inbox.record_refused(inbound.external_id)
+            await self._inbox.record_refused(inbound.external_id, inbound.session)
         return False  # there is nothing else to say
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
@@ -351,12 +351,13 @@ class InboundGate:
         """Mark the inbound as done without a turn and send `text`, if any; return true if there is any."""
         inbound, fact = accepted.inbound, done_entry([accepted.id], outcome=outcome)
         if not text:
-            await self._inbox.append(fact)
+            await self._inbox.append(fact, session=inbound.session)
             return None
         replied_to = inbound.message or inbound.external_id  # a terminal's messages have no id of the platform
         outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, replied_to)
         key, parts = f"{outcome}:{accepted.id}", tuple(self._link.split(outbound))
-        await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, {self._inbox.name: [fact]}))
+        also = {self._inbox.tape_of(inbound.session): [fact]}
+        await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, also))
         return True
 
     def _in_home_chat(self, event: EventT) -> EventT:

@@ -1,10 +1,11 @@
 """The inbox: received messages and changes, durable before the channel acknowledges them.
 
-One tape per channel instance, `bubbot/inbox/<channel>`. `docs/reference/tape-format.md` lists its events.
+One tape per channel instance, `bubbot/inbox/<channel>`, or a shard of it for some of its chats. `docs/reference/tape-format.md` lists its events.
 """
 
 from __future__ import annotations
 
+import heapq
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -25,8 +26,10 @@ from bubbot.gateway.inbox_views import (
     RecentMessagesView,
     change_data,
     change_from,
+    combine_cursors,
     inbound_data,
     inbound_from,
+    sent_at,
 )
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.ports.channel import BackfillCursor, ChatMigration, Deletion, Edit, Inbound, Reaction, UnparsedUpdate
@@ -50,9 +53,9 @@ class Inbox:
         projections = projections or ProjectionRunner()
         self._tape = tape
         self._new_id = new_id
-        self._open = projections.project(INBOX_PROJECTION, tape)
+        self._open = [projections.project(INBOX_PROJECTION, shard) for shard in tape.shards()]
         self._migrations = projections.project(MIGRATIONS_PROJECTION, tape)
-        self._newest_id = 0
+        self._newest_ids: dict[str, int] = {}
         self.on_accepted: Callable[[], None] = lambda: None
         """Called for each new inbound once it is durable."""
 
@@ -60,6 +63,15 @@ class Inbox:
     def name(self) -> str:
         """The name of the inbox tape."""
         return self._tape.name
+
+    @property
+    def tapes(self) -> tuple[str, ...]:
+        """The names of all its tapes."""
+        return self._tape.shards_of(self.name)
+
+    def tape_of(self, session: str) -> str:
+        """Return the name of the tape with the inbounds of a session."""
+        return self._tape.shard(session).name
 
     async def accept(
         self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
@@ -71,20 +83,25 @@ class Inbox:
         """
         nonce = self._new_id()
         entry = event(RECEIVED, inbound_data(inbound), key=inbound.external_id, accept=nonce)
-        stored = await self._append_once(entry, nonce, also)
+        stored = await self._append_once(inbound.session, entry, nonce, also)
         if stored is None:
             return None
         self.on_accepted()
         return AcceptedInbound(stored.id, inbound_from(stored.payload["data"]))
 
     async def _append_once(
-        self, entry: TapeEntry, nonce: str, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
+        self,
+        session: str,
+        entry: TapeEntry,
+        nonce: str,
+        also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
     ) -> TapeEntry | None:
         """Append the entry, which contains the nonce; return None if its key came before."""
-        stored = (await self._tape.append([entry], if_absent=True, other_tapes=also))[0]
+        tape = self._tape.shard(session)
+        stored = (await tape.append([entry], if_absent=True, other_tapes=also))[0]
         if stored.meta.get("accept") != nonce:
             return None
-        self._newest_id = stored.id
+        self._newest_ids[tape.name] = stored.id
         return stored
 
     async def store_unparsed(self, unparsed: UnparsedUpdate) -> None:
@@ -95,11 +112,12 @@ class Inbox:
             "reason": unparsed.reason,
             "raw": b64encode(unparsed.raw).decode(),
         }
-        await self._tape.append([event(UNPARSED, data, key=unparsed.external_id)], if_absent=True)
+        tape = self._tape.shard(data["session"])
+        await tape.append([event(UNPARSED, data, key=unparsed.external_id)], if_absent=True)
 
-    async def append(self, fact: TapeEntry) -> None:
-        """Append a fact made by a function of this file."""
-        await self._tape.append([fact])
+    async def append(self, fact: TapeEntry, *, session: str = "") -> None:
+        """Append a fact about inbounds of a session, or about none."""
+        await self._tape.shard(session).append([fact])
 
     async def record_change(self, change: Edit | Deletion | Reaction | Inbound) -> TapeChange | None:
         """Make durable a change of a session's tape without a turn. Return None if it was noted before.
@@ -107,14 +125,13 @@ class Inbox:
         The change is one of an earlier message, or a message that is only recorded.
         """
         nonce = self._new_id()
-        stored = await self._append_once(
-            event(MESSAGE_CHANGED, change_data(change), key=change.external_id, accept=nonce), nonce
-        )
+        entry = event(MESSAGE_CHANGED, change_data(change), key=change.external_id, accept=nonce)
+        stored = await self._append_once(change.session, entry, nonce)
         return TapeChange(stored.id, change_from(stored.payload["data"])) if stored else None
 
-    async def record_refused(self, external_id: str) -> None:
+    async def record_refused(self, external_id: str, session: str) -> None:
         """Record that something came and was refused: its id alone, nothing of its content."""
-        await self._tape.append([event(INBOUND_REFUSED, {}, key=external_id)], if_absent=True)
+        await self._tape.shard(session).append([event(INBOUND_REFUSED, {}, key=external_id)], if_absent=True)
 
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
@@ -135,25 +152,27 @@ class Inbox:
 
     async def read_cursor(self) -> BackfillCursor:
         """Return the newest message of each chat, and when the newest of all was sent; without the people."""
-        return await self._tape.read(BackfillCursorView())
+        return combine_cursors([await tape.read(BackfillCursorView()) for tape in self._tape.shards()])
 
     async def recent_messages(self, since: datetime) -> tuple[Inbound, ...]:
         """Return the newest messages that were accepted since then, oldest first."""
-        return await self._tape.read(RecentMessagesView(since))
+        messages = [await tape.read(RecentMessagesView(since)) for tape in self._tape.shards()]
+        return tuple(heapq.merge(*messages, key=sent_at))
 
     async def find_direct_message(self, people: frozenset[str]) -> Inbound | None:
         """Return the newest message that one of these people wrote in a direct chat."""
-        return await self._tape.read(DirectChatView(people))
+        found = [await tape.read(DirectChatView(people)) for tape in self._tape.shards()]
+        return max((inbound for inbound in found if inbound is not None), key=sent_at, default=None)
 
     async def open_inbounds(self) -> tuple[AcceptedInbound, ...]:
-        """Return the inbounds that no turn has finished, oldest first, with the turns begun for them."""
+        """Return the inbounds that no turn has finished, those of a chat oldest first, with the turns begun for them."""
         return tuple(
             AcceptedInbound(entry.id, inbound_from(entry.payload["data"]), item.attempts, item.turn)
             for entry, item in await self._read_open(RECEIVED)
         )
 
     async def open_changes(self) -> tuple[TapeChange, ...]:
-        """Return the changes that are not on their session tapes yet, oldest first."""
+        """Return the changes that are not on their session tapes yet, those of a chat oldest first."""
         return tuple(
             TapeChange(entry.id, change_from(entry.payload["data"]))
             for entry, _ in await self._read_open(MESSAGE_CHANGED)
@@ -161,15 +180,20 @@ class Inbox:
 
     async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenItem]]:
         """Read the open entries of this name; erased ones are left out."""
-        items = await self._open.catch_up()
-        if not items:
-            return []
-        query = TapeQuery(self.name, IdRanges(tuple(spans_of(list(items)))), kinds=(Kind.EVENT,), names=(name,))
-        return [(entry, items[entry.id]) for entry in (await self._tape.fetch([query]))[0] if not entry.erased]
+        found: list[tuple[TapeEntry, OpenItem]] = []
+        for tape, projected in zip(self._tape.shards(), self._open, strict=True):
+            if items := await projected.catch_up():
+                query = TapeQuery(tape.name, IdRanges(tuple(spans_of(list(items)))), kinds=(Kind.EVENT,), names=(name,))
+                entries = (await tape.fetch([query]))[0]
+                found += [(entry, items[entry.id]) for entry in entries if not entry.erased]
+        return found
 
     async def write_checkpoint(self) -> None:
         """Write a checkpoint if enough was accepted since the last one, so that recovery reads little."""
-        await self._open.write_checkpoint(self._newest_id)
+        for tape, projected in zip(self.tapes, self._open, strict=True):
+            newest_id = self._newest_ids.get(tape, 0)
+            if newest_id or len(self._open) == 1:
+                await projected.write_checkpoint(newest_id)
 
 
 def restart_entry(time: str, restore: int) -> TapeEntry:

@@ -218,6 +218,19 @@ class BackfillCursorView:
         return BackfillCursor(newest, newest_time, handled_until=restored_since(began))
 
 
+def combine_cursors(cursors: Sequence[BackfillCursor]) -> BackfillCursor:
+    """Combine the cursors of the shards of an inbox; a chat is in one of them."""
+    newest_ids = {place: message for cursor in cursors for place, message in cursor.newest_ids.items()}
+    handled_until = next((cursor.handled_until for cursor in cursors if cursor.handled_until), "")
+    last_message_at = max((cursor.last_message_at for cursor in cursors), key=_seconds_of, default="")
+    return BackfillCursor(newest_ids, last_message_at, handled_until=handled_until)
+
+
+def sent_at(inbound: Inbound) -> float:
+    """Return when an inbound was sent, in seconds since 1970; 0 if that cannot be read."""
+    return _seconds_of(inbound.time)
+
+
 @dataclass(frozen=True, slots=True)
 class DirectChatView:
     """The newest message of one of these people in a direct chat; None if no recent one exists."""

@@ -195,10 +195,13 @@ class LiveAnswers:
         for task in list(self._closing):
             task.cancel()
 
-    def close_abandoned(self, unanswered: Collection[int]) -> None:
-        """Close messages that an earlier process left without an answer; `unanswered` inbounds get another turn."""
+    def close_abandoned(self, unanswered: Collection[tuple[str, int]]) -> None:
+        """Close messages that an earlier process left without an answer.
+
+        The `unanswered` inbounds, each with its session, get another turn.
+        """
         for live in self._left:
-            if live.inbound not in unanswered:
+            if (live.session, live.inbound) not in unanswered:
                 self._close_later(live, SILENT_TURN_TEXT)
         self._left = ()
 
@@ -265,7 +268,7 @@ class LiveAnswers:
         if turn.ended:  # while it waited
             return
         try:
-            turn.live = turn.live or await self._outbox.live_message(turn.inbound)
+            turn.live = turn.live or await self._outbox.live_message(turn.inbound, turn.session)
             if turn.live is None and self.has_pending(turn.chat):
                 turn.due = loop.time() + self._editing.edit_interval
                 return
@@ -354,7 +357,7 @@ class LiveAnswers:
     async def _close(self, turn: _LiveTurn) -> None:
         """Close the message of a turn that says nothing: it keeps the text so far, without half a sentence."""
         try:
-            live = turn.live or await self._outbox.live_message(turn.inbound)
+            live = turn.live or await self._outbox.live_message(turn.inbound, turn.session)
         except StoreError as error:
             log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             return
@@ -392,7 +395,7 @@ class LiveAnswers:
             if not (isinstance(error, DeliveryFailed) and error.permanent):
                 return False
         try:
-            await self._outbox.end_live(live.inbound)
+            await self._outbox.end_live(live)
         except StoreError as error:
             log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             return False

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from bubbot.errors import DeliveryFailed
+from bubbot.errors import DeliveryFailed, LeaseLost
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.log import bind
@@ -125,7 +125,7 @@ async def settle_live(
     part, receipt = replace(live.part, key=live_key(live)), Receipt()
     try:
         for message in await call_adapter(channel.find(part, live.date), timeout):
-            if not await outbox.belongs_elsewhere(message, live.inbound):
+            if not await outbox.belongs_elsewhere(message, live):
                 receipt = Receipt(message)
                 break
     except DeliveryFailed as error:
@@ -218,7 +218,8 @@ class Deliverer:
         async with self._chat_lock(message.parts[0].chat):
             if resumed:  # it may have been delivered in the meantime
                 message = next(
-                    (each for each in await self._outbox.pending() if each.id == message.id), replace(message, parts=())
+                    (each for each in await self._outbox.pending() if _is_same(each, message)),
+                    replace(message, parts=()),
                 )
             for index in range(len(message.parts)):
                 if index not in message.sent and not await self._deliver_part(message, index, resumed=resumed):
@@ -295,7 +296,8 @@ class Deliverer:
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool) -> bool:
         """Send one part and record its receipt; return False if it did not arrive."""
-        live = await self._outbox.live_message(message.inbound) if index == _live_part_index(message) else None
+        first = index == _live_part_index(message)
+        live = await self._outbox.live_message(message.inbound, message.session) if first else None
         try:
             receipt, how = await self._send_until_arrived(message, index, live, again=resumed)
         except DeliveryFailed as error:
@@ -306,7 +308,12 @@ class Deliverer:
             if error.gone:
                 await self.on_chat_unreachable(message.parts[index].chat, str(error))
             return False
-        await self._outbox.record_receipt(message, index, receipt, outcome=how)
+        try:
+            await self._outbox.record_receipt(message, index, receipt, outcome=how)
+        except LeaseLost as error:
+            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
+            self.on_delivery("failed")
+            return False
         self.on_delivery("sent")
         return True
 
@@ -422,6 +429,11 @@ class Deliverer:
 def receipt_of(result: object) -> Receipt:
     """Return what the adapter's `send` returned if it is a receipt, else an empty one."""
     return result if isinstance(result, Receipt) else Receipt()
+
+
+def _is_same(one: OutboxMessage, other: OutboxMessage) -> bool:
+    """Return true for one message read twice; ids are those of the session's outbox tape."""
+    return (one.session, one.id) == (other.session, other.id)
 
 
 def part_key(message: OutboxMessage, index: int) -> str:

@@ -1,12 +1,14 @@
 """The outbox: messages to people, durable with the turn that they come from.
 
-One tape per channel instance, `bubbot/outbox/<channel>`. `docs/reference/tape-format.md` lists its events.
+One tape per channel instance, `bubbot/outbox/<channel>`, or a shard of it for the sessions of some chats. `docs/reference/tape-format.md` lists its events.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bubbot.gateway.outbox_views import (
     DELIVERY_ABANDONED,
@@ -25,6 +27,7 @@ from bubbot.gateway.outbox_views import (
     preview_key,
 )
 from bubbot.ports.channel import MessagePart, Receipt
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from, part_data
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.handle import spans_of
@@ -41,14 +44,34 @@ def outbox_tape(channel: str) -> str:
 class Outbox:
     """The record of the deliveries of one channel."""
 
-    def __init__(self, tape: TapeService, projections: ProjectionRunner | None = None) -> None:
+    def __init__(
+        self, tape: TapeService, projections: ProjectionRunner | None = None, leases: SessionLease | None = None
+    ) -> None:
+        """Build it without reading anything.
+
+        Args:
+            tape: the outbox tape.
+            projections: keeps what is pending.
+            leases: those under which receipts are written; None if nobody sends anything.
+        """
         self._tape = tape
-        self._pending = (projections or ProjectionRunner()).project(OUTBOX_PROJECTION, tape)
+        self._leases = leases
+        projections = projections or ProjectionRunner()
+        self._pending = [projections.project(OUTBOX_PROJECTION, shard) for shard in tape.shards()]
 
     @property
     def name(self) -> str:
         """The name of the outbox tape."""
         return self._tape.name
+
+    @property
+    def tapes(self) -> tuple[str, ...]:
+        """The names of all its tapes."""
+        return self._tape.shards_of(self.name)
+
+    def tape_of(self, session: str) -> str:
+        """Return the name of the tape with the messages of a session."""
+        return self._tape.shard(session).name
 
     async def record_receipt(self, intent: OutboxMessage, place: int, receipt: Receipt, *, outcome: str = "") -> None:
         """Record that a part arrived.
@@ -59,17 +82,24 @@ class Outbox:
             receipt: the platform's answer.
             outcome: `resumed`: it was sent again and may be a duplicate; `found`: it had arrived already; `missing`: a
                 search did not find it, and it was sent again.
+
+        Raises:
+            LeaseLost: another holder has taken up the session since, and delivers what is pending.
         """
-        data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
+        data: dict[str, Any] = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
         if outcome:
             data[outcome] = True
+        lease = await self._leases.hold(intent.session) if self._leases and intent.session else None
+        if lease:
+            data["epoch"] = lease.epoch
         fact = event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")
-        (stored,) = await self._tape.append([fact], if_absent=True)
-        await self._pending.write_checkpoint(stored.id)
+        tape = self._tape.shard(intent.session)
+        (stored,) = await tape.append([fact], if_absent=True, lease=lease)
+        await self._pending[self.tapes.index(tape.name)].write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:
         """Record that an intent is abandoned, and why."""
-        await self._tape.append([abandoned_entry(intent.id, reason)], if_absent=True)
+        await self._tape.shard(intent.session).append([abandoned_entry(intent.id, reason)], if_absent=True)
 
     async def enqueue(
         self, session: str, key: str, parts: tuple[MessagePart, ...], also: Mapping[str, Sequence[TapeEntry]]
@@ -79,11 +109,12 @@ class Outbox:
         `key` names its cause.
         """
         entry = intent_entry(session, key, parts)
-        return intent_from((await self._tape.append([entry], if_absent=True, other_tapes=also))[0])
+        tape = self._tape.shard(session)
+        return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
 
     async def has_receipt(self, message: str) -> bool:
         """Return true if one of the newest receipts is for the message with this platform id."""
-        return await self._tape.read(ReceiptView(message))
+        return any([await tape.read(ReceiptView(message)) for tape in self._tape.shards()])
 
     async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
         """Record that `part` is about to be sent, to show the answer to an inbound while it is written.
@@ -91,37 +122,48 @@ class Outbox:
         The first record stays: a message is begun once for an inbound, also by a later process.
         """
         data = {"inbound": inbound, "session": session, "part": part_data(replace(part, key=""))}
-        await self._tape.append([event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))], if_absent=True)
-        return await self.live_message(inbound) or LiveMessage(inbound, session, part=part)
+        fact = event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))
+        await self._tape.shard(session).append([fact], if_absent=True)
+        return await self.live_message(inbound, session) or LiveMessage(inbound, session, part=part)
 
     async def record_live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
         """Record the platform's id of that message, and the chat that contains it."""
         data = {"inbound": inbound, "session": session, "message": message, **({"chat": chat} if chat else {})}
-        await self._tape.append([event(PREVIEW, data, key=preview_key(inbound))], if_absent=True)
+        await self._tape.shard(session).append([event(PREVIEW, data, key=preview_key(inbound))], if_absent=True)
 
-    async def end_live(self, inbound: int) -> None:
+    async def end_live(self, live: LiveMessage) -> None:
         """Record that the message will not become an answer: its turn said nothing."""
-        await self._tape.append([live_end_entry(inbound)], if_absent=True)
+        await self._tape.shard(live.session).append([live_end_entry(live.inbound)], if_absent=True)
 
-    async def live_message(self, inbound: int) -> LiveMessage | None:
-        """Return the message that shows the answer to an inbound; None if none was begun."""
-        return await self._tape.read(LiveMessageView(inbound)) if inbound else None
+    async def live_message(self, inbound: int, session: str) -> LiveMessage | None:
+        """Return the message that shows the answer to an inbound of a session; None if none was begun."""
+        return await self._tape.shard(session).read(LiveMessageView(inbound)) if inbound else None
 
     async def unanswered_live(self) -> tuple[LiveMessage, ...]:
-        """Return the newest such messages to which no answer was intended yet, oldest first."""
-        return await self._tape.read(UnansweredLiveMessagesView())
+        """Return the newest such messages to which no answer was intended yet, those of a chat oldest first."""
+        return tuple([live for tape in self._tape.shards() for live in await tape.read(UnansweredLiveMessagesView())])
 
-    async def belongs_elsewhere(self, message: str, inbound: int) -> bool:
+    async def belongs_elsewhere(self, message: str, live: LiveMessage) -> bool:
         """Return true if the message with this id is a delivered part, or shows the answer to another inbound."""
-        return await self.has_receipt(message) or await self._tape.read(OtherLiveMessageView(message, inbound))
+        if await self.has_receipt(message):
+            return True
+        own = self.tape_of(live.session)
+        views = [
+            (tape, OtherLiveMessageView(message, live.inbound if tape.name == own else 0))
+            for tape in self._tape.shards()
+        ]
+        return any([await tape.read(view) for tape, view in views])
 
     async def pending(self) -> tuple[OutboxMessage, ...]:
         """Return the intents with parts that have no receipt, oldest first."""
-        messages = await self._pending.catch_up()
-        if not messages:
-            return ()
-        (entries,) = await self._tape.fetch([TapeQuery(self.name, IdRanges(tuple(spans_of(list(messages)))))])
-        return tuple(replace(intent_from(entry), sent=messages[entry.id].sent) for entry in entries if not entry.erased)
+        found: list[list[OutboxMessage]] = []
+        for tape, projected in zip(self._tape.shards(), self._pending, strict=True):
+            if messages := await projected.catch_up():
+                (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
+                found.append(
+                    [replace(intent_from(entry), sent=messages[entry.id].sent) for entry in entries if not entry.erased]
+                )
+        return tuple(heapq.merge(*found, key=lambda message: message.date))
 
     async def sessions_with_file(self, digest: str) -> tuple[str, ...]:
         """Return the sessions of the open intents with a file of this digest."""
@@ -134,7 +176,8 @@ class Outbox:
 
     async def write_checkpoint(self) -> None:
         """Write a checkpoint, so that the next start reads from here on."""
-        await self._pending.write_checkpoint(force=True)
+        for projected in self._pending:
+            await projected.write_checkpoint(force=len(self._pending) == 1 or projected.position > 0)
 
 
 def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:

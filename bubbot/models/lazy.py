@@ -1,4 +1,4 @@
-"""A model that is loaded on demand: litellm takes seconds to import, and most commands never call a model."""
+"""A model that is loaded on demand: clients of providers take a while to import, and most commands never call a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 from bubbot.errors import BubbotError, ModelError
 from bubbot.ports.model import (
@@ -21,6 +21,15 @@ from bubbot.ports.model import (
 )
 
 
+@runtime_checkable
+class Connects(Protocol):
+    """A model that can open a connection ahead of its first call."""
+
+    async def connect(self) -> None:
+        """Open it; never raise."""
+        ...
+
+
 class LazyModel:
     """A `Model` that `load` makes at the first request, or earlier if `warm` is called.
 
@@ -32,6 +41,7 @@ class LazyModel:
         self._traits = traits
         self._load = load
         self._loading: asyncio.Task[Model] | None = None
+        self._connecting: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
@@ -44,10 +54,9 @@ class LazyModel:
         return self._traits
 
     def warm(self) -> None:
-        """Begin to load in the background."""
+        """See `WarmsUp.warm`."""
         if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(_load_without_gc, self._load))
-            self._loading.add_done_callback(self._on_load_done)
+            self._connecting = asyncio.create_task(self._connect(self._begin_loading()))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
@@ -71,15 +80,28 @@ class LazyModel:
 
     async def aclose(self) -> None:
         """See `Model.aclose`. It waits for a running load: a thread cannot be stopped."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
         if self._loading is not None:
             with suppress(BubbotError):
                 await (await asyncio.shield(self._loading)).aclose()
 
     async def _get_model(self) -> Model:
-        self.warm()
-        assert self._loading is not None
         # Shielded: a caller that stops waiting must not cancel the load for the others.
-        return await asyncio.shield(self._loading)
+        return await asyncio.shield(self._begin_loading())
+
+    def _begin_loading(self) -> asyncio.Task[Model]:
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(_load_without_gc, self._load))
+            self._loading.add_done_callback(self._on_load_done)
+        return self._loading
+
+    async def _connect(self, loading: asyncio.Task[Model]) -> None:
+        with suppress(BubbotError):  # the first call loads again, and reports what is wrong
+            model = await asyncio.shield(loading)
+            if isinstance(model, Connects):
+                await model.connect()
 
     def _on_load_done(self, task: asyncio.Task[Model]) -> None:
         if task.cancelled() or task.exception() is not None:

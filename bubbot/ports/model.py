@@ -302,6 +302,15 @@ class CountsTokens(Protocol):
         ...
 
 
+@runtime_checkable
+class WarmsUp(Protocol):
+    """A `Model` whose first answer comes sooner if it may prepare for it."""
+
+    def warm(self) -> None:
+        """Begin to load and to connect, in the background."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The text of a recording, and the usage of its transcription; a provider may count seconds instead of tokens."""

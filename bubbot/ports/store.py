@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from bubbot.errors import ConfigError
 from bubbot.tape.chain import AuditFinding
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
 from bubbot.tape.store import Batch, TapeStore
@@ -113,6 +114,21 @@ class UnreferencedBlobs:
     tapes: dict[str, tuple[tuple[str, int], ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class PositionedEntry:
+    """An entry in the order of all tapes.
+
+    Attributes:
+        position: its global position.
+        tape: the name of its tape.
+        entry: the entry, with its id.
+    """
+
+    position: int
+    tape: str
+    entry: TapeEntry
+
+
 @runtime_checkable
 class LabelsWorkspace(Protocol):
     """A store that keeps the label in its tape names. In others it is the path of the home."""
@@ -133,6 +149,23 @@ class CountsEntries(Protocol):
 
     async def count_entries(self) -> int:
         """Count the entries of all tapes, erased ones included."""
+        ...
+
+
+@runtime_checkable
+class OrdersEntries(Protocol):
+    """A store that orders the entries of all tapes by one global position.
+
+    Positions begin above 0 and never go back, on a tape and over all of them. Whoever has read up to one has missed
+    nothing below it: what is appended later stands above. There may be gaps, so nobody counts with positions.
+    """
+
+    async def newest_position(self) -> int:
+        """Return the newest position that can be read; 0 without entries."""
+        ...
+
+    async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
+        """Return the next entries after a position, at most `limit`; none if there are no more yet."""
         ...
 
 

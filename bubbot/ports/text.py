@@ -74,3 +74,10 @@ def replace_controls(text: str) -> str:
 
 def _is_obeyed(char: str) -> bool:
     return not char.isprintable() and char not in ALLOWED_CONTROLS and unicodedata.category(char) in _OBEYED
+
+
+def escape_json(text: str) -> str:
+    """Escape unprintable characters in JSON, except line feeds between values; as data it stays the same."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -89,10 +89,15 @@ class Tool:
 
     def validate(self, values: dict[str, Any]) -> ToolArgs:
         """Validate the arguments. Raise `ToolRetry` with each wrong field, its value and what it must be."""
-        try:
-            return self.args.model_validate(values)
-        except ValidationError as error:
-            raise ToolRetry(f"{self.name}: {'; '.join(_problem(item, self) for item in error.errors())}") from error
+        return validate_args(self.name, self.args, values)
+
+
+def validate_args(name: str, args: type[A], values: Mapping[str, Any]) -> A:
+    """Validate the arguments of a tool or command. Raise `ToolRetry` as `Tool.validate` does."""
+    try:
+        return args.model_validate(values)
+    except ValidationError as error:
+        raise ToolRetry(f"{name}: {'; '.join(_problem(item, args) for item in error.errors())}") from error
 
 
 @cache
@@ -106,12 +111,12 @@ def _build_schema(args: type[ToolArgs]) -> JsonObject:
     return schema
 
 
-def _problem(item: Any, tool: Tool) -> str:
+def _problem(item: Any, args: type[ToolArgs]) -> str:
     name = ".".join(map(str, item["loc"])) or "the arguments"
     if item["type"] == "missing":
         return f"{name} is missing"
     if item["type"] == "extra_forbidden":
-        return f"there is no {name}; it takes {', '.join(tool.args.model_fields) or 'nothing'}"
+        return f"there is no {name}; it takes {', '.join(args.model_fields) or 'nothing'}"
     value = repr(item["input"])
     return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Literal, Protocol, TypeVar
 
@@ -36,6 +36,12 @@ class AcceptedInbound:
     inbound: Inbound
     attempts: int = 0
     interrupted_turn: str = ""
+
+    def after_interruption(self, turn: str) -> AcceptedInbound:
+        """Return the inbound with one attempt more, if it was read before the interruption of this turn was recorded."""
+        if turn in ("", self.interrupted_turn):
+            return self
+        return replace(self, attempts=self.attempts + 1, interrupted_turn=turn)
 
 
 @dataclass(frozen=True, slots=True)

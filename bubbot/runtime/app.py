@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, LeaseLost
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.messages import find_message_id
 from bubbot.runtime.session import SessionChannel, SessionDeps, SessionRuntime
 from bubbot.tape.service import TapeService
+
+log = logging.getLogger(__name__)
 
 MAX_IDLE_SESSIONS = 256
 """Idle sessions kept in memory at most; a dropped session is read from its tape again."""
@@ -86,8 +89,7 @@ class AppRuntime:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for name in names:
-            self._sessions.pop(name, None)
-            self._count_cached(name, 0)
+            self._forget(name)
 
     async def wait_turns_ended(self) -> None:
         """Wait until every turn that is under way now has ended."""
@@ -100,6 +102,11 @@ class AppRuntime:
         result = self._session(inbound.channel, inbound.session).submit(accepted)
         self._ensure_draining(inbound.session)
         return result
+
+    def take_up(self, session_id: str) -> None:
+        """Queue a session that has open forks and perhaps nothing else to do."""
+        self._session(session_id.partition(":")[0], session_id)
+        self._ensure_draining(session_id)
 
     def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message in its session."""
@@ -137,7 +144,7 @@ class AppRuntime:
 
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:
-        """Keep turns of the session from running until the block ends."""
+        """Take up the session, and keep its turns from running until the block ends."""
         channel = session_id.partition(":")[0]
         if channel not in self._links:  # this process does not run the channel
             yield
@@ -194,8 +201,14 @@ class AppRuntime:
             raise
 
     async def _drain(self, session_id: str) -> None:
+        session = self._sessions[session_id]
         with bind(session=session_id):  # even if no turn is under way yet
-            await self._sessions[session_id].drain()
+            try:
+                await session.drain()
+            except LeaseLost as error:
+                log.warning("session lost to another process: %s", error, extra={"action": "session.lost"})
+                session.abandon(error)
+                self._forget(session_id)
 
     def _forget_idle(self, session_id: str, task: asyncio.Task[None]) -> None:
         """Forget the sessions that have been idle longest, now that this one has nothing to do."""
@@ -209,8 +222,13 @@ class AppRuntime:
             if len(self._sessions) <= MAX_IDLE_SESSIONS and self._cached_total <= MAX_CACHED_ENTRIES:
                 return
             if idle not in self._tasks and self._sessions[idle].is_idle:
-                del self._sessions[idle]
-                self._count_cached(idle, 0)
+                self._forget(idle)
+
+    def _forget(self, session_id: str) -> None:
+        """Drop a session from memory, and give its lease back."""
+        self._sessions.pop(session_id, None)
+        self._count_cached(session_id, 0)
+        self._deps.leases.release(session_id)
 
     def _count_cached(self, session_id: str, entries: int) -> None:
         """Count what a session keeps in memory. A sum over all sessions would make each turn slower the more there are."""

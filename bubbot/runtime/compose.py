@@ -23,7 +23,7 @@ from bubbot.runtime.context.compact import estimate_tokens
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextView, ModelContext
 from bubbot.runtime.prompt import PromptSettings, render_prompt
-from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.entry import JsonObject, TapeEntry, canonical
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import evaluate
 from bubbot.tape.references import ReferenceRegistry, entries_as_of
@@ -198,7 +198,12 @@ async def embed_images(request: ModelRequest, blob: Callable[[str], Awaitable[by
     if not any(type(message["content"]) is not str and find_images(message) for message in request.messages):
         return request
     messages = tuple([await _with_image_bytes(message, blob) for message in request.messages])
-    return replace(request, messages=messages, texts=())
+    if not request.texts:
+        return replace(request, messages=messages)
+    pairs = zip(request.messages, messages, request.texts, strict=True)
+    # An image is large: its message is encoded here, once for all that need the bytes of the request.
+    texts = tuple(text if new is old else canonical(new).encode() for old, new, text in pairs)
+    return replace(request, messages=messages, texts=texts)
 
 
 async def _with_image_bytes(message: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:

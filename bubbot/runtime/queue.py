@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
@@ -57,6 +57,12 @@ class QueuedMessage:
         if not self.result.done():
             self.result.set_result(result)
 
+    def fail(self, error: Exception) -> None:
+        """Set the error, unless the future is already done; often nobody waits for it."""
+        if not self.result.done():
+            self.result.set_exception(error)
+            self.result.exception()
+
 
 class MessageQueue:
     """The messages and changes of one session, in the order they came."""
@@ -84,6 +90,18 @@ class MessageQueue:
         """Append an item."""
         self._items.append(item)
         self._arrived.set()
+
+    def take_all(self) -> list[QueuedMessage]:
+        """Empty the queue; return its messages."""
+        messages = [item for item in self._items if isinstance(item, QueuedMessage)]
+        self._items.clear()
+        return messages
+
+    def count_interrupted(self, turns: Mapping[int, str]) -> None:
+        """Count the interrupted turns, by inbound, as attempts of the waiting messages."""
+        for item in self._items:
+            if isinstance(item, QueuedMessage):
+                item.accepted = item.accepted.after_interruption(turns.get(item.accepted.id, ""))
 
     async def wait_quiet(self, now: Clock) -> None:
         """Wait until the first message has waited long enough for others to join it.

@@ -1,16 +1,16 @@
-"""Start-up: merge what an earlier process left open, and queue the inbounds it left unanswered."""
+"""Recovery: find what an earlier process left open, and merge the open forks of a session when it is taken up."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.fork import ForkedTape
+from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
@@ -19,70 +19,114 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryResult:
-    """The result of a recovery.
+class OpenWork:
+    """What an earlier process left open.
 
     Attributes:
-        interrupted_turns: turns that were cut off.
-        open_inbounds: the inbounds that still need an answer, oldest first.
+        sessions: the sessions with open forks; each is recovered when it is taken up.
+        inbounds: the inbounds that still need an answer, oldest first; the turns of open forks are not counted yet.
         changes: the changes that are not on their tapes yet, oldest first.
     """
 
-    interrupted_turns: int
-    open_inbounds: tuple[AcceptedInbound, ...]
+    sessions: tuple[str, ...] = ()
+    inbounds: tuple[AcceptedInbound, ...] = ()
     changes: tuple[TapeChange, ...] = ()
 
 
-async def recover(
-    store: TapeStore, inboxes: Sequence[InboxReader], open_tape: Callable[[str], TapeService]
-) -> RecoveryResult:
-    """Merge every open fork of these channels completely, then read what their inboxes still have to process.
+@dataclass(frozen=True, slots=True)
+class InterruptedTurn:
+    """A turn whose fork was merged after its process had ended.
 
-    Merging marks no inbound done; a turn that was cut off counts as an attempt for its inbounds.
+    Attributes:
+        turn: its id; empty for a fork that no turn wrote.
+        inbounds: those that it answered, joined ones too, as (inbox tape, id).
+        merged: what the merge stored.
+    """
+
+    turn: str
+    inbounds: tuple[tuple[str, int], ...]
+    merged: MergeResult
+
+
+async def find_open_work(
+    store: TapeStore,
+    inboxes: Mapping[str, InboxReader],
+    open_tape: Callable[[str], TapeService],
+    tape_of: Callable[[str], str],
+) -> OpenWork:
+    """Find the open work of the channels that this process runs. Forks that no session will take up are merged at once.
 
     Args:
         store: the store with the forks.
-        inboxes: the inboxes of the channels that this process runs.
+        inboxes: the inboxes of these channels, by channel.
         open_tape: makes the tape service of a tape name.
+        tape_of: returns the name of a session's tape.
     """
-    names = {inbox.name for inbox in inboxes}
-    count = 0
-    records = await store.forks()
-    for record in records:
-        if record.parent:
-            continue  # it is merged with the fork that it is a fork of
-        start = _turn_inbounds(record)
-        inbounds = [(tape, inbound_id) for tape, inbound_id in start if tape in names]
-        if start and not inbounds:
+    sessions: list[str] = []
+    for tape, session in await _forked_tapes(store):
+        if session and session.partition(":")[0] not in inboxes:
             continue  # another process runs that channel
-        await _merge_fork(open_tape(record.tape).reopen_fork(record), records, inbounds)
-        count += 1
-    still_open = [accepted for inbox in inboxes for accepted in await inbox.open_inbounds()]
-    if count or still_open:
+        if session and tape_of(session) == tape:
+            sessions.append(session)
+        else:
+            await merge_open_forks(open_tape(tape))
+    inbounds = [accepted for inbox in inboxes.values() for accepted in await inbox.open_inbounds()]
+    if sessions or inbounds:
         log.info(
             "resuming interrupted work",
-            extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
+            extra={"action": "recovery", "interrupted": len(sessions), "open": len(inbounds)},
         )
-    changes = [change for inbox in inboxes for change in await inbox.open_changes()]
-    return RecoveryResult(count, tuple(still_open), tuple(changes))
+    changes = [change for inbox in inboxes.values() for change in await inbox.open_changes()]
+    return OpenWork(tuple(sessions), tuple(inbounds), tuple(changes))
 
 
-async def merge_orphan(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:
+async def merge_forks_of_channels(
+    store: TapeStore, channels: Collection[str], open_tape: Callable[[str], TapeService]
+) -> None:
+    """Merge the open forks of all sessions of these channels, and of no session, while none of them is taken up."""
+    for tape, session in await _forked_tapes(store):
+        if not session or session.partition(":")[0] in channels:
+            await merge_open_forks(open_tape(tape))
+
+
+async def _forked_tapes(store: TapeStore) -> list[tuple[str, str]]:
+    """List the tapes with open forks, each with its session; empty for none.
+
+    A fork of an earlier version names its session only in what its turn wrote.
+    """
+    sessions: dict[str, str] = {}
+    for forked in await store.forked_sessions():
+        session = forked.session or next(filter(None, map(_turn_session, await store.forks(forked.tape))), "")
+        sessions[forked.tape] = session or sessions.get(forked.tape, "")
+    return list(sessions.items())
+
+
+async def merge_open_forks(tape: TapeService) -> list[InterruptedTurn]:
+    """Merge every open fork of a tape completely, oldest first; a turn that was cut off counts as an attempt.
+
+    Merging marks no inbound done. The forks of a fork are merged into it before, innermost first.
+    """
+    records = await tape.open_forks()
+    return [await _merge_fork(tape.reopen_fork(record), records) for record in records if not record.parent]
+
+
+async def merge_orphan(tape: TapeService, record: ForkRecord) -> None:
     """Merge one fork that no process will continue, whatever its channel; a fork of a fork goes with that one."""
     if not record.parent:
-        await _merge_fork(tape.reopen_fork(record), await store.forks(), _turn_inbounds(record))
+        await _merge_fork(tape.reopen_fork(record), await tape.open_forks())
 
 
-async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord], inbounds: Sequence[tuple[str, int]]) -> None:
+async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord]) -> InterruptedTurn:
     """Merge the forks of a fork into it, innermost first, then the fork as an interrupted turn."""
+    inbounds = [inbound for record in records if record.id == fork.id for inbound in _turn_inbounds(record)]
     await _merge_forks_of(fork, records)
     meta = _turn_meta(fork)
     turn = meta.get("turn", "")
     facts = [*_unknown_results(fork.delta), make.event("turn/interrupted", {"turn": turn})]
     await fork.append([replace(entry, meta=meta) for entry in facts])
-    for tape in {name for name, _ in inbounds}:
+    for tape in dict.fromkeys(name for name, _ in inbounds):
         fork.stage(tape, [interrupted_entry([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
-    await fork.merge()
+    return InterruptedTurn(turn, tuple(inbounds), await fork.merge())
 
 
 async def _merge_forks_of(fork: ForkedTape, records: Sequence[ForkRecord]) -> None:
@@ -98,6 +142,12 @@ def _turn_meta(fork: ForkedTape) -> dict[str, str]:
     """Build the meta of what the recovery adds: the turn that wrote the fork, if one did."""
     turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
     return {"turn": turn} if turn else {}
+
+
+def _turn_session(record: ForkRecord) -> str:
+    """Return the session that the fork's turn names; empty if no turn wrote it."""
+    starts = (entry for batch in record.staged for entry in batch.entries if entry.name == "turn/start")
+    return next((str(start.payload["data"].get("session", "")) for start in starts), "")
 
 
 def _turn_inbounds(record: ForkRecord) -> list[tuple[str, int]]:

@@ -6,11 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 
-from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import (
+    BubbotError,
+    FeatureFailed,
+    LeaseLost,
+    ModelCallDenied,
+    ModelUnconfigured,
+    StoreError,
+    TapeCorrupt,
+)
 from bubbot.log import bind
 from bubbot.ports.channel import (
     Inbound,
@@ -24,6 +32,7 @@ from bubbot.ports.channel import (
     ignore_preview,
 )
 from bubbot.ports.inbox import done_entry
+from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundTurn, wrap
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.ports.text import clean
@@ -57,6 +66,7 @@ from bubbot.runtime.messages import (
     turn_start_entry,
 )
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
+from bubbot.runtime.recovery import merge_open_forks
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
@@ -80,25 +90,26 @@ class SessionChannel:
 
     Attributes:
         name: the channel's name.
-        inbox: the name of its inbox tape.
-        outbox: the name of its outbox tape.
         split: cuts a message into parts that the platform takes.
         role: gives the role of the sender.
         queue_policy: how the channel wants waiting messages treated.
         chat_limit: a chat's own limit of turns at once.
         fetch: fetches the attachments of a message.
         find_channel: gives another channel by its name; None if it does not run here.
+        inbox_of: names the inbox tape of a session.
+        outbox_of: names the outbox tape of a session.
     """
 
     name: str
-    inbox: str
-    outbox: str
     split: Callable[[Outbound], Sequence[MessagePart]]
     role: Callable[[Inbound], Role]
     queue_policy: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
     chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
     fetch: Fetch = refuse_fetch
     find_channel: Callable[[str], SessionChannel | None] = lambda _channel: None
+    _: KW_ONLY
+    inbox_of: Callable[[str], str]
+    outbox_of: Callable[[str], str]
 
 
 async def ignore_notice(_channel: str, _outbound: Outbound) -> None:
@@ -115,6 +126,7 @@ class SessionDeps:
         new_id: makes the ids of turns.
         zone: the time zone of chats.
         turn_limiter: limits the turns at once.
+        leases: the leases of this process.
         deliver: gets the channel and each merged outbox message.
         on_preview: gets the previews of a running turn.
         texts: the bot's own sentences.
@@ -123,7 +135,7 @@ class SessionDeps:
         gate: decides when messages may have their turn.
         notify: sends a notice at once, outside any turn, to a channel.
         around_turn: wraps what answers a turn, between the opening of its fork and its merge.
-        on_merged: called with the entries of each merge, in order.
+        on_merged: called with the entries of each merge, in order; those of interrupted turns too.
     """
 
     loop: AgentLoop
@@ -131,6 +143,7 @@ class SessionDeps:
     new_id: NewId
     zone: tzinfo
     turn_limiter: TurnLimiter
+    leases: SessionLease
     deliver: Callable[[str, OutboxMessage], Awaitable[None]]
     on_preview: PreviewCallback = ignore_preview
     texts: Texts = field(default_factory=Texts)
@@ -163,16 +176,29 @@ class SessionRuntime:
         self._denial: ModelCallDenied | None = None
         self._wake = asyncio.Event()
         self._paused = False
+        self._is_taken_up = False
+        self._interrupted: dict[int, str] = {}
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound; the future ends with its turn. The caller ensures that `drain` runs."""
-        waiting = QueuedMessage(accepted, asyncio.get_running_loop().create_future())
+        counted = accepted.after_interruption(self._interrupted.get(accepted.id, ""))
+        waiting = QueuedMessage(counted, asyncio.get_running_loop().create_future())
         self._queue.add(waiting)
         return waiting.result
 
     def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message. The caller ensures that `drain` runs."""
         self._queue.add(change)
+
+    @property
+    def _inbox(self) -> str:
+        """The inbox tape of the session."""
+        return self._link.inbox_of(self._tape.session)
+
+    @property
+    def _outbox(self) -> str:
+        """The outbox tape of the session."""
+        return self._link.outbox_of(self._tape.session)
 
     @property
     def is_running(self) -> bool:
@@ -242,17 +268,43 @@ class SessionRuntime:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[TapeService]:
-        """Hold the tape: no turn and no change is written to it within the block."""
+        """Take up the session and hold its tape: no turn and no change is written to it within the block."""
         self._holders += 1
         try:
             async with self._write_lock:
+                await self._take_up()
                 yield self._tape
         finally:
             self._holders -= 1
             self._tape.forget_window()  # the holder may have written to the store directly
 
+    async def _take_up(self) -> None:
+        """Get the lease, and merge what an earlier holder left open; do it once, before anything is written.
+
+        Messages that were read from the inbox before that do not count the turns that were cut off.
+        """
+        if self._is_taken_up:
+            return
+        self._tape.write_under(await self._deps.leases.hold(self._tape.session))
+        for interrupted in await merge_open_forks(self._tape):
+            ids = [inbound_id for inbox, inbound_id in interrupted.inbounds if inbox == self._inbox]
+            self._interrupted |= dict.fromkeys(ids, interrupted.turn)
+            for on_merged in self._deps.on_merged:
+                await on_merged(interrupted.merged)
+        self._queue.count_interrupted(self._interrupted)
+        self._is_taken_up = True
+
+    def abandon(self, error: LeaseLost) -> None:
+        """Drop what waits: another holder answers it."""
+        for message in self._queue.take_all():
+            message.fail(error)
+        self._deps.on_preview(self._tape.session, TurnFinished("failed"))
+
     async def drain(self) -> None:
-        """Run turns until nothing waits."""
+        """Take up the session, and run turns until nothing waits. Raise `LeaseLost` after another holder took it up."""
+        if not self._paused:
+            async with self._write_lock:
+                await self._take_up()
         while self._queue and not self._paused:
             self._wake.clear()
             await self._queue.wait_quiet(self._deps.now)
@@ -296,6 +348,10 @@ class SessionRuntime:
         batch = [message.accepted for message in self._current]
         try:
             result = await self._run_turn(batch, old=old)
+        except LeaseLost as error:
+            for message in self._current:
+                message.fail(error)
+            raise
         except FeatureFailed as error:  # the source of the turn could not prepare it
             result = await self._fail_batch(batch, error)
         except BubbotError:
@@ -318,20 +374,18 @@ class SessionRuntime:
             fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
         source = self._deps.sources.get(first.inbound.origin)
         facts = source.failure_entries(first.inbound, text) if source else {}
-        await self._tape.append(
-            [fact], other_tapes={self._link.inbox: [marked_done], self._link.outbox: [notice], **facts}
-        )
+        await self._tape.append([fact], other_tapes={self._inbox: [marked_done], self._outbox: [notice], **facts})
         for on_merged in self._deps.on_merged if facts else ():
             await on_merged(MergeResult((), {tape: tuple(entries) for tape, entries in facts.items()}))
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
-        for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
+        for entry in (await self._tape.fetch([TapeQuery(self._outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))
         return TurnResult("", "failed", text)
 
     async def _withdraw(self, withdrawn: Sequence[tuple[QueuedMessage, TapeChange]]) -> None:
         """Drop messages that were deleted before their turn: neither stored on the tape nor answered."""
         ids = [item_id for waiting, deletion in withdrawn for item_id in (waiting.accepted.id, deletion.id)]
-        await self._tape.append([], other_tapes={self._link.inbox: [done_entry(ids, outcome="withdrawn")]})
+        await self._tape.append([], other_tapes={self._inbox: [done_entry(ids, outcome="withdrawn")]})
         self._stop_requested = self._stop_requested and bool(self._queue.stoppable_count)
         for waiting, _ in withdrawn:
             self._attachments.pop(waiting.accepted.id, None)
@@ -373,7 +427,7 @@ class SessionRuntime:
                 raise
             task.uncancel()
             return await _record_stop(turn)
-        except StoreError:
+        except (StoreError, LeaseLost):
             raise  # nothing can be recorded; what the fork saved is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
             return await _record_failure(turn, error)
@@ -386,7 +440,7 @@ class SessionRuntime:
         again.
         """
         while not self._stop_requested and (missing := [a for a in wanted() if self._lacks_attachments(a)]):
-            intake = self._deps.intake.take_in(self._tape, self._link.inbox, missing, self._link.fetch)
+            intake = self._deps.intake.take_in(self._tape, self._inbox, missing, self._link.fetch)
             self._intake_task = asyncio.ensure_future(intake)
             try:
                 self._attachments |= await self._intake_task
@@ -419,15 +473,15 @@ class SessionRuntime:
             cited = await self._cited_messages(accepted)
             cited_ids += [entry.id for entry in cited]
             if cited:
-                corrections += missing_edit_entries(self._link.inbox, cited[-1], self._take_edits(accepted))
+                corrections += missing_edit_entries(self._inbox, cited[-1], self._take_edits(accepted))
             elif not is_command(accepted.inbound.text):
                 fresh.append(accepted)
-        opening += [turn_start_entry(self._tape.session, self._link.inbox, batch, cited_ids), *corrections]
+        opening += [turn_start_entry(self._tape.session, self._inbox, batch, cited_ids), *corrections]
         if not old:
             await self._take_attachments(lambda: fresh)
         attachments = {accepted.id: self._attachments.pop(accepted.id, None) for accepted in batch}
         for accepted in fresh:
-            opening += message_entries(self._link.inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
+            opening += message_entries(self._inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
         fork = await self._tape.open_fork(opening, stamp={"turn": turn_id})
         turn = self._make_turn(turn_id, fork, batch)
         turn.message_ids += [*cited_ids, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
@@ -476,9 +530,9 @@ class SessionRuntime:
         attachments = {accepted.id: self._attachments.pop(accepted.id, None) for accepted in batch}
         self._current += joining
         turn.inbounds = [*turn.inbounds, *batch]
-        entries = [turn_joined_entry(self._link.inbox, batch)]
+        entries = [turn_joined_entry(self._inbox, batch)]
         for accepted in batch:
-            entries += message_entries(self._link.inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
+            entries += message_entries(self._inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
         stored = await turn.tape.append(entries)
         turn.message_ids += [entry.id for entry in stored if entry.kind == Kind.MESSAGE]
         turn.notices += collect_notices(attachments)
@@ -489,7 +543,7 @@ class SessionRuntime:
         if not accepted.attempts:
             return []
         query = TapeQuery(self._tape.name, Window(), kinds=(Kind.MESSAGE,), missing="empty")
-        wanted = (self._link.inbox, accepted.id)
+        wanted = (self._inbox, accepted.id)
         return [entry for entry in await self._fetch_readable(query) or () if entry.meta.get("inbound") == wanted]
 
     async def _fetch_readable(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
@@ -506,10 +560,8 @@ class SessionRuntime:
         """Write the change to the tape and mark it done, in one transaction."""
         with suppress(TapeCorrupt):
             await self._tape.ensure_bootstrap_anchor()
-            entries, outcome = await build_change_entries(self._tape, self._link.inbox, changed)
-            await self._tape.append(
-                entries, other_tapes={self._link.inbox: [done_entry([changed.id], outcome=outcome)]}
-            )
+            entries, outcome = await build_change_entries(self._tape, self._inbox, changed)
+            await self._tape.append(entries, other_tapes={self._inbox: [done_entry([changed.id], outcome=outcome)]})
 
     async def _run_answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
         """Answer the turn within its middleware; whatever happens there ends in a result.
@@ -525,7 +577,7 @@ class SessionRuntime:
             if _is_being_cancelled():
                 raise
             return await _record_stop(turn)
-        except StoreError:
+        except (StoreError, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001 - middleware is also the code of others
             return await _record_failure(turn, error)
@@ -537,7 +589,7 @@ class SessionRuntime:
         fork, first = turn.tape, turn.inbounds[0]
         await fork.append([make.event("turn/end", {"status": result.status})])
         ids = [*(accepted.id for accepted in turn.inbounds), *self._edit_ids]
-        fork.stage(self._link.inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
+        fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
         reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
         link = self._stage_reply(turn, reply, result.status)
@@ -545,7 +597,7 @@ class SessionRuntime:
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         for on_merged in self._deps.on_merged:
             await on_merged(merged)
-        for entry in merged.staged.get(link.outbox, ()):
+        for entry in merged.staged.get(link.outbox_of(turn.session), ()):
             await self._deps.deliver(link.name, intent_from(entry))
         return TurnResult(turn.id, result.status, text, merged.delta)
 
@@ -576,7 +628,7 @@ class SessionRuntime:
                 return channel
             channel = found
         parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
-        turn.tape.stage(channel.outbox, [intent_entry(turn.session, turn.id, parts, inbound=answered)])
+        turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
         return channel
 
 

@@ -18,7 +18,7 @@ from bubbot.ports.settings import (
     Whole,
     describe_type,
 )
-from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, OptionalPath, Secret
+from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,11 @@ class ModelSettings(SettingsSection):
     )
     fallback: Names = Field(
         default=[], description="Models to use, in this order, if the first is unavailable or limits its requests."
+    )
+    via: ModelPath = Field(
+        default="auto",
+        description="`auto`: providers that speak the OpenAI chat protocol are called directly, the others through "
+        "litellm; `litellm`: all of them through litellm.",
     )
     script: OptionalPath = Field(
         default=None, description="The replies of the model `scripted`.", examples=["script.json"]

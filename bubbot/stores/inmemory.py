@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
+from bubbot.ports.store import PositionedEntry
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.references import MovedIds
-from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary, refuse_lost_leases
 
 
 @dataclass
@@ -23,6 +24,8 @@ class _Tape:
     archived_from: str | None = None
     facts: set[int] = field(default_factory=set)
     """Ids of facts that erased something: no erasure blanks them."""
+    positions: list[int] = field(default_factory=list)
+    """The global position of each entry."""
 
 
 class InMemoryStore:
@@ -30,11 +33,17 @@ class InMemoryStore:
 
     Attributes:
         commit_count: see `CountsEntries.commit_count`.
+        tape_shards: see `ShardsTapes.tape_shards`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, position_step: int = 1, tape_shards: int = 1) -> None:
+        """Build an empty store; the distance of two positions is `position_step`."""
+        self.tape_shards = tape_shards
+        self._position_step = position_step
+        self._position = 0
         self._tapes: dict[str, _Tape] = {}
         self._forks: dict[str, ForkRecord] = {}
+        self._epochs: dict[str, int] = {}
         self._open = True
         self._workspace = ""
         self.commit_count = 0
@@ -51,6 +60,7 @@ class InMemoryStore:
         return await self.append(batches)
 
     def _draft(self, batches: Sequence[Batch]) -> tuple[dict[str, list[TapeEntry]], list[tuple[TapeEntry, ...]]]:
+        self._check_leases(batches)
         drafts: dict[str, list[TapeEntry]] = {}
         stored: list[tuple[TapeEntry, ...]] = []
         moved: MovedIds | None = None
@@ -81,7 +91,31 @@ class InMemoryStore:
         self.commit_count += 1
         for name, draft in drafts.items():
             if draft:
-                self._tapes.setdefault(name, _Tape([], {})).entries = draft
+                stored_tape = self._tapes.setdefault(name, _Tape([], {}))
+                stored_tape.entries = draft
+                self._number(stored_tape)
+
+    def _number(self, stored_tape: _Tape) -> None:
+        """Give the new entries of a tape their positions."""
+        for _ in stored_tape.entries[len(stored_tape.positions) :]:
+            self._position += self._position_step
+            stored_tape.positions.append(self._position)
+
+    async def newest_position(self) -> int:
+        """See `OrdersEntries.newest_position`."""
+        self._check_open()
+        return self._position
+
+    async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
+        """See `OrdersEntries.read_after`."""
+        self._check_open()
+        entries = [
+            PositionedEntry(at, name, entry)
+            for name, stored_tape in self._tapes.items()
+            for at, entry in zip(stored_tape.positions, stored_tape.entries, strict=True)
+            if at > position
+        ]
+        return sorted(entries, key=lambda positioned: positioned.position)[:limit]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`."""
@@ -104,23 +138,28 @@ class InMemoryStore:
     async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
         """See `TapeStore.open_fork`."""
         self._check_open()
+        self._check_leases(record.staged)
         if record.parent:
             self._fork(record.parent)
         else:
             self._check_base(record, exact=expect_head)
-        self._forks[record.id] = record
+        self._forks[record.id] = replace(record, staged=_without_leases(record.staged))
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
         self._check_open()
+        self._check_leases(staged)
         record = self._fork(fork)
-        self._forks[fork] = replace(record, staged=(*record.staged, *staged), reset=reset or record.reset)
+        self._forks[fork] = replace(
+            record, staged=(*record.staged, *_without_leases(staged)), reset=reset or record.reset
+        )
 
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
         self._check_open()
+        self._check_leases(batches)
         record = self._fork(fork)
         if len(self._with_forks(fork)) > 1:
             raise TapeConflict(f"the fork {fork} still has open forks: merge or discard them first")
@@ -140,10 +179,22 @@ class InMemoryStore:
         for dropped in self._with_forks(fork):
             del self._forks[dropped]
 
-    async def forks(self) -> list[ForkRecord]:
+    async def forks(self, tape: str | None = None) -> list[ForkRecord]:
         """See `TapeStore.forks`."""
         self._check_open()
-        return list(self._forks.values())
+        return [record for record in self._forks.values() if tape in (None, record.tape)]
+
+    async def forked_sessions(self) -> list[ForkedSession]:
+        """See `TapeStore.forked_sessions`."""
+        self._check_open()
+        found = sorted({(record.tape, record.session) for record in self._forks.values()})
+        return [ForkedSession(*each) for each in found]
+
+    async def raise_epoch(self, tape: str) -> int:
+        """See `TapeStore.raise_epoch`."""
+        self._check_open()
+        self._epochs[tape] = self._epochs.get(tape, 0) + 1
+        return self._epochs[tape]
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
@@ -169,6 +220,9 @@ class InMemoryStore:
     async def aclose(self) -> None:
         """See `TapeStore.aclose`."""
         self._open = False
+
+    def _check_leases(self, batches: Sequence[Batch]) -> None:
+        refuse_lost_leases(batches, lambda tape: self._epochs.get(tape, 0))
 
     def _check_open(self) -> None:
         if not self._open:
@@ -226,7 +280,10 @@ class InMemoryStore:
         old_tape = self._tapes.pop(tape, None)
         if old_tape:
             last = erasure.build_rename(tape, reset.archive, batches).with_id(len(old_tape.entries) + 1)
-            self._tapes[reset.archive] = replace(old_tape, entries=[*old_tape.entries, last], archived_from=tape)
+            archive = replace(old_tape, entries=[*old_tape.entries, last], archived_from=tape)
+            archive.positions = list(old_tape.positions)  # a conflict brings the tape back
+            self._tapes[reset.archive] = archive
+            self._number(archive)
 
     def _find_erasable(self, tape: str, reset: ResetBatch) -> dict[str, set[int]]:
         """Find the entries to erase, before the facts about it are written (see `stores/sqlite/write.py`)."""
@@ -270,6 +327,10 @@ def _is_protected(stored_tape: _Tape, name: str, entry: TapeEntry) -> bool:
     if stored_tape.archived_from is not None and entry.id == len(stored_tape.entries):
         return erasure.is_rename(entry.kind, entry.payload, stored_tape.archived_from, name)
     return entry.id in stored_tape.facts
+
+
+def _without_leases(batches: Sequence[Batch]) -> tuple[Batch, ...]:
+    return tuple(replace(batch, lease=None) for batch in batches)
 
 
 def _find_by_key(entries: Sequence[TapeEntry], key: str) -> TapeEntry | None:

@@ -369,6 +369,7 @@ class PartReceipt(TypedDict):
     resumed: NotRequired[bool]
     found: NotRequired[bool]
     missing: NotRequired[bool]
+    epoch: NotRequired[int]
 
 
 class DeliveryEnded(TypedDict):

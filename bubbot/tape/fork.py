@@ -32,7 +32,8 @@ from bubbot.tape.query import (
     without_limit,
 )
 from bubbot.tape.references import Rebase, ReferenceRegistry
-from bubbot.tape.store import Batch, ForkRecord, TapeStore
+from bubbot.tape.shards import count_shards, shard_tapes
+from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,12 @@ class ForkedTape(TapeHandle):
             on_merged: called with the delta after the merge.
         """
         super().__init__(record.tape, now, session, stamp)
+        self._lease = Lease(record.tape, record.epoch) if record.epoch else None
         self._fetch_parent = fetch_parent or partial(_fetch_one, parent or store)
         self._on_merged = on_merged
         self.id = record.id
         self.base = record.base
+        self._record = ForkRecord(record.id, record.tape, record.base, (), session=record.session, epoch=record.epoch)
         self._store = store
         self._new_id = new_id
         self._references = references
@@ -110,6 +113,11 @@ class ForkedTape(TapeHandle):
             if entry.key is not None
         }
         self._delta = [entry.with_id(self._floor + place) for place, entry in enumerate(own, 1)]
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease under which it was opened; None for none."""
+        return self._lease
 
     @property
     def _floor(self) -> int:
@@ -163,7 +171,7 @@ class ForkedTape(TapeHandle):
     def _batches(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> list[Batch]:
         """Build the batches that make entries of the delta durable."""
         runs = groupby(fresh, key=lambda entry: entry.key in if_absent)
-        return [Batch(self.name, tuple(run), if_absent=is_absent) for is_absent, run in runs]
+        return [Batch(self.name, tuple(run), if_absent=is_absent, lease=self._lease) for is_absent, run in runs]
 
     async def _find_by_key(self, key: str, fresh: Sequence[TapeEntry] = ()) -> TapeEntry | None:
         existing: TapeEntry | None = next((other for other in [*self._delta, *fresh] if other.key == key), None)
@@ -174,7 +182,8 @@ class ForkedTape(TapeHandle):
 
     def stage(self, tape: str, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> None:
         """Add entries of another tape to the merge."""
-        batch = Batch(tape, tuple(self._stamped(entry) for entry in entries), if_absent=if_absent)
+        stamped = tuple(self._stamped(entry) for entry in entries)
+        batch = Batch(tape, stamped, if_absent=if_absent, lease=self._lease)
         self._staged.append(batch)
         self._unsaved.append(batch)
 
@@ -201,10 +210,10 @@ class ForkedTape(TapeHandle):
         """
         async with self._lock:
             await self._save()
-            record = ForkRecord(f"{self.id}/{self._new_id()}", self.name, self._floor + len(self._delta), ())
+            record = replace(self._record, id=f"{self.id}/{self._new_id()}", base=self._floor + len(self._delta))
             fork = self.reopen_fork(record, stamp=stamp)
             await fork.append(opening)
-            record = replace(record, staged=(Batch(self.name, fork.delta),))
+            record = replace(record, staged=(Batch(self.name, fork.delta, lease=self._lease),))
             await self._store.open_fork(record)
         return self.reopen_fork(record, stamp=stamp)
 
@@ -212,7 +221,7 @@ class ForkedTape(TapeHandle):
         """Resume a fork of this fork with everything it saved."""
         return ForkedTape(
             self._store,
-            record,
+            replace(record, epoch=self._record.epoch),
             now=self._now,
             new_id=self._new_id,
             session=self.session,
@@ -236,7 +245,7 @@ class ForkedTape(TapeHandle):
         async with self._lock:
             rebase = Rebase(self._floor, self._references, frozenset(self._if_absent))
             expected = self._floor if expect_head or self._reset else None
-            own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase)
+            own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase, lease=self._lease)
             if self._parent is not None:
                 return await self._parent.adopt(self.id, own, self._staged)
             reset = (self.name, self._reset) if self._reset else None
@@ -315,6 +324,10 @@ class ForkedTape(TapeHandle):
     async def head(self) -> int:
         """Return the id of the newest entry, as `delta` has them."""
         return self._floor + len(self._delta)
+
+    def shards_of(self, tape: str) -> tuple[str, ...]:
+        """See `TapeHandle.shards_of`."""
+        return shard_tapes(tape, count_shards(self._store))
 
     async def put_blob(self, data: bytes) -> str:
         """Store bytes at once, not staged: a blob that nothing cites is harmless."""

@@ -53,6 +53,10 @@ class TapeHandle(ABC):
         """Return the newest id; 0 for an empty tape."""
 
     @abstractmethod
+    def shards_of(self, tape: str) -> tuple[str, ...]:
+        """Return all tapes of a system tape (see `shard_tapes`)."""
+
+    @abstractmethod
     async def put_blob(self, data: bytes) -> str:
         """Store bytes with the tape and return their digest."""
 

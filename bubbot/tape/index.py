@@ -14,6 +14,7 @@ class IndexState:
 
     Attributes:
         position: the global position up to which it covers every entry.
+        entries: entries up to there.
         behind: entries after that.
         bytes: its size.
         texts: the bytes of the texts that it indexes.
@@ -21,6 +22,7 @@ class IndexState:
     """
 
     position: int
+    entries: int
     behind: int
     bytes: int
     texts: int

@@ -18,7 +18,8 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.references import ReferenceRegistry
-from bubbot.tape.store import Batch, ForkRecord, TapeStore
+from bubbot.tape.shards import count_shards, shard_tape, shard_tapes
+from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
 
 NewId: TypeAlias = Callable[[], str]
@@ -43,7 +44,35 @@ class TapeService(TapeHandle):
         self._store = store
         self._new_id = new_id
         self._references = references
+        self._lease: Lease | None = None
         self._window: LiveWindow | None = None
+        self._shards: dict[str, TapeService] = {}
+
+    def shard(self, session: str) -> TapeService:
+        """Return the tape with the facts of this system tape about a session (see `shard_tape`)."""
+        return self._open_shard(shard_tape(self.name, session, count_shards(self._store)))
+
+    def shards(self) -> tuple[TapeService, ...]:
+        """Return all tapes of this system tape: itself, and its shards if there are several."""
+        return tuple(map(self._open_shard, self.shards_of(self.name)))
+
+    def _open_shard(self, name: str) -> TapeService:
+        if name == self.name:
+            return self
+        if name not in self._shards:
+            self._shards[name] = TapeService(
+                self._store,
+                name,
+                now=self._now,
+                new_id=self._new_id,
+                stamp=self._stamp,
+                references=self._references,
+            )
+        return self._shards[name]
+
+    def write_under(self, lease: Lease) -> None:
+        """Write under this lease from now on: once it is lost, writes raise `LeaseLost`."""
+        self._lease = lease
 
     async def append(
         self,
@@ -51,6 +80,7 @@ class TapeService(TapeHandle):
         *,
         if_absent: bool = False,
         other_tapes: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
+        lease: Lease | None = None,
     ) -> tuple[TapeEntry, ...]:
         """Append a batch durably, all or nothing (see `TapeStore.append`).
 
@@ -58,8 +88,10 @@ class TapeService(TapeHandle):
             entries: the batch.
             if_absent: see `Batch`.
             other_tapes: entries of other tapes, by tape, for the same transaction.
+            lease: the lease of a session, for facts about it on another tape; None: that of this tape, if any.
         """
-        batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), if_absent=if_absent)
+        stamped = tuple(self._stamped(entry) for entry in entries)
+        batch = Batch(self.name, stamped, if_absent=if_absent, lease=lease or self._lease)
         others = [
             Batch(tape, tuple(self._stamped(entry) for entry in extra), if_absent=if_absent)
             for tape, extra in other_tapes.items()
@@ -67,14 +99,18 @@ class TapeService(TapeHandle):
         self._window = None
         return (await self._store.append([batch, *others]))[0]
 
-    async def append_deferred(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Append a batch that nobody waits for (see `TapeStore.append_deferred`)."""
+    async def append_deferred(
+        self, entries: Sequence[TapeEntry], *, lease: Lease | None = None
+    ) -> tuple[TapeEntry, ...]:
+        """Append a batch that nobody waits for (see `TapeStore.append_deferred`). `lease`: see `append`."""
         self._window = None
-        return (await self._store.append_deferred([Batch(self.name, tuple(map(self._stamped, entries)))]))[0]
+        batch = Batch(self.name, tuple(map(self._stamped, entries)), lease=lease or self._lease)
+        return (await self._store.append_deferred([batch]))[0]
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Append a batch if the newest id is still `head`. Raise `TapeConflict` if it is not."""
-        batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), expect_head=head)
+        stamped = tuple(self._stamped(entry) for entry in entries)
+        batch = Batch(self.name, stamped, expect_head=head, lease=self._lease)
         self._window = None
         return (await self._store.append([batch]))[0]
 
@@ -108,6 +144,10 @@ class TapeService(TapeHandle):
     async def head(self) -> int:
         """Return the newest id; 0 for an empty tape."""
         return await self._store.head(self.name)
+
+    def shards_of(self, tape: str) -> tuple[str, ...]:
+        """See `TapeHandle.shards_of`."""
+        return shard_tapes(tape, count_shards(self._store))
 
     async def put_blob(self, data: bytes) -> str:
         """Store bytes with the tape and return their digest."""
@@ -145,10 +185,11 @@ class TapeService(TapeHandle):
     async def _create_fork(
         self, head: int, opening: Sequence[TapeEntry], stamp: JsonObject, staged: Sequence[Batch], *, expect_head: bool
     ) -> ForkedTape:
-        record = ForkRecord(self._new_id(), self.name, head, ())
+        epoch = self._lease.epoch if self._lease else 0
+        record = ForkRecord(self._new_id(), self.name, head, (), session=self.session, epoch=epoch)
         fork = self.reopen_fork(record, stamp=stamp)
         await fork.append(opening)
-        own = Batch(self.name, fork.delta)
+        own = Batch(self.name, fork.delta, lease=self._lease)
         record = replace(record, staged=(own, *staged))
         await self._store.open_fork(record, expect_head=expect_head)
         return self.reopen_fork(record, stamp=stamp)
@@ -174,10 +215,10 @@ class TapeService(TapeHandle):
         self._window = self._window.extend(delta) if self._window else None
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
-        """Resume a fork that an earlier process left open, with everything it saved."""
+        """Resume a fork that an earlier process left open, with everything it saved, under the lease of this tape."""
         return ForkedTape(
             self._store,
-            record,
+            replace(record, epoch=self._lease.epoch) if self._lease else record,
             now=self._now,
             new_id=self._new_id,
             session=self.session,
@@ -186,6 +227,10 @@ class TapeService(TapeHandle):
             fetch_parent=self._fetch_for_fork,
             on_merged=self._extend_window,
         )
+
+    async def open_forks(self) -> list[ForkRecord]:
+        """List the open forks of the tape, oldest first."""
+        return await self._store.forks(self.name)
 
     @asynccontextmanager
     async def fork_tape(self, *, merge_back: bool = True) -> AsyncIterator[ForkedTape]:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bubbot.errors import LeaseLost
 from bubbot.tape.blobs import BlobStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import Rebase
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write to the tape of a session, as its holder got it.
+
+    Attributes:
+        tape: the name of the tape.
+        epoch: rises each time somebody takes up the tape; whoever has an older one has lost the lease.
+    """
+
+    tape: str
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +38,8 @@ class Batch:
             different content under a stored key is a `TapeConflict`.
         rebase: the entries are a fork's delta: if the tape has grown, references to them move along, also those in the
             batches after this one; None: the entries are written as they are.
+        lease: the whole append is refused with `LeaseLost` if this lease is lost; None: nobody holds one. It is not
+            stored.
     """
 
     tape: str
@@ -31,10 +47,22 @@ class Batch:
     expect_head: int | None = None
     if_absent: bool = False
     rebase: Rebase | None = None
+    lease: Lease | None = None
 
     def skips(self, key: str | None) -> bool:
         """Return true if an entry with this key is skipped if the key is on the tape, whatever the content."""
         return self.if_absent or (self.rebase is not None and key in self.rebase.if_absent)
+
+
+def refuse_lost_leases(batches: Sequence[Batch], newest_epoch: Callable[[str], int]) -> None:
+    """Raise `LeaseLost` if the lease of a batch has an older epoch than the newest of its tape."""
+    for lease in {batch.lease for batch in batches if batch.lease is not None}:
+        newest = newest_epoch(lease.tape)
+        if lease.epoch < newest:
+            raise LeaseLost(
+                f"another process has taken up the session of {lease.tape} since (epoch {newest}, not {lease.epoch}): "
+                "it answers what is open"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +91,8 @@ class ForkRecord:
         base: the head of its parent, the tape or another fork, when the fork was opened.
         staged: batches in the order they were staged; those of the session tape are the fork's delta.
         reset: the reset that the merge performs first; None if there is none.
+        session: the session of the tape; empty if it has none, or if an earlier version opened the fork.
+        epoch: that of the lease under which it was opened; 0 for none.
     """
 
     id: str
@@ -70,11 +100,21 @@ class ForkRecord:
     base: int
     staged: tuple[Batch, ...]
     reset: ResetBatch | None = None
+    session: str = ""
+    epoch: int = 0
 
     @property
     def parent(self) -> str:
         """The id of the fork that this is a fork of; empty for a fork of the tape itself."""
         return self.id.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedSession:
+    """A tape with open forks, and its session; empty if they do not tell (see `ForkRecord`)."""
+
+    tape: str
+    session: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +153,7 @@ class TapeStore(BlobStore, Protocol):
 
         Raises:
             TapeConflict: a batch's `expect_head` or a stored key contradicts.
+            LeaseLost: another holder has taken up the tape of a batch's lease since.
         """
         ...
 
@@ -145,6 +186,7 @@ class TapeStore(BlobStore, Protocol):
         Raises:
             TapeConflict: `base` is not the tape's head, or above it.
             EntryNotFound: the fork that this is a fork of is not open.
+            LeaseLost: the lease of a batch is lost; `extend_fork` and `merge_fork` raise it too.
         """
         ...
 
@@ -170,8 +212,19 @@ class TapeStore(BlobStore, Protocol):
         """Close a fork and its forks, and forget them. Dropping one that is not open is fine."""
         ...
 
-    async def forks(self) -> list[ForkRecord]:
-        """List the open forks, oldest first."""
+    async def forks(self, tape: str | None = None) -> list[ForkRecord]:
+        """List the open forks of a tape, or of all tapes, oldest first."""
+        ...
+
+    async def forked_sessions(self) -> list[ForkedSession]:
+        """List the tapes with open forks, by name, without reading the forks."""
+        ...
+
+    async def raise_epoch(self, tape: str) -> int:
+        """Return the next epoch of a tape's lease, durably; from now on older leases of the tape are lost.
+
+        Epochs begin with 1 and only rise, also over a reset of the tape.
+        """
         ...
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from pydantic import Field
 
-from bubbot.errors import ToolRetry
+from bubbot.errors import ConfigError, ToolRetry
 from bubbot.feature import Feature, FeatureFactory, Kernel
-from bubbot.ports.model import ModelTraits
+from bubbot.ports.channel import Role
+from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.settings import SettingsSection, Whole
 from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
@@ -20,12 +20,6 @@ from bubbot.tape.references import EntryId
 from bubbot.tape.view import QueryAnswers
 
 ADDED, BOUGHT = "shopping/added", "shopping/bought"
-
-
-class Added(TypedDict):
-    """An item was put on the list."""
-
-    item: str
 
 
 class Bought(TypedDict):
@@ -48,11 +42,10 @@ class ItemArgs(ToolArgs):
     positional = ("item",)
 
 
-@dataclass(frozen=True, slots=True)
 class ListView:
     """What is on the list: the items that were added and not bought since, oldest first, and the ids of their entries."""
 
-    heavy: bool = False
+    heavy = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the facts of the list, on the whole tape of the conversation."""
@@ -62,10 +55,9 @@ class ListView:
         """Apply the facts in their order."""
         items: dict[str, int] = {}
         for entry in answers[0]:
-            item = entry.payload["data"]["item"]
-            items = (
-                items | {item: entry.id} if entry.name == ADDED else {key: items[key] for key in items if key != item}
-            )
+            items.pop(item := entry.payload["data"]["item"], None)
+            if entry.name == ADDED:
+                items[item] = entry.id
         return items
 
 
@@ -77,14 +69,13 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         """Put an item on the shopping list of this conversation."""
         if len(await turn.tape.read(ListView())) >= settings.max_items:
             raise ToolRetry(f"the list is full: {settings.max_items} items are on it")
-        await turn.tape.append([event(ADDED, Added(item=args.item))])
+        await turn.tape.append([event(ADDED, {"item": args.item})])
         return f"{args.item} is on the list."
 
     @tool("shopping.bought", commands=("bought",))
     async def bought(turn: Turn, args: ItemArgs) -> str:
         """Take an item off the shopping list."""
-        entry_id = (await turn.tape.read(ListView())).get(args.item)
-        if entry_id is None:
+        if (entry_id := (await turn.tape.read(ListView())).get(args.item)) is None:
             raise ToolRetry(f"{args.item} is not on the list")
         await turn.tape.append([event(BOUGHT, Bought(item=args.item, added=entry_id))])
         return f"{args.item} is off the list."
@@ -97,15 +88,35 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
     return [add, bought, show]
 
 
-async def prompt(turn: Turn, traits: ModelTraits) -> str:
+class PutArgs(ToolArgs):
+    """The arguments of `bubbot shopping put` and `,put`."""
+
+    items: Annotated[str, Argument("what to buy, such as milk,bread")]
+    session: Annotated[str | None, Argument("the conversation (default: default)")] = None
+
+
+@command("shopping put", writes=True, typed=("put",), role=Role.MEMBER)
+async def put(context: CommandContext, args: PutArgs) -> CommandResult:
+    """Put several items on a list, from a shell on that of any conversation."""
+    items = [item.strip() for item in args.items.split(",")]
+    async with context.open_session(args.session, write=True, create=True) as tape:
+        if len(await tape.read(ListView())) + len(items) > context.settings.max_items:
+            raise ConfigError(f"the list is full: it takes {context.settings.max_items} items")
+        await tape.append([event(ADDED, {"item": item}) for item in items])
+        return CommandResult(", ".join(await tape.read(ListView())) + "\n")
+
+
+COMMANDS = CommandGroup("shopping", (put,), "Change the shopping list of a conversation.")
+
+
+async def prompt(turn: Turn, _traits: object) -> str:
     """Tell the model what is on the list."""
-    items = await turn.tape.read(ListView())
-    return f"<shopping>{', '.join(items)}</shopping>" if items else ""
+    return f"<shopping>{', '.join(await turn.tape.read(ListView()))}</shopping>"
 
 
 def build(kernel: Kernel, settings: ShoppingSettings) -> Feature:
     """Build the feature from its settings."""
-    return Feature(name="shopping", tools=shopping_tools(settings), prompt=(prompt,))
+    return Feature(name="shopping", tools=shopping_tools(settings), commands=(put,), prompt=(prompt,))
 
 
-FACTORY = FeatureFactory("shopping", build, ShoppingSettings, events={ADDED: Added, BOUGHT: Bought})
+FACTORY = FeatureFactory("shopping", build, ShoppingSettings, events={BOUGHT: Bought})

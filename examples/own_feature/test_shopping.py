@@ -1,7 +1,5 @@
 """The shopping list, on a tape in memory: `pytest test_shopping.py`."""
 
-from __future__ import annotations
-
 from shopping import ADDED, BOUGHT, ListView  # type: ignore[import-not-found]  # not installed where types are checked
 
 from bubbot.tape.entry import event

@@ -15,7 +15,7 @@ import pytest
 from bubbot import errors
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
+from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
@@ -83,9 +83,7 @@ def test_a_setting_is_in_the_reference_with_its_type_and_default(setting: Any) -
 def test_a_command_of_the_shell_is_in_the_reference_with_all_it_takes(name: str) -> None:
     _, heading, section = _page("commands.md").partition(f"\n### bubbot {name}\n")
     assert heading
-    parser = CommandParser(prog=name)
-    module: Any = import_module(COMMANDS[name].module)
-    module.configure(parser)
+    parser, _ = load_command(name)
     assert _named(section.partition("\n### ")[0].partition("\n## ")[0], list(_words(parser))) == []
 
 

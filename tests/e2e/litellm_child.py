@@ -42,7 +42,7 @@ async def main() -> None:
     """Loads and asks once, then asks again."""
     with tempfile.TemporaryDirectory() as folder:
         async with serving(says("hello there")) as server:
-            settings = Settings(model=ModelSettings(name="openai/test", api_base=server.address))
+            settings = Settings(model=ModelSettings(name="openai/test", api_base=server.address, via="litellm"))
             model = choose_model(settings, Home(Path(folder)))
             facts: dict[str, object] = {"loaded_before": "litellm" in sys.modules, "rss_before": megabytes()}
             for name in ("first", "second"):

@@ -1,4 +1,4 @@
-"""Asks a server of ours through the real litellm, without a bot around it."""
+"""Asks a server of ours the way a bot would, without a bot around it: see `model_paths`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bubbot.errors import ModelError
+from bubbot.models.provider import ProviderModel
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
+from tests.e2e.model_paths import make_model
 from tests.e2e.provider_server import Speaks, serving
-
-if TYPE_CHECKING:
-    from bubbot.models.litellm.model import LitellmModel
 
 KEY = "sk-canary-2"
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
@@ -37,17 +36,18 @@ class Outcome:
 
 
 @asynccontextmanager
-async def asking(name: str, address: str, waits: list[float] | None = None, **more: Any) -> AsyncIterator[LitellmModel]:
+async def asking(
+    name: str, address: str, waits: list[float] | None = None, **more: Any
+) -> AsyncIterator[ProviderModel]:
     """The model `name` at this address. It notes its waits and takes none. Its tests use the fixture `loaded_litellm`."""
-    from bubbot.models.litellm.model import LitellmModel
-
     noted = [] if waits is None else waits
 
     async def sleep(seconds: float) -> None:
         noted.append(seconds)
 
     values = {"api_base": address, "api_key": KEY, "retry_wait": 0.01, **more}
-    model = LitellmModel(ModelOptions(name, Path("unused"), values), sleep=sleep)
+    model = make_model(ModelOptions(name, Path("unused"), values), sleep=sleep)
+    assert isinstance(model, ProviderModel)
     try:
         yield model
     finally:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Any
 
 from aiohttp import web
 from aiohttp.multipart import BodyPartReader
@@ -31,9 +32,9 @@ class Heard:
 
 @dataclass
 class SpeechServer:
-    """Each request takes the next answer: a text, or the status of an error; the last stands for all later ones."""
+    """Each request takes the next answer: a text, a body, or the status of an error; the last stands for all later ones."""
 
-    answers: Sequence[str | int]
+    answers: Sequence[str | int | dict[str, Any]]
     heard: list[Heard] = field(default_factory=list)
     address: str = ""
 
@@ -51,7 +52,9 @@ class SpeechServer:
             return _error(400, f"Invalid file format {name!r} or a missing field")
         self.heard.append(Heard(data, name, media, fields["model"], request.headers.get("Authorization", "")))
         answer = self.answers[min(len(self.heard), len(self.answers)) - 1]
-        return _error(answer, "no") if isinstance(answer, int) else web.json_response({"text": answer})
+        if isinstance(answer, int):
+            return _error(answer, "no")
+        return web.json_response(answer if isinstance(answer, dict) else {"text": answer})
 
 
 def _error(status: int, text: str) -> web.Response:
@@ -59,7 +62,7 @@ def _error(status: int, text: str) -> web.Response:
 
 
 @asynccontextmanager
-async def listening(*answers: str | int) -> AsyncIterator[SpeechServer]:
+async def listening(*answers: str | int | dict[str, Any]) -> AsyncIterator[SpeechServer]:
     """The server, until the block ends."""
     ours = SpeechServer(answers)
     app = web.Application(client_max_size=30_000_000)

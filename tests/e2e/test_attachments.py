@@ -20,6 +20,7 @@ from bubbot.ports.model import Model, ModelOptions
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.e2e import bot, forked
+from tests.e2e.model_paths import make_model, model_path, via  # noqa: F401 - a fixture among them
 from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
 from tests.e2e.speech_server import listening
@@ -28,7 +29,7 @@ from tests.turns import KeptChannel
 
 # Warnings of pydantic about litellm's own code: not ours to mend.
 pytestmark = [
-    pytest.mark.usefixtures("loaded_litellm"),
+    pytest.mark.usefixtures("model_path"),
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 
@@ -44,7 +45,7 @@ class Platform(KeptChannel):
 
 
 def settings(address: str, *, name: str = "openai/gpt-4o", **attachments: Any) -> Settings:
-    model = ModelSettings(name=name, api_base=address, api_key="sk-x", retries=1, retry_wait=0.01)  # type: ignore[arg-type]
+    model = ModelSettings(name=name, api_base=address, api_key="sk-x", retries=1, retry_wait=0.01, via=via())  # type: ignore[arg-type]
     return Settings(model=model, attachments=AttachmentSettings(**attachments))
 
 
@@ -99,9 +100,7 @@ async def test_a_voice_message_is_written_down_by_the_configured_model(tmp_path:
         own = given.model_copy(update={"model": given.model.model_copy(update={"api_base": ears.address})})
 
         def chat(model: Model) -> Model:
-            from bubbot.models.litellm.model import LitellmModel
-
-            return LitellmModel(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
+            return make_model(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
 
         wrap = wrapped([], voice=b"OggS" * 100)
         async with open_app(
@@ -130,6 +129,33 @@ class TestTranscribing:
             with pytest.raises(kind) as raised:
                 await model.transcribe(b"OggS", "a.ogg", "audio/ogg")
         assert "sk-canary-2" not in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("name", "body", "cost"),
+        [
+            ("openai/whisper-1", {"duration": 30.0}, 30 * 0.0001),
+            (
+                "openai/gpt-4o-transcribe",
+                {
+                    "usage": {
+                        "type": "tokens", "input_tokens": 100, "output_tokens": 20, "total_tokens": 120,
+                        "input_token_details": {"audio_tokens": 100, "text_tokens": 0},
+                    }
+                },
+                100 * 2.5e-6 + 20 * 1e-5,
+            ),
+        ],
+    )  # fmt: skip
+    async def test_it_costs_what_its_length_or_its_tokens_cost(
+        self, name: str, body: dict[str, Any], cost: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with listening({"text": "hello", **body}) as ears:
+            monkeypatch.setenv("OPENAI_BASE_URL", ears.address)
+            monkeypatch.setenv("OPENAI_API_BASE", ears.address)
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-2")
+            async with asking(name, "", api_key=None) as model:  # at OpenAI, as far as the model knows
+                usage = (await model.transcribe(b"OggS", "a.ogg", "audio/ogg")).usage
+        assert usage.cost == pytest.approx(cost)
 
     async def test_a_recording_of_a_wrong_kind_is_refused(self) -> None:
         async with listening("never") as ears, asking("openai/whisper-1", ears.address) as model:

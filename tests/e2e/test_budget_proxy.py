@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bubbot.app.budget import model_facts
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.limits import budget_limits
-from bubbot.ports.model import NANOS_PER_USD, ModelOptions
+from bubbot.ports.model import NANOS_PER_USD, Model, ModelOptions
 from bubbot.ports.usage import SETTLED
 from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import facts, metering, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
+from tests.e2e.model_paths import make_model
 from tests.e2e.provider_server import Held, serving
 from tests.turns import WAIT, Options, running
-
-if TYPE_CHECKING:
-    from bubbot.models.litellm.model import LitellmModel
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
 pytestmark = [
@@ -44,11 +41,9 @@ async def budget_for(store: SqliteStore, home: Path, address: str) -> Budget:
     return await opened(store, budget_limits(settings.budget, model_facts(settings)))
 
 
-def proxied(address: str) -> LitellmModel:
+def proxied(address: str) -> Model:
     """The model behind the address."""
-    from bubbot.models.litellm.model import LitellmModel
-
-    return LitellmModel(ModelOptions(NAME, Path("unused"), {"api_base": address, "api_key": "sk-1", "retries": 0}))
+    return make_model(ModelOptions(NAME, Path("unused"), {"api_base": address, "api_key": "sk-1", "retries": 0}))
 
 
 async def test_many_turns_at_once_overspend_by_one_call_at_most(sqlite_store: SqliteStore, tmp_path: Path) -> None:

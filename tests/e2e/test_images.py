@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import anthropic_server, bedrock_server, gemini_server
+from tests.e2e.model_paths import model_path  # noqa: F401 - a fixture
 from tests.e2e.openai_server import says as openai_says
 from tests.e2e.openai_server import serving as serving_openai
 from tests.e2e.provider_asking import asked
@@ -102,6 +103,7 @@ async def test_a_provider_is_sent_the_same_bytes(
 
 
 @KINDS
+@pytest.mark.usefixtures("model_path")
 async def test_an_openai_address_is_sent_the_message_as_it_is(media: str, data: bytes) -> None:
     async with serving_openai(openai_says("A dot.")) as server:
         outcome = await asked("openai/test", server.address, shown(media, data))

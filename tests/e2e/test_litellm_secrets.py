@@ -53,7 +53,8 @@ def test_the_search_finds_what_it_is_meant_to_find(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_a_run_with_every_kind_of_failure_shows_no_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize("via", ["auto", "litellm"])
+async def test_a_run_with_every_kind_of_failure_shows_no_key(tmp_path: Path, via: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     echoed = f"Incorrect API key provided: {IN_CONFIG}, {quote(IN_CONFIG, safe='')}, {IN_ENVIRONMENT}"
@@ -78,6 +79,7 @@ async def test_a_run_with_every_kind_of_failure_shows_no_key(tmp_path: Path) -> 
         (home / "config.toml").write_text(CONFIG.format(address=server.address, key=IN_CONFIG))
         env = {
             "BUBBOT_MODEL__NAME": "openai/test",
+            "BUBBOT_MODEL__VIA": via,
             "ANTHROPIC_API_KEY": IN_ENVIRONMENT,
             "ANTHROPIC_API_BASE": server.address.removesuffix("/v1"),
         }

@@ -1,4 +1,4 @@
-"""A model of Ollama is one line of configuration: its own protocol, over real HTTP on loopback."""
+"""A model of Ollama is one line of configuration: OpenAI's protocol or Ollama's own, over real HTTP on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.e2e.bot import entries, run
 
 
 class OllamaHandler(BaseHTTPRequestHandler):
-    """Speaks as much of Ollama's API as a chat needs: `/api/show` and a streamed `/api/chat`."""
+    """Speaks as much of Ollama's API as a chat needs: `/v1/chat/completions`, `/api/show` and a streamed `/api/chat`."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
         """Says nothing."""
@@ -22,6 +22,9 @@ class OllamaHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answers one request."""
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/v1/chat/completions":
+            self._answer("text/event-stream", _events())
+            return
         if self.path == "/api/show":
             lines: list[dict[str, object]] = [{"template": "", "model_info": {}, "capabilities": ["tools"]}]
         else:
@@ -31,11 +34,29 @@ class OllamaHandler(BaseHTTPRequestHandler):
             last = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
             lines = [*words, {**last, "prompt_eval_count": 11, "eval_count": 2}]
         body = b"".join(json.dumps({"model": "small", **line}).encode() + b"\n" for line in lines)
+        self._answer("application/x-ndjson", body)
+
+    def _answer(self, media: str, body: bytes) -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "application/x-ndjson")
+        self.send_header("Content-Type", media)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _events() -> bytes:
+    """The same answer in the form of OpenAI's protocol."""
+    deltas = [
+        ({"role": "assistant", "content": "Hello "}, None),
+        ({"content": "there."}, None),
+        ({"content": ""}, "stop"),
+    ]
+    events: list[dict[str, object]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]} for delta, reason in deltas
+    ]
+    events.append({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13}})
+    texts = [*(json.dumps({"id": "chatcmpl-1", "model": "small", **event}) for event in events), "[DONE]"]
+    return b"".join(f"data: {text}\n\n".encode() for text in texts)
 
 
 @pytest.fixture
@@ -51,9 +72,15 @@ def ollama() -> Iterator[str]:
         thread.join()
 
 
-def test_a_model_of_ollama_answers_and_its_tokens_are_facts(tmp_path: Path, ollama: str) -> None:
+@pytest.mark.parametrize("via", ["auto", "litellm"])
+def test_a_model_of_ollama_answers_and_its_tokens_are_facts(tmp_path: Path, ollama: str, via: str) -> None:
     home = tmp_path / "home"
-    done = run(home, "ask", "hi", env={"BUBBOT_MODEL__NAME": "ollama_chat/small", "BUBBOT_MODEL__API_BASE": ollama})
+    done = run(
+        home,
+        "ask",
+        "hi",
+        env={"BUBBOT_MODEL__NAME": "ollama_chat/small", "BUBBOT_MODEL__API_BASE": ollama, "BUBBOT_MODEL__VIA": via},
+    )
     assert (done.returncode, done.stdout) == (0, b"Hello there.\n"), done.stderr.decode()
     (step,) = [
         entry["payload"]["data"]  # type: ignore[index]

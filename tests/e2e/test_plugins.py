@@ -196,6 +196,40 @@ class TestFeature:
             answers = await asyncio.to_thread(said, home, ",buy milk", ",buy jam", ",shopping", env=shopping)
         assert answers == ["milk is on the list.", "the list is full: 1 items are on it", "milk"]
 
+    def test_its_command_is_one_of_the_shell_and_of_chats(self, home: Path, shopping: Mapping[str, str]) -> None:
+        top = run(home, "--help", env=shopping).stdout.decode()
+        assert "  shopping  A shopping list for each conversation, as a feature of bubbot.\n" in top
+        helped = run(home, "shopping", "put", "--help", env=shopping).stdout.decode()
+        assert "usage: bubbot shopping put [-h]" in helped
+        assert "  --session SESSION  the conversation (default: default)\n" in helped
+        done = run(home, "shopping", "put", "milk, jam", "--session", "work", env=shopping)
+        assert (done.returncode, done.stdout) == (0, b"milk, jam\n"), done.stderr
+        assert said(home, ",put tea,milk", ",shopping", env=shopping) == ["tea, milk", "tea", "milk"]
+        full = {**shopping, "BUBBOT_SHOPPING__MAX_ITEMS": "2"}
+        done = run(home, "shopping", "put", "rice", env=full)
+        assert (done.returncode, sentence(done)) == (2, "bubbot: the list is full: it takes 2 items")
+        assert said(home, ",put rice", env=full) == ["the list is full: it takes 2 items"]
+        [refused] = said(home, ",put rice session=work", env=shopping)
+        assert refused == "in a chat this command works on the chat itself; the shell reaches the others"
+        assert run(home, "shopping", env=shopping).returncode == 2
+        assert "did you mean 'shopping'?" in run(home, "shoping", env=shopping).stderr.decode()
+        assert run(home, "shopping", "put", "rice").returncode == 2, "not installed"
+
+    async def test_its_command_takes_effect_in_the_running_bot(self, home: Path, shopping: Mapping[str, str]) -> None:
+        (home / "config.toml").write_text("[shopping]\nmax_items = 2\n")
+        async with running(home, env=shopping) as daemon, asyncio.timeout(60):
+            while "action=run.started" not in daemon.errors:  # noqa: ASYNC110 - another process has no event
+                await asyncio.sleep(0.02)
+            first = await asyncio.to_thread(said, home, ",buy milk", env=shopping)
+            done = await asyncio.to_thread(run, home, "shopping", "put", "jam", env=shopping)
+            assert (done.returncode, done.stdout) == (0, b"milk, jam\n"), done.stderr
+            answers = await asyncio.to_thread(said, home, ",shopping", ",put tea", env=shopping)
+            more = {**shopping, "BUBBOT_SHOPPING__MAX_ITEMS": "9"}
+            refused = await asyncio.to_thread(run, home, "shopping", "put", "tea", env=more)
+        assert first == ["milk is on the list."]
+        assert answers == ["milk", "jam", "the list is full: it takes 2 items"]
+        assert sentence(refused) == "bubbot: the list is full: it takes 2 items", "the bot's own settings hold"
+
     async def test_its_health_metric_and_checks_are_with_those_of_the_bot(self, home: Path, tmp_path: Path) -> None:
         plants = package(tmp_path, "bubbot.features", "plants", "FACTORY", garden=PLANTS)
         watched = {**plants, "BUBBOT_HEALTH__PORT": "0", "BUBBOT_LOG__FORMAT": "json"}
@@ -293,6 +327,28 @@ class TestBrokenFeature:
         assert "[weather] belongs to no installed feature, and is not read." in done.stderr.decode()
         checkup = run(home, "doctor", "--offline").stdout.decode()
         assert "[weather] belongs to no installed feature, and is not read." in checkup
+
+
+class TestCommands:
+    def test_a_broken_package_is_named_and_hurts_no_other_command(self, home: Path, tmp_path: Path) -> None:
+        broken = package(tmp_path, "bubbot.commands", "broken", "COMMANDS", broken_commands="raise RuntimeError('no')")
+        done = run(home, "broken", env=broken)
+        assert done.returncode == 2
+        assert "The plugin 'broken' of bubbot.commands (broken_commands:COMMANDS, from the package bubbot-broken" in (
+            sentence(done)
+        )
+        assert "  broken " in run(home, "--help", env=broken).stdout.decode()
+        assert run(home, "schedule", "list", env=broken).returncode == 0
+        assert said(home, "hello", env=broken) == ["You said: hello"]
+        assert "plugin.broken" in run(home, "doctor", "--offline", env=broken).stdout.decode()
+
+    def test_one_with_a_name_of_ours_is_refused(self, home: Path, tmp_path: Path) -> None:
+        clash = package(tmp_path, "bubbot.commands", "schedule", "COMMANDS", clash_commands="raise RuntimeError('no')")
+        done = run(home, "schedule", "list", env=clash)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert run(home, "--help", env=clash).stdout.decode().count("  schedule ") == 1
+        checkup = run(home, "doctor", "--offline", env=clash).stdout.decode()
+        assert "The plugin 'schedule' of bubbot.commands has a name that bubbot uses itself." in checkup
 
 
 class TestContextStrategy:

@@ -7,13 +7,11 @@ import ast
 import json
 import unicodedata
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bubbot.cli.main import COMMANDS, CommandParser
+from bubbot.cli.main import COMMANDS, load_command
 from tests.docs.pages import ROOT
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal
@@ -84,9 +82,7 @@ ELSEWHERE = {
 
 def _actions(name: str) -> Iterator[str]:
     """The command, or each of its actions."""
-    module: Any = import_module(COMMANDS[name].module)
-    parser = CommandParser()
-    module.configure(parser)
+    parser, _ = load_command(name)
     inner = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     yield from (f"{name} {action}" for one in inner for action in one.choices) if inner else (name,)
 

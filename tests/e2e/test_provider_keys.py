@@ -15,12 +15,13 @@ from bubbot.settings.loader import ModelSettings, Settings
 from tests.e2e import openai_server, provider_server
 from tests.e2e.anthropic_server import MODEL, AnthropicServer, Fails, Says, text
 from tests.e2e.anthropic_server import says as says_anthropic
+from tests.e2e.model_paths import model_path, via  # noqa: F401 - a fixture among them
 from tests.e2e.openai_server import OpenaiServer, Step, fails
 from tests.e2e.provider_asking import asked
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
 pytestmark = [
-    pytest.mark.usefixtures("loaded_litellm"),
+    pytest.mark.usefixtures("loaded_litellm", "model_path"),
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 
@@ -39,7 +40,14 @@ async def bot(
         monkeypatch.setenv("ANTHROPIC_API_KEY", OTHER_KEY)
         monkeypatch.setenv("ANTHROPIC_API_BASE", two.address)
         model = ModelSettings.model_validate(
-            {"name": "openai/test", "api_base": one.address, "api_key": KEY, "retries": 0, "fallback": fallback}
+            {
+                "name": "openai/test",
+                "api_base": one.address,
+                "api_key": KEY,
+                "retries": 0,
+                "fallback": fallback,
+                "via": via(),
+            }
         )
         given = {"write": lambda _: None}
         async with open_app(Settings(model=model), Home(home), channel_settings=given) as app:

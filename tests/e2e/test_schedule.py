@@ -6,18 +6,18 @@ import asyncio
 import os
 import re
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import open_tapes
-from bubbot.cli.schedule_change import ChangeSchedule, change
-from bubbot.cli.write_command import CommandContext
+from bubbot.app.bot import new_id, now, open_tapes
+from bubbot.app.commands import bind_context, find_command
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.shell import AddJob
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
+from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import load
 from tests.e2e.bot import run
 from tests.e2e.daemon import Daemon, configured, running, started
@@ -132,8 +132,11 @@ TWICE = frozenset({"send:after#1", "append-outbox:before#1"})
 async def planned(home: Path, session: str) -> None:
     """A job that is due in a second, as the shell makes it."""
     async with open_tapes(Home(home), write=True) as (store, workspace):
-        desk = CommandContext(store, workspace, load(home=home), nullcontext)  # type: ignore[arg-type]
-        await change(desk, ChangeSchedule("add", ("when", "prompt"), session, when="in 1s", prompt="use the tool"))
+        context = CommandContext(store, workspace, now, new_id)
+        add = find_command("schedule add")
+        assert add is not None
+        job = AddJob(session=session, when="in 1s", prompt="use the tool")
+        await add.run(bind_context(context, add.name, load(home=home)), job)
 
 
 async def killed(home: Path, point: str) -> tuple[int | None, list[str]]:

@@ -215,11 +215,13 @@ async def _leave_a_turn_open(home: Path, session: str) -> None:
         await store.open_fork(ForkRecord("f", session_tape(workspace, session), 0, ()))
 
 
-def test_a_session_with_an_unfinished_turn_is_not_written_to(home: Path, tmp_path: Path) -> None:
+def test_a_command_that_writes_to_a_session_records_its_unfinished_turn_first(home: Path, tmp_path: Path) -> None:
     file, other = tmp_path / "a.jsonl", tmp_path / "other"
     fine(home, "tape", "export", "default", str(file))
     asyncio.run(_leave_a_turn_open(other, "stdin:work"))
     done = run(other, "tape", "import", str(file), "--session", "work")
-    assert (done.returncode, "has an unfinished turn" in sentence(done)) == (2, True)
-    done = run(other, "memory", "save", "work", "x")
-    assert (done.returncode, "has an unfinished turn" in sentence(done)) == (2, True)
+    assert (done.returncode, "work has 1 entry already" in sentence(done)) == (2, True)
+    asyncio.run(_leave_a_turn_open(other, "stdin:play"))
+    assert run(other, "memory", "save", "play", "x").returncode == 0
+    shown = fine(other, "tape", "show", "play")
+    assert shown.index("turn/interrupted") < shown.index("memory/seal")

@@ -56,7 +56,11 @@ async def asked(messages: list[tuple[str, Any]], style: MessageStyle, kept: dict
         return kept[digest]
 
     shown = select_messages(on_tape(messages), style)
-    return await embed_images(ModelRequest("", tuple(one.message for one in shown)), blob)
+    request = await embed_images(ModelRequest("", tuple(one.message for one in shown)), blob)
+    encoded = ModelRequest("", tuple(one.message for one in shown), texts=tuple(one.text for one in shown))
+    # Bytes that are there already are the same as those made anew.
+    assert (await embed_images(encoded, blob)).as_bytes() == request.as_bytes()
+    return request
 
 
 @given(MESSAGES, STYLES, st.booleans(), st.data())

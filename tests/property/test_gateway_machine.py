@@ -25,6 +25,7 @@ from bubbot.runtime.queue import Busy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.shards import shard_tapes
 from tests.gateways import Stage, deletion_of, edit_of, reaction_to, rules
 from tests.turns import CHANNEL, Bench, Options, Replying, running
 from tests.virtual import virtual
@@ -105,7 +106,7 @@ class Day:
 
     busy: Busy
     debounce: float
-    store: InMemoryStore = field(default_factory=InMemoryStore)
+    store: InMemoryStore
     stage: Breaking = field(default_factory=Breaking)
     lives: int = 0
     said: list[Any] = field(default_factory=list)
@@ -132,9 +133,11 @@ class Day:
         options = Options(rules=self.rules(), tools=[self.tool()])
         life = running(self.store, model(), options, channel=self.stage, life=f"life{self.lives}")
         bench = await stack.enter_async_context(life)
-        recovered = await bench.recover()
+        recovered = await bench.find_open_work()
         await bench.deliverer.resume(queued=True)
         bench.line.resume(recovered)
+        for session in recovered.sessions:
+            bench.app.take_up(session)
         return bench
 
     async def live(self, plan: list[tuple[Any, ...]]) -> None:
@@ -185,50 +188,60 @@ class Day:
 
 async def check(day: Day) -> None:
     """What has to be true of every day."""
-    inbox = (await day.store.fetch([_whole(INBOX)]))[0]
-    owed = {entry.id: entry for entry in inbox if entry.name in ("inbox/received", "inbox/changed")}
+    inbox = await _shards(day, INBOX)
+    owed = {(tape, entry.id): entry for tape, entry in inbox if entry.name in ("inbox/received", "inbox/changed")}
     assert len({entry.key for entry in owed.values()}) == len(owed), "accepted twice"
-    done = Counter(one for entry in inbox if entry.name == "inbox/done" for one in entry.payload["data"]["inbounds"])
+    done = Counter(
+        (tape, one) for tape, entry in inbox if entry.name == "inbox/done" for one in entry.payload["data"]["inbounds"]
+    )
     assert dict(done) == dict.fromkeys(owed, 1), "not done exactly once"
     await _in_order(day, owed)
     await _delivered(day)
     assert all(role is ROLES[sender] for sender, role in day.roles), "somebody's message ran in a role not theirs"
 
 
-async def _in_order(day: Day, owed: dict[int, TapeEntry]) -> None:
+async def _in_order(day: Day, owed: dict[tuple[str, int], TapeEntry]) -> None:
     for chat in CHATS:
         tape = (await day.store.fetch([_whole(f"{CHANNEL}:{chat}")]))[0]
         said = [entry for entry in tape if entry.kind == Kind.MESSAGE and "inbound" in entry.meta]
+        assert len({entry.meta["inbound"][0] for entry in said}) < 2, "one chat in two shards"
         ids = [entry.meta["inbound"][1] for entry in said]
         assert len(ids) == len(set(ids)), "written twice"
         assert ids == sorted(ids), "out of order"
         for entry in said:
-            sender = owed[entry.meta["inbound"][1]].payload["data"]["sender"]["id"]
+            sender = owed[tuple(entry.meta["inbound"])].payload["data"]["sender"]["id"]
             assert entry.meta["sender"]["id"] == sender
         for start in (entry.payload["data"] for entry in tape if entry.name == "turn/start"):
-            senders = {owed[one].payload["data"]["sender"]["id"] for _, one in start["inbounds"]}
+            senders = {owed[tape, one].payload["data"]["sender"]["id"] for tape, one in start["inbounds"]}
             assert len(senders) == 1, "two people in one turn"
 
 
 async def _delivered(day: Day) -> None:
-    outbox = (await day.store.fetch([_whole(OUTBOX)]))[0]
-    intents = {entry.id: entry.payload["data"] for entry in outbox if entry.name == "outbox/intent"}
-    receipts = [entry.payload["data"] for entry in outbox if entry.name == "outbox/receipt"]
-    assert Counter(one["intent"] for one in receipts) == dict.fromkeys(intents, 1), "an answer without one receipt"
+    outbox = await _shards(day, OUTBOX)
+    intents = {(tape, entry.id): entry.payload["data"] for tape, entry in outbox if entry.name == "outbox/intent"}
+    receipts = [(tape, entry.payload["data"]["intent"]) for tape, entry in outbox if entry.name == "outbox/receipt"]
+    assert Counter(receipts) == dict.fromkeys(intents, 1), "an answer without one receipt"
     for chat in CHATS:
-        mine = [one["intent"] for one in receipts if intents[one["intent"]]["session"].endswith(chat)]
+        mine = [one for one in receipts if intents[one]["session"].endswith(chat)]
         assert mine == sorted(mine), "answers out of order"
     assert all(not text.endswith(" …") for text in day.stage.seen.values()), "half of an answer was left standing"
+
+
+async def _shards(day: Day, name: str) -> list[tuple[str, TapeEntry]]:
+    """All entries of a system tape, with the names of its shards."""
+    tapes = shard_tapes(name, day.store.tape_shards)
+    found = await day.store.fetch([_whole(tape) for tape in tapes])
+    return [(tape, entry) for tape, entries in zip(tapes, found, strict=True) for entry in entries]
 
 
 def _whole(tape: str) -> Any:
     return TapeQuery(tape)
 
 
-def _run(plan: list[tuple[Any, ...]], busy: Busy, debounce: float) -> None:
+def _run(plan: list[tuple[Any, ...]], busy: Busy, debounce: float, shards: int) -> None:
     @virtual
     async def day() -> None:
-        made = Day(busy, debounce)
+        made = Day(busy, debounce, InMemoryStore(tape_shards=shards))
         await made.live(plan)
         await check(made)
 
@@ -238,15 +251,15 @@ def _run(plan: list[tuple[Any, ...]], busy: Busy, debounce: float) -> None:
 plans = st.lists(acts, min_size=3, max_size=25)
 
 
-@given(plans, busy_ways, st.sampled_from([0.0, 1.0]))
+@given(plans, busy_ways, st.sampled_from([0.0, 1.0]), st.sampled_from([1, 8]))
 @settings(max_examples=40)
 def test_whatever_the_day_was_like_everything_is_done_once_and_in_order(
-    plan: list[tuple[Any, ...]], busy: Busy, debounce: float
+    plan: list[tuple[Any, ...]], busy: Busy, debounce: float, shards: int
 ) -> None:
-    _run(plan, busy, debounce)
+    _run(plan, busy, debounce, shards)
 
 
 @pytest.mark.proof
-@given(st.lists(acts, min_size=10, max_size=80), busy_ways, st.sampled_from([0.0, 1.0]))
-def test_long_days(plan: list[tuple[Any, ...]], busy: Busy, debounce: float) -> None:
-    _run(plan, busy, debounce)
+@given(st.lists(acts, min_size=10, max_size=80), busy_ways, st.sampled_from([0.0, 1.0]), st.sampled_from([1, 8]))
+def test_long_days(plan: list[tuple[Any, ...]], busy: Busy, debounce: float, shards: int) -> None:
+    _run(plan, busy, debounce, shards)

@@ -15,7 +15,6 @@ ACTION = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 LOGS = re.compile(rf"\.({'|'.join(sorted(LEVELS))})\(")
 PASSED_ON = {
     "bubbot/features/budget/budget.py: fact.name",  # the name of the event: budget/warned, budget/unpriced
-    "bubbot/models/litellm/model.py: action",  # what its caller says
 }
 """Actions that are values: where, and which."""
 

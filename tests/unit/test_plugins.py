@@ -129,3 +129,14 @@ def test_the_packages_are_read_once_and_again_if_one_was_added(
     (folder / "second-1.0.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\ntwo = plugin_x:create\n")
     os.utime(folder, ns=(before + 10**9, before + 10**9))  # some disks count in seconds
     assert plugins.list_names(GROUP) == ["one", "two"]
+
+
+def test_packages_are_described_without_being_imported(install: Install) -> None:
+    install("first", {"first_module": "raise RuntimeError"}, one="first_module:x")
+    install("second", {}, two="nowhere:x")
+    info = next(Path(folder) for folder in sys.path if folder.endswith("second")) / "second-1.0.dist-info" / "METADATA"
+    info.write_text(info.read_text() + "Summary: Counts\x1b[2J words.\n")
+    assert plugins.describe(GROUP) == {
+        "one": "of the package first",
+        "two": "Counts\N{REPLACEMENT CHARACTER}[2J words.",
+    }

@@ -26,9 +26,9 @@ from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
-from bubbot.models.lazy import LazyModel
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
+from bubbot.ports.model import WarmsUp
 from bubbot.ports.store import WaitsForRoom
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
@@ -120,7 +120,7 @@ async def _serve(
             log.warning("no channel configured, run `bubbot init`", extra={"action": "run.alone"})
         signals.is_running = True
         log.info("running, channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
-        if names and isinstance(app.model, LazyModel):
+        if names and isinstance(app.model, WarmsUp):
             app.model.warm()
         await _wait_for_first(ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name))
         log.info("shutting down", extra={"action": "run.ending"})

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bubbot.app.bot import new_id, now
 from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
-from bubbot.cli.write_command import CommandContext, answer_command
+from bubbot.cli.commands import answer_command
 from bubbot.errors import ConfigError, ModelError
-from bubbot.models.lazy import LazyModel
 from bubbot.ports.channel import Inbound
+from bubbot.ports.model import WarmsUp
 from bubbot.ports.turn import TurnResult
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode
@@ -90,11 +90,10 @@ def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
     app = daemon.bot
 
     async def command(body: JsonObject) -> JsonObject:
-        current = reloader.current
-        context = CommandContext(
-            app.base_store, app.workspace, current, app.runtime.exclusive, daemon.access, app.schedule_store
-        )
-        return await answer_command(context, body)
+        base = app.turn_services.command_context
+        services = [*base.services, daemon.access]
+        context = replace(base, exclusive=app.runtime.exclusive, services=services)
+        return await answer_command(context, reloader.current, body)
 
     async def reload(_body: JsonObject) -> JsonObject:
         return asdict(await reloader.reload("command"))
@@ -146,7 +145,7 @@ def chat_service(daemon: Daemon) -> ChatService:
             model = await app.models.model_for_tape(app.tape(session))
         except ModelError as error:
             return str(error)
-        if isinstance(model, LazyModel):
+        if isinstance(model, WarmsUp):
             model.warm()
         return model.traits.notice or ""
 

@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 
-from bubbot.app.bot import now
-from bubbot.cli.session_names import (
-    IMPORT_EVENT,
-    IMPORTS_TAPE,
-    find_tape,
-    read_session,
-    require_no_open_turn,
-    tape_service,
-)
-from bubbot.cli.write_command import CommandContext, CommandResult
+from pydantic import Base64Bytes
+
 from bubbot.errors import ConfigError, TapeCorrupt
+from bubbot.ports.command import Command, CommandContext, CommandResult
+from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE, find_tape, read_session, require_no_open_turn
+from bubbot.ports.tool import ToolArgs
 from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveTape:
+class ArchiveTape(ToolArgs):
     """The tape to archive, as named on the command line."""
 
     tape: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImportTape:
+class ImportTape(ToolArgs):
     """A complete file of JSON lines to import.
 
     Attributes:
         session: the session id that it becomes.
-        data: the bytes of the file.
+        data: the bytes of the file, in base64 for the constructor.
         repair: import even if some lines cannot be read.
     """
 
     session: str
-    data: bytes
+    data: Base64Bytes
     repair: bool
 
 
@@ -53,12 +45,12 @@ async def archive(context: CommandContext, arguments: ArchiveTape) -> CommandRes
         raise ConfigError(f"{name} is an archive already")
     session = await read_session(context.store, name)
     async with context.lock_tape(name, session):
-        return CommandResult(f"{await tape_service(context.store, name, session).reset(archive=True)}\n")
+        return CommandResult(f"{await context.open_tape(name, session).reset(archive=True)}\n")
 
 
 async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
     """Parse the file, which the command has checked before, and import it."""
-    result = await asyncio.to_thread(read_lines, BytesIO(arguments.data).readlines(), date=timestamp(now()))
+    result = await asyncio.to_thread(read_lines, BytesIO(arguments.data).readlines(), date=timestamp(context.now()))
     if not result.entries or (result.problems and not arguments.repair):
         raise TapeCorrupt("the file holds no entries, or some that cannot be read")
     return await append_import(context, arguments, result)
@@ -74,12 +66,12 @@ async def append_import(context: CommandContext, arguments: ImportTape, result: 
                 f"{arguments.session} has {entries} already, and an import needs an empty tape: name another"
             )
         await require_no_open_turn(context.store, tape, arguments.session)
-        fact = _fact(tape, arguments.session, result, sha256(arguments.data).hexdigest())
+        fact = _fact(tape, arguments.session, result, sha256(arguments.data).hexdigest(), timestamp(context.now()))
         await context.store.append([Batch(tape, result.entries, expect_head=0), Batch(IMPORTS_TAPE, (fact,))])
     return CommandResult("")
 
 
-def _fact(tape: str, session: str, result: ImportResult, digest: str) -> TapeEntry:
+def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str) -> TapeEntry:
     """Make the fact about the import for the system's own tape: the append_import tape equals the file."""
     data = {
         "tape": tape,
@@ -90,4 +82,8 @@ def _fact(tape: str, session: str, result: ImportResult, digest: str) -> TapeEnt
         "unreadable": len(result.problems),
         "sha256": digest,
     }
-    return event(IMPORT_EVENT, data).with_meta(EMPTY_OBJECT, timestamp(now()))
+    return event(IMPORT_EVENT, data).with_meta(EMPTY_OBJECT, date)
+
+
+ARCHIVE_TAPE = Command(name="tape archive", run=archive, args=ArchiveTape, writes=True)
+IMPORT_TAPE = Command(name="tape import", run=import_tape, args=ImportTape, writes=True)

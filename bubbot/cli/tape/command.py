@@ -6,15 +6,17 @@ import argparse
 import asyncio
 import json
 
-from bubbot.app.bot import open_tapes
+from bubbot.app.bot import open_tapes, tape_service
+from bubbot.cli.commands import run_command
+from bubbot.cli.options import add_command, read_arguments
 from bubbot.cli.output import show, show_json, show_line
-from bubbot.cli.session_names import find_tape, read_session, tape_service
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.tape import files, gc, index, repair, search
-from bubbot.cli.tape.change import ArchiveTape
-from bubbot.cli.write_command import run_write_command
+from bubbot.cli.tape import files, gc, index, repair
+from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.anchors import AnchorsView
+from bubbot.features.search.shell import COMMANDS as SEARCH_COMMANDS
+from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import Kind, TapeEntry, thaw
@@ -49,7 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
     archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
     archive.add_argument("tape")
-    search.configure(commands)
+    for command in SEARCH_COMMANDS.commands:
+        add_command(commands, command)
     index.configure(commands)
     files.configure(commands)
     gc.configure(commands)
@@ -156,7 +159,12 @@ async def _matches_head(store: KeepsChain, head: str) -> bool:
 
 
 async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
-    return await run_write_command(setup, "tape archive", ArchiveTape(args.tape))
+    return await run_command(setup, ARCHIVE_TAPE, ArchiveTape(tape=args.tape))
+
+
+async def _search(setup: CommandSetup, args: argparse.Namespace) -> int:
+    (command,) = SEARCH_COMMANDS.commands
+    return await run_command(setup, command, read_arguments(command, args))
 
 
 _ACTIONS = {
@@ -165,7 +173,7 @@ _ACTIONS = {
     "anchors": _anchors,
     "verify": _verify,
     "archive": _archive,
-    "search": search.search,
+    "search": _search,
     "index": index.index,
     "export": files.export,
     "import": files.import_,

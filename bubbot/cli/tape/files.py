@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.app.bot import now, open_tapes
+from bubbot.cli.commands import run_command
 from bubbot.cli.files import create_file, open_output, read_file_lines
-from bubbot.cli.output import escape_json, show
-from bubbot.cli.session_names import find_tape, parse_session, require_user_tape
+from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.change import ImportTape, append_import
-from bubbot.cli.write_command import run_write_command
+from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
+from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
+from bubbot.ports.text import escape_json
 from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, read_lines, to_bub
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -97,11 +99,11 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
         raise TapeCorrupt(_describe_problems(args.file, result.problems))
     if not result.entries:
         raise ConfigError(f"{args.file} holds no entries")
-    arguments = ImportTape(session, b"".join(lines), args.repair)
+    arguments = ImportTape(session=session, data=b64encode(b"".join(lines)), repair=args.repair)
     del lines
     with _save_unreadable(args.file, result.problems):
-        await run_write_command(
-            setup, "tape import", arguments, local_work=lambda context, _: append_import(context, arguments, result)
+        await run_command(
+            setup, IMPORT_TAPE, arguments, run_here=lambda context, _: append_import(context, arguments, result)
         )
     _show_result(args.file, session, result)
     return EXIT_OK

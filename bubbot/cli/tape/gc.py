@@ -6,11 +6,11 @@ import argparse
 from dataclasses import asdict
 
 from bubbot.app.bot import now, open_tapes
+from bubbot.cli.commands import run_command
 from bubbot.cli.output import show, show_json, show_line
-from bubbot.cli.session_names import read_session
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.gc_change import CollectTapes, describe_gc, plan_gc
-from bubbot.cli.write_command import run_write_command
+from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, plan_gc
+from bubbot.ports.session_names import read_session
 from bubbot.ports.store import require_sizes
 
 EXIT_OK = 0
@@ -43,7 +43,7 @@ def _days(text: str) -> int:
 async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Free disk space, or print what would be removed."""
     if not args.dry_run:
-        return await run_write_command(setup, "tape gc", CollectTapes(args.older))
+        return await run_command(setup, COLLECT_TAPES, CollectTapes(older=args.older))
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
         gc_plan = await plan_gc(store, setup.settings, args.older, now())
     blobs = sum(len(items) for items in gc_plan.blobs.tapes.values())

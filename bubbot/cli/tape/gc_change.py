@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bubbot.app.bot import now
+from bubbot.app.bot import tape_service
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.installed import load_features
-from bubbot.cli.session_names import read_session, tape_service
-from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.gateway.inbox_views import SessionTraceView
+from bubbot.ports.command import Command, CommandContext, CommandResult
+from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.ports.text import format_bytes
+from bubbot.ports.tool import ToolArgs
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
@@ -30,15 +31,14 @@ ABANDONED_FORK_AGE = timedelta(days=30)
 _LONG_AGO = "1970-01-01T00:00:00+00:00"
 
 
-@dataclass(frozen=True, slots=True)
-class CollectTapes:
+class CollectTapes(ToolArgs):
     """The arguments of a collection.
 
     Attributes:
         older: the minimum age of archives in days; None for that of the settings.
     """
 
-    older: int | None
+    older: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,17 @@ def _last_activity(record: ForkRecord) -> datetime:
 
 async def collect(context: CommandContext, arguments: CollectTapes) -> CommandResult:
     """Remove the data of the plan, and return the free space to the disk."""
-    at, garbage = now(), require_garbage_collection(context.store)
+    at, garbage = context.now(), require_garbage_collection(context.store)
     before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
     references = load_features().references if gc_plan.forks else OWN_REFERENCES
     for record in gc_plan.forks:
         tape = tape_service(context.store, record.tape, references=references)
-        await merge_orphan(context.store, tape, record)
+        await merge_orphan(tape, record)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
     blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
-    await garbage.release_pages(allow_rewrite=context.schedules is None)
+    await garbage.release_pages(allow_rewrite=not context.is_running)
     after = await garbage.measure_size()
     report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
     freed = max(0, before.file + before.wal - after.file - after.wal)
@@ -182,7 +182,10 @@ async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[in
 async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
     """Drop the blobs of a tape while no turn runs: a turn stores its blobs before it names them."""
     session = await read_session(context.store, tape)
-    if context.schedules is not None and not session:  # its first turn may be running
+    if context.is_running and not session:  # its first turn may be running
         return 0
     async with context.lock_tape(tape, session):
         return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))
+
+
+COLLECT_TAPES = Command(name="tape gc", run=collect, args=CollectTapes, writes=True)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 
 from bubbot.app.bot import open_tapes
+from bubbot.cli.commands import run_command
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.write_command import CommandContext, CommandResult, run_write_command
+from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.store import require_index
 from bubbot.ports.text import format_bytes
+from bubbot.ports.tool import NoArgs
 from bubbot.tape.index import IndexState
 
 EXIT_OK, EXIT_INDEX_BEHIND = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildIndex:
-    """The arguments of a rebuild: none."""
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,14 +32,14 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Show the state of the index, or rebuild it."""
     if args.rebuild:
-        return await run_write_command(setup, "tape index", RebuildIndex())
+        return await run_command(setup, REBUILD_INDEX, NoArgs())
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
         state = await require_index(store).index_state()
     show(describe_state(state))
     return EXIT_OK if state is not None and state.fresh else EXIT_INDEX_BEHIND
 
 
-async def rebuild(context: CommandContext, _arguments: RebuildIndex) -> CommandResult:
+async def rebuild(context: CommandContext, _arguments: NoArgs) -> CommandResult:
     """Delete the index and fill a new one: here, or gradually in the running bot."""
     if not context.settings.search.index:
         return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
@@ -67,4 +63,7 @@ def describe_state(state: IndexState | None) -> str:
     if not state.fresh:
         return f"The search index is not one of these tapes as they are now, and is not used ({size})."
     behind = "" if state.behind == 0 else f", {state.behind} not yet"
-    return f"{state.position} entries are indexed{behind}; {size}."
+    return f"{state.entries} entries are indexed{behind}; {size}."
+
+
+REBUILD_INDEX = Command(name="tape index", run=rebuild, writes=True)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Protocol
+from typing import Any, Protocol
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
 from bubbot.features.budget.state import (
@@ -42,6 +42,7 @@ from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
+from bubbot.tape.store import Lease
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
@@ -135,6 +136,7 @@ class MeteredCall:
         status: `answered`, `failed`, `stopped` or `unknown`.
         cost_nanousd: what the call cost, once it is over; None if nobody knows the price.
         error: why the call failed, if the provider was asked.
+        lease: that of the session whose turn calls; None for a call outside of turns.
     """
 
     reservation: Reservation
@@ -144,6 +146,7 @@ class MeteredCall:
     status: str = "failed"
     cost_nanousd: int | None = None
     error: CallError | None = None
+    lease: Lease | None = None
 
     def usage(self) -> tuple[Usage, bool]:
         """Return the tokens, and whether they are an estimate.
@@ -235,17 +238,26 @@ class Budget:
         return len(unsettled)
 
     @asynccontextmanager
-    async def metered_call(self, subject: BudgetSubject, model: str, input_tokens: int) -> AsyncIterator[MeteredCall]:
+    async def metered_call(
+        self, subject: BudgetSubject, model: str, input_tokens: int, *, lease: Lease | None = None
+    ) -> AsyncIterator[MeteredCall]:
         """Reserve a call, and settle it when the block ends, however it ends.
 
         If anything limits the call, the reservation is durable before the block begins. If only calls in progress use
         up the rest of a budget, wait for them. The fact of what the call took is written later (see `written`), but not
         after what the caller writes next.
 
+        Args:
+            subject: who calls.
+            model: the model.
+            input_tokens: those of the request.
+            lease: see `MeteredCall`; both facts are written under it.
+
         Raises:
             BudgetExceeded: a budget is used up.
+            LeaseLost: a reservation would be needed, and another holder has taken up the session since.
         """
-        metered = await self._reserve(subject, model, input_tokens)
+        metered = await self._reserve(subject, model, input_tokens, lease)
         try:
             yield metered
             metered.status = "answered" if metered.reply else metered.status
@@ -279,7 +291,9 @@ class Budget:
             self._exhausted_measure(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7])
         )
 
-    async def _reserve(self, payer: BudgetSubject, model: str, input_tokens: int) -> MeteredCall:
+    async def _reserve(
+        self, payer: BudgetSubject, model: str, input_tokens: int, lease: Lease | None = None
+    ) -> MeteredCall:
         """Wait until the call may begin, and reserve it: in memory, and on the tape if a limit applies."""
         while True:
             self._call_ended.clear()
@@ -290,20 +304,21 @@ class Budget:
             await self._call_ended.wait()  # calls in progress have their own time limits
         self._open[hold.call] = hold
         if not limited:
-            return MeteredCall(hold, timestamp(self._now()))
-        writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
+            return MeteredCall(hold, timestamp(self._now()), lease=lease)
+        fact = event(RESERVED, hold.as_json() | _epoch(lease), key=f"reserved:{hold.call}")
+        writing = asyncio.ensure_future(self._append(fact, lease))
         try:
             stored = await asyncio.shield(writing)
         except BaseException:
             await asyncio.wait([writing])
             if not writing.cancelled() and writing.exception() is None:
                 # The reservation is on the tape, and the call will not be made.
-                self._settle(MeteredCall(replace(hold, entry=writing.result().id)))
+                self._settle(MeteredCall(replace(hold, entry=writing.result().id), lease=lease))
             else:
                 self._release(hold)
             raise
         self._open[hold.call] = hold = replace(hold, entry=stored.id)
-        return MeteredCall(hold)
+        return MeteredCall(hold, lease=lease)
 
     def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
         output = max(map(self.limits.reserved_output_tokens, self.limits.answering_models(model)))
@@ -371,7 +386,7 @@ class Budget:
         self._unwritten[took.call] = took
         self._release(took)
         self.on_call_settled(took, call.status)
-        writing = asyncio.ensure_future(self._write(took, fact))
+        writing = asyncio.ensure_future(self._write(took, fact, call.lease))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
 
@@ -381,7 +396,7 @@ class Budget:
         hold, nano = call.reservation, self._cost(call, usage)
         answered = call.reply.model if call.reply and call.reply.model else hold.model
         took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, cost_nanousd=nano)
-        data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": call.status}
+        data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": call.status} | _epoch(call.lease)
         data |= {"asked": call.started_at} if call.started_at else {"reserved": hold.entry}
         data |= {"requested": hold.model} if answered != hold.model else {}
         if call.error is not None:
@@ -390,10 +405,10 @@ class Budget:
         data |= {"estimated": True} if estimated else {}
         return took, event(SETTLED, data, key=f"settled:{hold.call}")
 
-    async def _write(self, took: Reservation, fact: TapeEntry) -> None:
+    async def _write(self, took: Reservation, fact: TapeEntry, lease: Lease | None) -> None:
         """Write what a call took; notify the owner if that brings a budget near its limit."""
         try:
-            await self._follow(await self._tape.append_deferred([fact]))
+            await self._follow(await self._tape.append_deferred([fact], lease=lease))
             await self._send_warnings(took)
             await self._projections.write_checkpoints(self._tape.name)
         except BubbotError as error:  # the call counts until the process ends; the turn itself reports the error
@@ -420,8 +435,8 @@ class Budget:
         self._open.pop(hold.call, None)
         self._call_ended.set()
 
-    async def _append(self, fact: TapeEntry) -> TapeEntry:
-        stored = await self._tape.append([fact], if_absent=True)
+    async def _append(self, fact: TapeEntry, lease: Lease | None = None) -> TapeEntry:
+        stored = await self._tape.append([fact], if_absent=True, lease=lease)
         await self._follow(stored)
         return stored[0]
 
@@ -478,6 +493,10 @@ class Budget:
         log.warning("%s", text, extra={"action": fact.name})
         if not await self._notify_owner(fact.key or "", text, fact):
             await self._append(fact)
+
+
+def _epoch(lease: Lease | None) -> dict[str, Any]:
+    return {"epoch": lease.epoch} if lease else {}
 
 
 def _add_calls(total: SpentTotal, calls: Iterable[Reservation], key: TotalKey) -> SpentTotal:

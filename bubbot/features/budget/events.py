@@ -21,6 +21,7 @@ class CallReserved(TypedDict):
     input_tokens: int
     output_tokens: int
     nano: int | None
+    epoch: NotRequired[int]
 
 
 class CallSettled(CallReserved):

@@ -42,7 +42,7 @@ class BudgetMeter:
         metered = None
         try:
             async with self._budget.metered_call(
-                budget_subject(call.turn), call.model.name, call.count_input()
+                budget_subject(call.turn), call.model.name, call.count_input(), lease=call.turn.tape.lease
             ) as metered:
                 size = 0
 

@@ -41,6 +41,7 @@ class ScheduleFeature:
         return Feature(
             name="schedule",
             tools=schedule_tools(self.store),
+            services=(self.store,),
             sources={SCHEDULE_ORIGIN: self._firings},
             traces=(SCHEDULE_TAPE,),
             on_merged=(self._firings.apply_merge,),

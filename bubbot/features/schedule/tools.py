@@ -13,7 +13,7 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobReque
 from bubbot.features.schedule.firing import ScheduledTurn, describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, JobHistoryView
+from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when import parse_duration
 from bubbot.gateway.outbox import outbox_tape
@@ -221,7 +221,9 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
         facts = view.fold(await turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
         deliveries = DeliveriesView(turns)
-        sent = deliveries.fold(await turn.tape.fetch(deliveries.queries(outbox_tape(job.target.channel))))
+        sent: dict[str, DeliveryState] = {}
+        for tape in turn.tape.shards_of(outbox_tape(job.target.channel)):
+            sent |= deliveries.fold(await turn.tape.fetch(deliveries.queries(tape)))
         return formatter(turn).format_history(job, facts, sent)
 
     @tool("schedule.chat", role=Role.MEMBER)

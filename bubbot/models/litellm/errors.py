@@ -7,21 +7,23 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any
 
-from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.errors import ModelError, ModelRefused
+from bubbot.models.failures import (
+    RETRYABLE_STATUSES,
+    FailureKind,
+    build_failure,
+    classify_limit,
+    is_overflow,
+    mentions_rate,
+    read_google_delay,
+    read_retry_headers,
+)
 from bubbot.models.litellm.quiet import litellm
 
-Kind = Literal["overflow", "rate", "refused", "unavailable"]
-
-RETRYABLE_STATUSES = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
-"""Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 has its own kind."""
-MAX_PROVIDER_CHARS = 300
-"""Characters of a provider's own message that are passed on."""
-
 _exceptions = litellm.exceptions
-ERROR_KINDS: Mapping[type[BaseException], Kind] = {
+ERROR_KINDS: Mapping[type[BaseException], FailureKind] = {
     _exceptions.ContextWindowExceededError: "overflow",
     _exceptions.RateLimitError: "rate",
     litellm.RouterRateLimitErrorBasic: "rate",
@@ -60,41 +62,10 @@ ERROR_KINDS: Mapping[type[BaseException], Kind] = {
 }
 """Every exception class that litellm exports, with our kind for it."""
 
-_OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size_error"
-    r"|maximum (context|prompt) length (is|of)|maximum context length was exceeded"  # OpenAI, OpenRouter, vLLM, xAI
-    r"|too large for model with \d+ maximum context"  # Mistral
-    r"|(prompt|input) is too long|exceeds? (the )?context (limit|length|window|size)"  # Anthropic, Bedrock, Ollama
-    r"|exceeds the (available context size|maximum number of tokens|model's (maximum )?context)"  # llama.cpp, Gemini
-    r"|input token count.{0,40}exceeds|input tokens exceed the configured limit"  # Gemini, Azure
-    r"|longer than the model's context length|exceeded max context length|request_too_large"  # sglang, Ollama, Anthropic
-    r"|reduce the length of the (messages|prompt|input)|greater than the context length"  # Groq, LM Studio
-    r"|too many (input )?tokens in (the )?(request|prompt|input)"
-    r"|total number of tokens in the prompt cannot exceed|range of input length should be"  # Cohere, DashScope
-    r"|prompt exceeds max(imum)? length|exceeded model token limit"  # Zhipu, Moonshot
-    r"|context window exceeds( the)? limit|ContextWindowExceededError",  # MiniMax, a proxy of litellm
-    re.IGNORECASE,
-)
-_RATE = re.compile(
-    r"rate[ _-]?limit|too many requests|per[ -](minute|min|day|hour)|\b[tr]p[md]\b|throttl|please wait|quota|overloaded",
-    re.IGNORECASE,
-)
-_NO_MONEY = re.compile(
-    r"insufficient_quota|exceeded your current quota|credit balance|insufficient (credits|balance)", re.I
-)
-_GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
-"""The delay of `RetryInfo` in the body of a Google error; there is no header for it."""
 _TRANSPORTS = frozenset({"aiohttp", "anyio", "httpcore", "httpx", "ssl"})
 """Libraries that raise connection errors."""
 _PRINTED_BYTES = re.compile(r"""\bb(['"])\s*(\{|\\n).*\1""", re.DOTALL)
 _VENDOR_PREFIX = re.compile(r"^\s*(litellm\.\w+|\w+(Error|Exception))\s*(:|-)\s*")
-
-
-def is_overflow(text: str, status: int | None = None) -> bool:
-    """Return true if an untyped error says that the request is too long; a rate limit never does, whatever its text."""
-    if status == 413:
-        return True
-    return status != 429 and _OVERFLOW.search(text) is not None and _RATE.search(text) is None
 
 
 def translate(error: BaseException, model: str, redact: Callable[[str], str], *, key_source: str = "") -> ModelError:
@@ -111,65 +82,43 @@ def translate(error: BaseException, model: str, redact: Callable[[str], str], *,
 def _build_error(
     chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str], key_source: str
 ) -> ModelError:
-    error = chain[0]
-    kind, message = _classify(chain), redact(_provider_message(chain))[:MAX_PROVIDER_CHARS]
-    match kind:
-        case "overflow":
-            return ModelOverflow(f"The request is too long for {model}: {message}")
-        case "rate":
-            return ModelRateLimited(f"{model} asks for fewer requests: {message}", retry_after=read_retry_after(chain))
-        case "refused" if "LLM Provider NOT provided" in message or isinstance(
-            error, _exceptions.LiteLLMUnknownProvider
-        ):
-            provider = model.partition("/")[0]
-            return ModelRefused(f"[model] name is {model!r}, and litellm knows no provider {provider!r}")
-        case "refused" if _http_status(chain) in (401, 403):
-            return ModelRefused(f"{model} refused the credentials{key_source and f' ({key_source})'}: {message}")
-        case "refused":
-            return ModelRefused(f"{model} refused the request: {message}")
-        case _:
-            return ModelUnavailable(
-                f"{model} could not be reached or failed: {message}", retry_after=read_retry_after(chain)
-            )
+    kind, message = _classify(chain), redact(_provider_message(chain))
+    is_unknown = "LLM Provider NOT provided" in message or isinstance(chain[0], _exceptions.LiteLLMUnknownProvider)
+    if kind == "refused" and is_unknown:
+        provider = model.partition("/")[0]
+        return ModelRefused(f"[model] name is {model!r}, and litellm knows no provider {provider!r}")
+    status, retry_after = _http_status(chain), read_retry_after(chain)
+    return build_failure(kind, model, message, status=status, retry_after=retry_after, key_source=key_source)
 
 
 def is_cut(error: BaseException) -> bool:
     """Return true if the connection broke before the provider sent an error: the only message is a library's."""
     chain = tuple(_error_chain(error))
     broken = any(isinstance(link, OSError) or type(link).__module__.partition(".")[0] in _TRANSPORTS for link in chain)
-    return broken and _http_status(_underlying(chain)) is None
+    # litellm gives a broken connection a status of its own making.
+    return (
+        broken
+        and _http_status(tuple(link for link in chain if not type(link).__module__.startswith("litellm"))) is None
+    )
 
 
 def read_retry_after(chain: tuple[BaseException, ...]) -> float | None:
-    """Return the seconds that a provider asks to wait; None if it does not say. A date counts from the response's own."""
+    """Return the seconds that a provider asks to wait; None if it does not say."""
     for headers in filter(None, map(_retry_headers, chain)):
-        for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-            value = headers.get(name)
-            if value is None:
-                continue
-            try:
-                return max(0.0, float(value) / scale)
-            except ValueError:
-                pass
-            try:
-                until, sent = parsedate_to_datetime(value), parsedate_to_datetime(headers.get("date") or "")
-                return max(0.0, (until - sent).total_seconds())
-            except (TypeError, ValueError):
-                continue
-    delay = next(filter(None, map(_GOOGLE_DELAY.search, map(_full_text, chain))), None)
-    return float(delay.group(1)) if delay else None
+        if (seconds := read_retry_headers(headers)) is not None:
+            return seconds
+    return next((delay for delay in map(read_google_delay, map(_full_text, chain)) if delay is not None), None)
 
 
-def _classify(chain: tuple[BaseException, ...]) -> Kind:
-    kind: Kind = next(
+def _classify(chain: tuple[BaseException, ...]) -> FailureKind:
+    kind: FailureKind = next(
         (ERROR_KINDS[cls] for link in chain for cls in type(link).__mro__ if cls in ERROR_KINDS), "unavailable"
     )
     status, text = _http_status(chain), " ".join(map(_full_text, chain))
-    if kind == "overflow" and (status == 429 or _RATE.search(text)):
+    if kind == "overflow" and (status == 429 or mentions_rate(text)):
         return "rate"
     if kind == "rate" or status == 429:
-        # Google calls every limit a quota, even a limit of requests per minute.
-        return "refused" if _NO_MONEY.search(text) and "RESOURCE_EXHAUSTED" not in text else "rate"
+        return classify_limit(text)
     if kind != "overflow" and is_overflow(text, status):
         return "overflow"
     # litellm calls a 404 and some 503 a bad request, and an unknown status a connection error.

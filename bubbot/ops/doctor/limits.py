@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from bubbot.app.models import needs_litellm
 from bubbot.ports.checks import Finding
 from bubbot.ports.text import format_bytes
 from bubbot.settings.loader import Settings
@@ -33,11 +34,12 @@ def check_files(limit: int | None = None) -> Iterator[Finding]:
 
 def check_memory(settings: Settings, *, memory: Path = MEMINFO_PATH, group: Path = CONTROL_GROUP) -> Iterator[Finding]:
     """Check the free memory if a model needs litellm; report nothing if the system does not tell."""
-    if settings.model.name.partition("/")[0] in BUILTIN_MODELS:
+    name = settings.model.name
+    if name.partition("/")[0] in BUILTIN_MODELS or not needs_litellm(settings, name):
         return
     amounts = [amount for amount in (_system_memory(memory), _container_memory(group)) if amount is not None]
     if amounts and min(amounts) < MIN_FREE_MEMORY_BYTES:
-        cause = f"Only {format_bytes(min(amounts))} of memory are free, and the models of providers need {format_bytes(MIN_FREE_MEMORY_BYTES)}."
+        cause = f"Only {format_bytes(min(amounts))} of memory are free, and {name} needs litellm, which takes {format_bytes(MIN_FREE_MEMORY_BYTES)}."
         yield Finding("limits.memory", "warning", cause, "ps -eo pid,rss,comm --sort=-rss | head")
 
 

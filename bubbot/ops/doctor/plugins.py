@@ -8,17 +8,24 @@ from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 
 from bubbot import plugins
-from bubbot.app.installed import FEATURE_GROUP, STRATEGY_GROUP, load_feature, load_strategy
+from bubbot.app.installed import (
+    COMMAND_GROUP,
+    FEATURE_GROUP,
+    STRATEGY_GROUP,
+    load_command_group,
+    load_feature,
+    load_strategy,
+)
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
-from bubbot.models.litellm import names
+from bubbot.models.catalogue import names
 from bubbot.models.local import model
 from bubbot.ports.checks import Finding, Level, edit_command, shell_quote
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings
 
-ENTRY_POINT_GROUPS = (FEATURE_GROUP, STRATEGY_GROUP, "bubbot.channels", "bubbot.models", "bubbot.stores")
+ENTRY_POINT_GROUPS = (FEATURE_GROUP, COMMAND_GROUP, STRATEGY_GROUP, "bubbot.channels", "bubbot.models", "bubbot.stores")
 _PIP = f"{shell_quote(sys.executable)} -m pip"
 
 
@@ -65,6 +72,8 @@ def _find_failure(group: str, name: str) -> str:
     try:
         if group == FEATURE_GROUP:
             load_feature(name)
+        elif group == COMMAND_GROUP:
+            load_command_group(name)
         elif group == STRATEGY_GROUP:
             load_strategy(name)
         else:

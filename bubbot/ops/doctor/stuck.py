@@ -90,11 +90,9 @@ async def _read_open(home: Home, store_settings: StoreSettings) -> tuple[list[_B
     store = await open_home_store(store_settings, home, now=unused_clock, readonly=True)
     try:
         turns = [turn for turn in await _read_turns(store) if turn is not None]
-        tapes = [
-            tape.name
-            for tape in await store.tapes()
-            if tape.name.startswith(outbox_tape("")) and tape.name != TERMINAL_OUTBOX
-        ]
+        names = [tape.name for tape in await store.tapes() if tape.name.startswith(outbox_tape(""))]
+        outboxes = dict.fromkeys("/".join(name.split("/")[:3]) for name in names)  # without shards
+        tapes = [tape for tape in outboxes if tape != TERMINAL_OUTBOX]
         messages = [backlog for tape in tapes if (backlog := await _read_messages(store, tape)) is not None]
     finally:
         await store.aclose()

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from bubbot import plugins
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
-from bubbot.models.litellm import names as litellm_names
+from bubbot.models.catalogue import names as litellm_names
 from bubbot.models.local import model
 from bubbot.ports.settings import describe_expected
 from bubbot.settings.loader import BotSettings, ModelSettings

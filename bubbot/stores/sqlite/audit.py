@@ -21,7 +21,7 @@ from bubbot.stores.sqlite.names import (
     tape_ends,
     tape_names,
 )
-from bubbot.stores.sqlite.rows import microseconds
+from bubbot.stores.sqlite.rows import microseconds, newest_position
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, wrong_triggers
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import (
@@ -235,7 +235,10 @@ class _AuditRun:
                     yield AuditFinding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
 
     def check_positions(self, *, gaps: bool) -> Iterator[AuditFinding]:
-        """Check for rows of tapes that do not exist, and for gaps in the global positions."""
+        """Check for rows of tapes that do not exist, and for gaps in the global positions.
+
+        Readers may not count on it, but this store leaves none: one is evidence that something was taken away.
+        """
         for table in ("entries", "erased", "blobs"):
             rows = self.conn.execute(
                 f"SELECT tape, count(*) FROM {table} WHERE tape NOT IN (SELECT tape FROM tapes) GROUP BY tape"
@@ -314,7 +317,7 @@ def head_at(conn: sqlite3.Connection, position: int | None = None, *, older: boo
     `older`: in the form of databases up to version 2, which did not cover names; such a database has no other.
     """
     if position is None:
-        position = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
+        position = newest_position(conn)
     position = min(position or 0, _LARGEST)
     head_of = older_head if older or check_version(conn) < NAMED_SINCE else deployment_head
     return head_of(position, tape_ends(conn, position))

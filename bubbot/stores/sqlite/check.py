@@ -11,7 +11,7 @@ from pathlib import Path
 from bubbot.errors import StoreUnavailable
 from bubbot.ports.store import DeploymentAudit
 from bubbot.stores.sqlite.audit import audit_all
-from bubbot.stores.sqlite.rows import UNIX_EPOCH
+from bubbot.stores.sqlite.rows import UNIX_EPOCH, count_entries
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
 from bubbot.stores.sqlite.write import Salt, append
 from bubbot.stores.sqlite.writer import read_only_error, translate_error
@@ -77,7 +77,7 @@ def check_database(path: Path, *, deep: bool) -> DatabaseState:
 
 def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseState:
     tapes = conn.execute("SELECT count(*) FROM tapes").fetchone()[0]
-    entries = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
+    entries = count_entries(conn)
     oldest, newest = _date(conn, "ASC"), _date(conn, "DESC")
     page, pages, free = (
         conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
+from bubbot.ports.store import PositionedEntry
 from bubbot.tape.chain import chain_value, content_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
 from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
@@ -96,6 +97,28 @@ def check_row(tape: str, row: tuple[Any, ...]) -> None:
         raise TapeCorrupt(
             f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored. {_WAY_OUT}"
         )
+
+
+def count_entries(conn: sqlite3.Connection) -> int:
+    """Count the entries of all tapes; the ids of a tape have no gaps."""
+    newest = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape"
+    return int(conn.execute(f"SELECT coalesce(sum(({newest})), 0) FROM tapes").fetchone()[0])
+
+
+def newest_position(conn: sqlite3.Connection) -> int:
+    """Return the newest global position; 0 in an empty database."""
+    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
+
+
+def read_after(conn: sqlite3.Connection, position: int, limit: int) -> list[PositionedEntry]:
+    """Read the entries of all tapes after a global position, in its order."""
+    columns, _, source = SELECT_ENTRIES.rpartition(" FROM ")
+    rows = conn.execute(
+        f"{columns}, seq, (SELECT tapes.name FROM tapes WHERE tapes.tape = {source}.tape) FROM {source} "
+        "WHERE seq > ? ORDER BY seq LIMIT ?",
+        (min(position, _LARGEST), min(limit, _LARGEST)),
+    )
+    return [PositionedEntry(seq, name, from_row(name, tuple(row))) for *row, seq, name in rows]
 
 
 @dataclass(frozen=True, slots=True)

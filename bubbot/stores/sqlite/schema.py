@@ -216,10 +216,33 @@ WHEN NOT EXISTS (
 END;
 """
 
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+_FOURTH = """
+CREATE TABLE leases (
+    tape TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TRIGGER leases_insert BEFORE INSERT ON leases
+WHEN EXISTS (SELECT 1 FROM leases WHERE tape = NEW.tape) BEGIN
+    SELECT RAISE(ABORT, 'leases: an epoch is raised, never replaced');
+END;
+CREATE TRIGGER leases_update BEFORE UPDATE ON leases
+WHEN NEW.tape IS NOT OLD.tape OR NEW.epoch <= OLD.epoch BEGIN
+    SELECT RAISE(ABORT, 'leases: an epoch only rises');
+END;
+CREATE TRIGGER leases_delete BEFORE DELETE ON leases BEGIN
+    SELECT RAISE(ABORT, 'leases: an epoch is never forgotten');
+END;
+ALTER TABLE forks ADD COLUMN session TEXT NOT NULL DEFAULT '';
+ALTER TABLE forks ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX forks_tape ON forks (tape, session);
+"""
+
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 NAMED_SINCE = 3
 """From this version on a tape must keep its name, and an erasure must match what its fact covers."""
+LEASED_SINCE = 4
+"""From this version on there are leases, and forks name their session and its epoch."""
 
 
 def migrate(conn: sqlite3.Connection, *, now: str, migrations: Sequence[str] = MIGRATIONS) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
-from bubbot.ports.store import DatabaseSize, DeploymentAudit, UnreferencedBlobs
+from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
 from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import audit_all, head_at
 from bubbot.stores.sqlite.backups import MigrationHook, back_up_before_migration
@@ -20,7 +20,7 @@ from bubbot.stores.sqlite.connections import BUSY_SECONDS, open_reader, prepare
 from bubbot.stores.sqlite.index.reader import IndexReader, read_index_state
 from bubbot.stores.sqlite.index.schema import delete_index, index_path
 from bubbot.stores.sqlite.indexer import Indexer
-from bubbot.stores.sqlite.rows import find_entries, tape_number
+from bubbot.stores.sqlite.rows import count_entries, find_entries, newest_position, read_after, tape_number
 from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (
     SHORT_WAL_BYTES,
@@ -44,7 +44,7 @@ from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 
 
 class SqliteStore:
@@ -132,9 +132,17 @@ class SqliteStore:
         """See `TapeStore.drop_fork`."""
         await self._require_writer().submit(partial(write.close_fork, fork=fork))
 
-    async def forks(self) -> list[ForkRecord]:
+    async def forks(self, tape: str | None = None) -> list[ForkRecord]:
         """See `TapeStore.forks`."""
-        return await self._ensure_open(self._reader).run(write.forks)
+        return await self._ensure_open(self._reader).run(partial(write.forks, only=tape))
+
+    async def forked_sessions(self) -> list[ForkedSession]:
+        """See `TapeStore.forked_sessions`."""
+        return await self._ensure_open(self._reader).run(write.forked_sessions)
+
+    async def raise_epoch(self, tape: str) -> int:
+        """See `TapeStore.raise_epoch`."""
+        return await self._require_writer().submit(partial(write.raise_epoch, tape=tape))
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
@@ -174,7 +182,15 @@ class SqliteStore:
 
     async def count_entries(self) -> int:
         """Count the entries of all tapes, erased ones included."""
-        return await self._ensure_open(self._reader).run(_count_entries)
+        return await self._ensure_open(self._reader).run(count_entries)
+
+    async def newest_position(self) -> int:
+        """See `OrdersEntries.newest_position`."""
+        return await self._ensure_open(self._reader).run(newest_position)
+
+    async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
+        """See `OrdersEntries.read_after`."""
+        return await self._ensure_open(self._reader).run(partial(read_after, position=position, limit=limit))
 
     async def workspace(self, default: str) -> str:
         """Return the label in tape names.
@@ -387,10 +403,6 @@ def _read_head(conn: sqlite3.Connection, tape: str) -> int:
         (tape,),
     ).fetchone()
     return row[0] or 0
-
-
-def _count_entries(conn: sqlite3.Connection) -> int:
-    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
 
 
 def _read_tapes(conn: sqlite3.Connection) -> list[TapeSummary]:

@@ -12,13 +12,14 @@ from typing import Any, TypeAlias
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.sqlite.index.schema import advance_generation
 from bubbot.stores.sqlite.names import protected_ids, tape_names
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, SELECT_ENTRIES, from_row, tape_number, to_row
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, SELECT_ENTRIES, from_row, newest_position, tape_number, to_row
+from bubbot.stores.sqlite.schema import LEASED_SINCE, check_version
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import genesis
 from bubbot.tape.entry import TapeEntry, encode
 from bubbot.tape.references import MovedIds
-from bubbot.tape.store import Batch, ForkRecord, ResetBatch
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, refuse_lost_leases
 
 Salt: TypeAlias = Callable[[int], bytes]
 """Returns this many random bytes."""
@@ -62,10 +63,16 @@ def _find_end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
 
 
 def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
-    """Append the batches; the caller's transaction makes them atomic."""
+    """Append the batches; the caller's transaction makes them atomic. Raises `LeaseLost` and `TapeConflict`."""
+    _refuse_lost_leases(conn, batches)
+    return _append(conn, batches, salt)
+
+
+def _append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
+    """Append batches whose leases are held."""
     stored: list[tuple[TapeEntry, ...]] = []
     moved: MovedIds | None = None
-    position = _GlobalPosition(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
+    position = _GlobalPosition(newest_position(conn))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
         tape_end = _find_end(conn, -1 if number is None else number, batch.tape)
@@ -77,6 +84,25 @@ def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> li
         entries = [moved.move(batch.tape, entry) for entry in batch.entries] if moved else batch.entries
         stored.append(tuple([_append_entry(conn, batch, (tape_end, position), entry, salt) for entry in entries]))
     return stored
+
+
+def _refuse_lost_leases(conn: sqlite3.Connection, batches: Sequence[Batch]) -> None:
+    refuse_lost_leases(batches, partial(_newest_epoch, conn))
+
+
+def _newest_epoch(conn: sqlite3.Connection, tape: str) -> int:
+    row = conn.execute("SELECT epoch FROM leases WHERE tape = ?", (tape,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def raise_epoch(conn: sqlite3.Connection, tape: str) -> int:
+    """Raise the epoch of a tape's lease; return the new one."""
+    epoch = _newest_epoch(conn, tape) + 1
+    if epoch == 1:
+        conn.execute("INSERT INTO leases (tape, epoch) VALUES (?, ?)", (tape, epoch))
+    else:
+        conn.execute("UPDATE leases SET epoch = ? WHERE tape = ?", (epoch, tape))
+    return epoch
 
 
 def _append_entry(
@@ -209,7 +235,7 @@ def _erase(
     _blank(conn, fact[0], first, numbers)
     for covers in overflow:
         append(conn, [Batch(erasure.HOME_TAPE, (erasure.build_further_erasure(covers, date),))], salt)
-        _blank(conn, _newest_position(conn), covers, numbers)
+        _blank(conn, newest_position(conn), covers, numbers)
     for archive in targets.archives:
         digests = conn.execute(
             "SELECT digest FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?)", (archive,)
@@ -233,10 +259,6 @@ def _blank(
         "WHERE tape = ? AND id = ?",
         rows,
     )
-
-
-def _newest_position(conn: sqlite3.Connection) -> int:
-    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
 
 
 def remove_blobs(
@@ -269,14 +291,16 @@ def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
 
 def open_fork(conn: sqlite3.Connection, record: ForkRecord, *, expect_head: bool) -> None:
     """Store an open fork with its staged batches."""
+    _refuse_lost_leases(conn, record.staged)
     if record.parent:
         _require_fork(conn, record.parent)
     else:
         _check_base(conn, record.tape, record.base, exact=expect_head)
     conn.execute(
-        "INSERT INTO forks (fork, tape, base, reset) VALUES (?, ?, ?, NULL)", (record.id, record.tape, record.base)
+        "INSERT INTO forks (fork, tape, base, reset, session, epoch) VALUES (?, ?, ?, NULL, ?, ?)",
+        (record.id, record.tape, record.base, record.session, record.epoch),
     )
-    extend_fork(conn, record.id, record.staged, record.reset)
+    _insert_batches(conn, record.id, 0, record.staged, record.reset)
 
 
 def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool = True) -> None:
@@ -288,13 +312,21 @@ def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool =
 
 def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], reset_batch: ResetBatch | None) -> None:
     """Add batches to an open fork."""
+    _refuse_lost_leases(conn, staged)
     row = conn.execute("SELECT count(*) FROM fork_batches WHERE fork = ?", (fork,)).fetchone()
     _require_fork(conn, fork)
+    _insert_batches(conn, fork, row[0], staged, reset_batch)
+
+
+def _insert_batches(
+    conn: sqlite3.Connection, fork: str, place: int, staged: Sequence[Batch], reset_batch: ResetBatch | None
+) -> None:
+    """Store batches of a fork from this place on, and its reset."""
     conn.executemany(
         "INSERT INTO fork_batches (fork, place, tape, keep_first, entries) VALUES (?, ?, ?, ?, ?)",
         [
-            (fork, place, batch.tape, int(batch.if_absent), f"[{','.join(map(_encode_entry, batch.entries))}]")
-            for place, batch in enumerate(staged, row[0])
+            (fork, at, batch.tape, int(batch.if_absent), f"[{','.join(map(_encode_entry, batch.entries))}]")
+            for at, batch in enumerate(staged, place)
         ],
     )
     if reset_batch is not None:
@@ -330,6 +362,7 @@ def merge_fork(
         tape_reset: the tape to reset first, and how; None for no reset.
         salt: for new entries.
     """
+    _refuse_lost_leases(conn, batches)
     opened = conn.execute("SELECT tape, base FROM forks WHERE fork = ?", (fork,)).fetchone()
     closed = close_fork(conn, fork)
     if opened is None:
@@ -341,21 +374,33 @@ def merge_fork(
         return [batch.entries for batch in batches]
     if tape_reset is not None and tape_reset[0] == opened[0]:
         _check_base(conn, *opened)  # a reset must not archive entries that the fork has not seen
-    return append(conn, batches, salt) if tape_reset is None else reset(conn, *tape_reset, batches, salt)
+    return _append(conn, batches, salt) if tape_reset is None else reset(conn, *tape_reset, batches, salt)
 
 
-def forks(conn: sqlite3.Connection) -> list[ForkRecord]:
-    """List the open forks, oldest first."""
+def forks(conn: sqlite3.Connection, only: str | None = None) -> list[ForkRecord]:
+    """List the open forks of a tape, or of all, oldest first; a database that is only read may be of an older version."""
+    lease = "session, epoch" if check_version(conn) >= LEASED_SINCE else "'', 0"
+    rows = conn.execute(
+        f"SELECT fork, tape, base, reset, {lease} FROM forks {'' if only is None else 'WHERE tape = ?'} ORDER BY rowid",
+        () if only is None else (only,),
+    ).fetchall()
     records = []
-    for fork, tape, base, reset_text in conn.execute("SELECT fork, tape, base, reset FROM forks ORDER BY rowid"):
+    for fork, tape, base, reset_text, session, epoch in rows:
         staged = tuple(
             Batch(name, tuple(_decode_entry(item) for item in json.loads(entries)), if_absent=bool(keep_first))
             for name, keep_first, entries in conn.execute(
                 "SELECT tape, keep_first, entries FROM fork_batches WHERE fork = ? ORDER BY place", (fork,)
             )
         )
-        records.append(ForkRecord(fork, tape, base, staged, _decode_reset(reset_text)))
+        records.append(ForkRecord(fork, tape, base, staged, _decode_reset(reset_text), session, epoch))
     return records
+
+
+def forked_sessions(conn: sqlite3.Connection) -> list[ForkedSession]:
+    """List the tapes with open forks and their sessions."""
+    session = "session" if check_version(conn) >= LEASED_SINCE else "''"
+    rows = conn.execute(f"SELECT DISTINCT tape, {session} FROM forks ORDER BY 1, 2").fetchall()
+    return [ForkedSession(tape, session) for tape, session in rows]
 
 
 def _decode_reset(text: str | None) -> ResetBatch | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import Bot, open_app
+from bubbot.app.bot import Bot, new_id, now, open_app
 from bubbot.cli.tape.gc_change import CollectTapes, collect
-from bubbot.cli.write_command import CommandContext
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, event, thaw
@@ -106,6 +106,7 @@ async def test_they_move_when_the_next_start_merges_what_a_process_left_open(
         await tape.append([note("theirs")])
     async with opened(tmp_path / "home") as (app, store):
         await app.recover_all()
+        await app.runtime.wait_idle()  # the session is taken up
         entries = await whole(store, tape.name)
     assert [entry.name or entry.payload["content"] for entry in entries] == [
         "theirs", "mine", "notes/cited", "turn/interrupted",
@@ -176,6 +177,6 @@ async def test_gc_merges_a_turn_of_long_ago_with_the_references_of_packages(
         delta = (note("mine", date=LONG_AGO), event("notes/cited", {"entry": 1}).with_meta({}, LONG_AGO))
         await store.open_fork(ForkRecord("old", "tape", 0, (Batch("tape", delta),)))
         await store.append([Batch("tape", (note("theirs"),))])
-        await collect(CommandContext(store, "workspace", SETTINGS, lambda _: nullcontext()), CollectTapes(None))
+        await collect(CommandContext(store, "workspace", now, new_id, SETTINGS), CollectTapes())
         entries = await whole(store, "tape")
     assert data_of(entries[2]) == {"entry": 2}

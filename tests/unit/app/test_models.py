@@ -9,6 +9,7 @@ import pytest
 from bubbot.app.models import choose_model, turns_at_once
 from bubbot.errors import ConfigError, ModelKeyMissing
 from bubbot.home import Home
+from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import KeylessModel
@@ -93,7 +94,7 @@ async def test_a_model_without_its_key_says_so_at_once(monkeypatch: pytest.Monke
     assert isinstance(chosen("openai/gpt-5", api_key="sk-1"), LazyModel)
     assert isinstance(chosen("openai/gpt-5", api_base="http://127.0.0.1:1"), LazyModel)
     # One that answers in its place needs no key of the first.
-    assert isinstance(chosen("openai/gpt-5", fallback=["openrouter/x"]), LazyModel)
+    assert isinstance(chosen("openai/gpt-5", fallback=["openrouter/x"]), FallbackModel)
     assert isinstance(chosen("openai/gpt-5", fallback=["anthropic/x"]), KeylessModel)
 
 

@@ -15,7 +15,7 @@ import pytest
 from bubbot import __version__, errors, log
 from bubbot.cli import main as cli
 from bubbot.cli.interrupt import EXIT_INTERRUPTED
-from bubbot.cli.main import COMMANDS, EXIT_CODES, Command, main
+from bubbot.cli.main import COMMANDS, EXIT_CODES, ShellCommand, main
 
 ROOT = Path(__file__).parents[3]
 CANARY = "sk-canary-7f3a91"
@@ -50,12 +50,12 @@ def run(args):
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, Command]]:
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, ShellCommand]]:
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "stub_command.py").write_text(STUB)
     monkeypatch.syspath_prepend(folder)
-    yield {"stub": Command("a stub", "stub_command"), "other": Command("another", "stub_not_there")}
+    yield {"stub": ShellCommand("a stub", "stub_command"), "other": ShellCommand("another", "stub_not_there")}
     sys.modules.pop("stub_command", None)
 
 
@@ -80,9 +80,9 @@ def process(*argv: str, stub: Path | None = None, **env: str) -> subprocess.Comp
     if stub:
         (stub / "stub_command.py").write_text(STUB)
         code = (
-            "import sys; from bubbot.cli.main import Command, main; "
+            "import sys; from bubbot.cli.main import ShellCommand, main; "
             f"sys.path.insert(0, {str(stub)!r}); "
-            "sys.exit(main(commands={'stub': Command('a stub', 'stub_command')}))"
+            "sys.exit(main(commands={'stub': ShellCommand('a stub', 'stub_command')}))"
         )
         command = [sys.executable, "-c", code, *argv]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BUBBOT_")}
@@ -97,14 +97,16 @@ class TestOptions:
             assert re.search(rf"^  {name} +{re.escape(command.help)}$", out, re.MULTILINE)
         assert err == ""
 
-    def test_help_and_version(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]) -> None:
+    def test_help_and_version(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]) -> None:
         assert main(["--help"], commands=commands) == 0
         assert "usage: bubbot" in capsys.readouterr().out
         assert main(["--version"], commands=commands) == 0
         assert main(["stub", "--version"], commands=commands) == 0
         assert capsys.readouterr().out == f"bubbot {__version__}\n" * 2
 
-    def test_help_of_one_command(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]) -> None:
+    def test_help_of_one_command(
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+    ) -> None:
         assert main(["stub", "--help"], commands=commands) == 0
         out = capsys.readouterr().out
         assert out.startswith("usage: bubbot stub")
@@ -122,16 +124,18 @@ class TestOptions:
         ],
     )
     def test_of_every_command_stand_anywhere(
-        self, argv: list[str], capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]
+        self, argv: list[str], capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
     ) -> None:
         assert main(argv, commands=commands) == 0
         assert capsys.readouterr().out == "stub h c list\n"
 
-    def test_not_given_they_are_none(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]) -> None:
+    def test_not_given_they_are_none(
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+    ) -> None:
         assert main(["stub"], commands=commands) == 0
         assert capsys.readouterr().out == "stub None None None\n"
 
-    def test_only_the_module_asked_for_is_loaded(self, commands: Mapping[str, Command]) -> None:
+    def test_only_the_module_asked_for_is_loaded(self, commands: Mapping[str, ShellCommand]) -> None:
         assert main([], commands=commands) == 0
         assert "stub_command" not in sys.modules
         assert main(["stub"], commands=commands) == 0
@@ -151,7 +155,7 @@ class TestOptions:
         ],
     )
     def test_wrong_usage(
-        self, argv: list[str], told: str, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]
+        self, argv: list[str], told: str, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
     ) -> None:
         assert main(argv, commands=commands) == 2
         out, err = capsys.readouterr()
@@ -177,15 +181,17 @@ class TestExitCodes:
         ],
     )
     def test_of_errors(
-        self, raised: str, code: int, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]
+        self, raised: str, code: int, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
     ) -> None:
         assert main(["stub", "--do", f"raise {raised}('One.\\nTwo.')"], commands=commands) == code
         assert capsys.readouterr() == ("", "bubbot: One.\nbubbot: Two.\n")
 
-    def test_the_command_chooses_its_own(self, commands: Mapping[str, Command]) -> None:
+    def test_the_command_chooses_its_own(self, commands: Mapping[str, ShellCommand]) -> None:
         assert main(["stub", "--do", "sys.exit(5)"], commands=commands) == 5
 
-    def test_a_fault_is_one_sentence(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]) -> None:
+    def test_a_fault_is_one_sentence(
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+    ) -> None:
         assert main(["stub", "--do", "raise KeyError('a\\nb\\x1b[2J')"], commands=commands) == 1
         err = capsys.readouterr().err
         assert err == (
@@ -194,13 +200,13 @@ class TestExitCodes:
         )
 
     def test_a_command_that_cannot_be_loaded(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
     ) -> None:
         assert main(["other"], commands=commands) == 1
         assert "No module named 'stub_not_there'" in capsys.readouterr().err
 
     def test_at_debug_level_there_is_a_traceback_without_secrets(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command], monkeypatch: pytest.MonkeyPatch
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("BUBBOT_LOG__LEVEL", "debug")
         monkeypatch.setenv("BUBBOT_MODEL__API_KEY", CANARY)
@@ -210,7 +216,7 @@ class TestExitCodes:
         assert CANARY not in err.partition("\n")[2]
 
     def test_secrets_the_log_knows_are_not_told(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
     ) -> None:
         log.setup("info", secrets=[CANARY])
         assert main(["stub", "--do", f"raise errors.ModelRefused('key {CANARY}')"], commands=commands) == 1
@@ -219,7 +225,9 @@ class TestExitCodes:
         assert CANARY not in err
         assert err.count("[redacted]") == 2
 
-    def test_several_tasks_that_fail(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]) -> None:
+    def test_several_tasks_that_fail(
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+    ) -> None:
         two = "asyncio.run(fail_together(errors.HomeLocked('One.'), errors.ConfigError('Two.')))"
         assert main(["stub", "--do", two], commands=commands) == 3
         assert capsys.readouterr().err == "bubbot: One.\nbubbot: Two.\n"
@@ -227,7 +235,7 @@ class TestExitCodes:
         assert main(["stub", "--do", mixed], commands=commands) == 1
         assert "ValueError: Two." in capsys.readouterr().err
 
-    def test_interruption(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, Command]) -> None:
+    def test_interruption(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]) -> None:
         assert main(["stub", "--do", "raise KeyboardInterrupt"], commands=commands) == 130
         assert capsys.readouterr() == ("", "")
 
@@ -284,8 +292,8 @@ class TestProcess:
         (tmp_path / "stub_command.py").write_text(STUB)
         do = f"print('x' * {amount}); sys.stdout.flush()" if amount > 1 else "print('x')"
         code = (
-            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import Command, main; "
-            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': Command('', 'stub_command')}}))"
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import ShellCommand, main; "
+            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': ShellCommand('', 'stub_command')}}))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -347,8 +355,8 @@ class TestProcess:
         (tmp_path / "stub_command.py").write_text(STUB)
         do = "import os; assert os.open(os.devnull, os.O_RDONLY) > 2; assert sys.stdin.read() == ''; sys.exit(9)"
         code = (
-            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import Command, main; "
-            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': Command('', 'stub_command')}}))"
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import ShellCommand, main; "
+            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': ShellCommand('', 'stub_command')}}))"
         )
         done = subprocess.run(
             ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code],

@@ -70,7 +70,7 @@ class TestDecisions:
             names = [(entry.name, entry.key) for entry in await bench.entries(INBOX)]
             assert names == [("inbox/refused", "s1")]
             assert bench.requests == []
-            assert "a secret" not in str([await bench.entries(tape) for tape in await store.tapes()])
+            assert "a secret" not in str([await bench.entries(tape.name) for tape in await store.tapes()])
 
     @virtual
     async def test_of_what_cannot_be_read_a_stranger_leaves_nothing_and_nobody_no_content(self) -> None:
@@ -136,7 +136,7 @@ class TestDecisions:
             shown = [content for role, content in asked(bench.requests[-1]) if role == "user"]
             assert [one.partition("] ")[2] for one in shown] == ["Bob (#2): it rains", "Ann (#1): what?"]
             assert len(bench.channel.texts) == 1
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
             assert await bench.inbox.open_changes() == ()
 
     @virtual
@@ -151,7 +151,7 @@ class TestDecisions:
             await bench.quiet()
             assert (await waiting).status == "silent"
             assert (len(bench.requests), bench.channel.texts) == (1, ["slow"])
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
 
 
 class TestOvertaking:
@@ -248,7 +248,7 @@ class TestDropping:
             ] * 2
             outcomes = [done["outcome"] for done in await bench.events("inbox/done", INBOX)]
             assert outcomes.count("dropped") == 4
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
 
 
 class TestChanges:

@@ -54,7 +54,7 @@ async def test_what_is_only_heard_counts_and_what_is_changed_does_not() -> None:
     await box.record_change(edit_of("9", "other", chat="a"))
     await box.record_change(deletion_of("10", chat="b"))
     await box.record_change(reaction_to("11", "x", chat="c"))
-    await box.record_refused("e12")
+    await box.record_refused("e12", "test:home")
     assert await box.read_cursor() == BackfillCursor({("a", ""): "5"}, TIME)
 
 

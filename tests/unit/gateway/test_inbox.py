@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -41,6 +43,11 @@ def service(store: TapeStore, name: str = TAPE) -> TapeService:
     return TapeService(store, name, now=SteppingClock(), new_id=CountingIds())
 
 
+def home(store: TapeStore, name: str = TAPE) -> TapeService:
+    """The tape, or its shard, with what belongs to the chat of these tests."""
+    return service(store, name).shard("test:home")
+
+
 @pytest.fixture
 def inbox(store: TapeStore) -> Inbox:
     return Inbox(service(store), CountingIds("nonce"))
@@ -68,7 +75,7 @@ async def test_what_was_accepted_comes_back_as_it_was(inbox: Inbox, store: TapeS
 
 async def test_it_is_durable_when_it_is_accepted(inbox: Inbox, store: TapeStore) -> None:
     await accepted(inbox)
-    assert [entry.name for entry in await whole(store, TAPE)] == ["inbox/received"]
+    assert [entry.name for entry in await whole(store, home(store).name)] == ["inbox/received"]
 
 
 @pytest.mark.parametrize("again", ["hello", "edited"])
@@ -89,21 +96,21 @@ async def test_a_text_that_no_tape_takes_is_accepted_with_replacement_characters
 async def test_it_is_owed_until_a_turn_is_done_with_it(inbox: Inbox, store: TapeStore) -> None:
     for number in range(3):
         await accepted(inbox, external_id=str(number))
-    await service(store).append([done_entry([1, 3], turn="t", outcome="answered")])
+    await home(store).append([done_entry([1, 3], turn="t", outcome="answered")])
     assert [one.id for one in await inbox.open_inbounds()] == [2]
 
 
 async def test_turns_that_were_cut_off_are_counted(inbox: Inbox, store: TapeStore) -> None:
     await accepted(inbox)
     await accepted(inbox, external_id="2")
-    await service(store).append([interrupted_entry([1], turn="t1"), interrupted_entry([1, 2], turn="t2")])
+    await home(store).append([interrupted_entry([1], turn="t1"), interrupted_entry([1, 2], turn="t2")])
     assert [one.attempts for one in await inbox.open_inbounds()] == [2, 1]
 
 
 async def test_what_could_not_be_read_is_kept_as_it_came_and_owes_nothing(inbox: Inbox, store: TapeStore) -> None:
     for _ in range(2):
         await inbox.store_unparsed(UnparsedUpdate("test", "u1", "home", b"\xff\x00", "not UTF-8"))
-    (entry,) = await whole(store, TAPE)
+    (entry,) = await whole(store, home(store).name)
     data = entry.payload["data"]
     assert (b64decode(data["raw"]), data["reason"], data["session"]) == (b"\xff\x00", "not UTF-8", "test:home")
     assert await inbox.open_inbounds() == ()
@@ -121,7 +128,7 @@ class TestMarks:
         for number in range(messages):
             one = await accepted(inbox, external_id=str(number))
             if number not in stuck:
-                await service(store).append([done_entry([one.id], turn="t", outcome="answered")])
+                await home(store).append([done_entry([one.id], turn="t", outcome="answered")])
             await inbox.write_checkpoint()
         return inbox
 
@@ -144,11 +151,11 @@ class TestMarks:
         store = CountingStore()
         inbox = await self.busy(store, 10, stuck=[3])
         (owed,) = await inbox.open_inbounds()
-        await service(store).append([interrupted_entry([owed.id], turn="t")])
+        await home(store).append([interrupted_entry([owed.id], turn="t")])
         for number in range(100, 200):
             await accepted(inbox, external_id=str(number))
             await inbox.write_checkpoint()
-        await service(store).append([interrupted_entry([owed.id], turn="t")])
+        await home(store).append([interrupted_entry([owed.id], turn="t")])
         again = (await inbox.open_inbounds())[0]
         assert (again.id, again.attempts) == (owed.id, 2)
 
@@ -156,7 +163,7 @@ class TestMarks:
         store = CountingStore()
         inbox = await self.busy(store, 120, stuck=[3])
         (owed,) = await inbox.open_inbounds()
-        await service(store).append([done_entry([owed.id], turn="t", outcome="answered")])
+        await home(store).append([done_entry([owed.id], turn="t", outcome="answered")])
         assert await Inbox(service(store), CountingIds()).open_inbounds() == ()
 
     async def test_processes_that_live_for_one_message_leave_marks_too(self) -> None:
@@ -166,7 +173,7 @@ class TestMarks:
             await inbox.open_inbounds()  # what a start does first
             one = await accepted(inbox, external_id=str(number))
             await inbox.write_checkpoint()
-            await service(store).append([done_entry([one.id], turn="t", outcome="answered")])
+            await home(store).append([done_entry([one.id], turn="t", outcome="answered")])
         store.read = 0
         assert await Inbox(service(store), CountingIds()).open_inbounds() == ()
         assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 4
@@ -174,4 +181,40 @@ class TestMarks:
     async def test_a_mark_opens_no_window(self) -> None:
         store = CountingStore()
         await self.busy(store, 60)
-        assert not any(entry.opens_window for entry in await whole(store, TAPE))
+        assert not any(entry.opens_window for entry in await whole(store, home(store).name))
+
+
+class TestShards:
+    """Several chats, which may be on several shards."""
+
+    async def test_what_comes_again_meets_its_key(self, store: TapeStore) -> None:
+        inbox = Inbox(service(store), CountingIds("nonce"))
+        for chat in ("home", "work"):
+            assert await inbox.accept(replace(inbound(external_id=chat), chat=chat))
+            assert await inbox.accept(replace(inbound(external_id=chat), chat=chat, thread="7")) is None
+        await inbox.record_refused("r", "test:work")
+        assert await inbox.accept(replace(inbound(external_id="r"), chat="work")) is None
+        await inbox.store_unparsed(UnparsedUpdate("test", "u", "work", b"?", "no idea"))
+        assert await inbox.accept(replace(inbound(external_id="u"), chat="work", thread="7")) is None
+
+    async def test_the_messages_of_all_chats_are_owed_and_counted(self, store: TapeStore) -> None:
+        inbox = Inbox(service(store), CountingIds("nonce"))
+        for number, chat in enumerate(("home", "work", "home", "away")):
+            sent = f"2026-11-21T20:21:0{number}+00:00"
+            await inbox.accept(replace(inbound(external_id=str(number)), chat=chat, message=f"m{number}", time=sent))
+        assert sorted(one.inbound.external_id for one in await inbox.open_inbounds()) == ["0", "1", "2", "3"]
+        recent = await inbox.recent_messages(datetime(2026, 11, 21, tzinfo=UTC))
+        assert [one.external_id for one in recent] == ["0", "1", "2", "3"]
+        newest = await inbox.find_direct_message(frozenset({"7"}))
+        assert newest is not None
+        assert newest.chat == "away"
+        await inbox.record_begin("2026-11-20T00:00:00+00:00")
+        cursor = await inbox.read_cursor()
+        assert cursor.newest_ids == {("home", ""): "m2", ("work", ""): "m1", ("away", ""): "m3"}
+        assert cursor.last_message_at == "2026-11-21T20:21:03+00:00"
+
+    async def test_the_inbound_of_one_chat_that_is_done_leaves_that_of_another(self, store: TapeStore) -> None:
+        inbox = Inbox(service(store), CountingIds("nonce"))
+        owed = [await inbox.accept(replace(inbound(external_id=chat), chat=chat)) for chat in ("home", "work")]
+        await inbox.append(done_entry([one.id for one in owed[:1] if one], outcome="answered"), session="test:home")
+        assert [one.inbound.chat for one in await inbox.open_inbounds()] == ["work"]

@@ -9,7 +9,7 @@ from bubbot.ports.channel import ChatMigration
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
 from tests.doubles import CountingIds
-from tests.unit.gateway.test_inbox import TAPE, inbound, service
+from tests.unit.gateway.test_inbox import home, inbound, service
 
 
 @pytest.mark.parametrize("life", ["the same", "next"])
@@ -20,7 +20,7 @@ async def test_an_erased_message_is_owed_no_more_and_hides_none_after_it(store: 
     assert len(await inbox.open_inbounds()) == 3
     await store.append([Batch("s", (event("x"),))])
     fact = event("tape/erased", {"archive": "s@1", "entries": 1})
-    await store.reset("s", ResetBatch("s@1", erase=True, erase_also=((TAPE, (2,)),)), [fact])
+    await store.reset("s", ResetBatch("s@1", erase=True, erase_also=((home(store).name, (2,)),)), [fact])
     if life == "next":
         inbox = Inbox(service(store), CountingIds("nonce"))
     assert [one.id for one in await inbox.open_inbounds()] == [1, 3]

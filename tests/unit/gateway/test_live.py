@@ -299,7 +299,7 @@ async def cut_off(store: TapeStore, stage: Stage, *, life: str = "first") -> Non
         if life == "first":
             await bench.gate.receive(bench.inbound("hello"))
         else:
-            recovered = await bench.recover()
+            recovered = await bench.find_open_work()
             bench.line.resume(recovered)
         stage.hang = {"response"}
         await asyncio.sleep(5)
@@ -408,7 +408,7 @@ class TestUnknownOutcome:
         store, stage = InMemoryStore(), SearchedStage()
         await cut_off(store, stage)
         async with running(store, writing(*PIECES), Options(rules=rules()), channel=stage, life="2") as bench:
-            bench.line.resume(await bench.recover())
+            bench.line.resume(await bench.find_open_work())
             await asyncio.sleep(0.5)
         await next_life(store, stage, Played(says("never asked")), life="3")
         assert len(stage.seen) == 1

@@ -14,7 +14,7 @@ from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.tapes import whole
-from tests.unit.gateway.test_inbox import CountingStore, service
+from tests.unit.gateway.test_inbox import CountingStore, home, service
 
 TAPE = outbox_tape("test")
 
@@ -27,7 +27,7 @@ def outbox(store: TapeStore) -> Outbox:
 async def intended(store: TapeStore, turn: str = "t1", *texts: str) -> OutboxMessage:
     """An intent on the tape, as the merge of a turn writes it."""
     parts = tuple(MessagePart("home", text, "thread", "m1") for text in texts or ("hello",))
-    (entry,) = await service(store, TAPE).append([intent_entry("test:home", turn, parts)])
+    (entry,) = await home(store, TAPE).append([intent_entry("test:home", turn, parts)])
     return intent_from(entry)
 
 
@@ -51,7 +51,9 @@ async def test_a_second_receipt_for_a_part_changes_nothing(outbox: Outbox, store
     for external_id in ("p1", "p2"):
         await outbox.record_receipt(made, 0, Receipt(external_id))
     receipts = [
-        entry.payload["data"]["external_id"] for entry in await whole(store, TAPE) if entry.name == "outbox/receipt"
+        entry.payload["data"]["external_id"]
+        for entry in await whole(store, home(store, TAPE).name)
+        if entry.name == "outbox/receipt"
     ]
     assert receipts == ["p1"]
 
@@ -60,21 +62,24 @@ async def test_a_receipt_of_a_later_process_says_that_the_part_may_have_come_twi
     outbox: Outbox, store: TapeStore
 ) -> None:
     await outbox.record_receipt(await intended(store), 0, Receipt(), outcome="resumed")
-    assert (await whole(store, TAPE))[-1].payload["data"]["resumed"] is True
+    assert (await whole(store, home(store, TAPE).name))[-1].payload["data"]["resumed"] is True
 
 
 async def test_an_intent_that_is_given_up_is_open_no_more(outbox: Outbox, store: TapeStore) -> None:
     made = await intended(store)
     await outbox.abandon(made, "the chat is gone")
     assert await outbox.pending() == ()
-    assert (await whole(store, TAPE))[-1].payload["data"] == {"intent": made.id, "reason": "the chat is gone"}
+    assert (await whole(store, home(store, TAPE).name))[-1].payload["data"] == {
+        "intent": made.id,
+        "reason": "the chat is gone",
+    }
 
 
 async def test_giving_it_up_twice_keeps_the_first_reason(outbox: Outbox, store: TapeStore) -> None:
     made = await intended(store)
     await outbox.abandon(made, "the chat is gone")
     await outbox.abandon(made, "forbidden")
-    assert len(await whole(store, TAPE)) == 2
+    assert len(await whole(store, home(store, TAPE).name)) == 2
 
 
 async def test_the_same_turn_intends_once(outbox: Outbox, store: TapeStore) -> None:
@@ -134,26 +139,56 @@ class TestLive:
         first, second = MessagePart("home", "half …", reply_to="m1"), MessagePart("home", "other …")
         begun = await outbox.begin_live(7, "test:home", first)
         assert (begun.inbound, begun.session, begun.message, begun.part) == (7, "test:home", "", first)
-        assert await outbox.begin_live(7, "test:home", second) == begun == await outbox.live_message(7)
+        assert await outbox.begin_live(7, "test:home", second) == begun == await outbox.live_message(7, "test:home")
         await outbox.record_live(7, "test:home", "p9", "home")
-        assert await outbox.live_message(7) == replace(begun, message="p9", chat="home")
-        assert await outbox.live_message(8) is None
+        assert await outbox.live_message(7, "test:home") == replace(begun, message="p9", chat="home")
+        assert await outbox.live_message(8, "test:home") is None
 
     async def test_one_of_an_earlier_version_is_known_by_its_id_alone(self, outbox: Outbox) -> None:
         await outbox.record_live(7, "test:home", "p9")
-        assert await outbox.live_message(7) == LiveMessage(7, "test:home", "p9")
+        assert await outbox.live_message(7, "test:home") == LiveMessage(7, "test:home", "p9")
         assert await outbox.unanswered_live() == ()
 
     async def test_it_is_unanswered_until_there_is_an_intent_or_its_end(self, outbox: Outbox, store: TapeStore) -> None:
         part = MessagePart("home", "half …")
         for inbound in (7, 8, 9):
             await outbox.begin_live(inbound, "test:home", part)
-        await service(store, TAPE).append([intent_entry("test:home", "t1", (part,), inbound=8)])
-        await outbox.end_live(9)
-        await outbox.end_live(9)
+        await home(store, TAPE).append([intent_entry("test:home", "t1", (part,), inbound=8)])
+        await outbox.end_live(LiveMessage(9, "test:home"))
+        await outbox.end_live(LiveMessage(9, "test:home"))
         assert [one.inbound for one in await outbox.unanswered_live()] == [7]
 
     async def test_an_erasure_reaches_its_words(self, outbox: Outbox, store: TapeStore) -> None:
         await outbox.begin_live(7, "test:home", MessagePart("home", "half …"))
         await outbox.begin_live(8, "test:other", MessagePart("other", "half …"))
-        assert await service(store, TAPE).read(SessionTraceView("test:home")) == (1,)
+        assert await home(store, TAPE).read(SessionTraceView("test:home")) == (1,)
+
+
+class TestShards:
+    """Sessions of several chats, which may be on several shards, with the same ids."""
+
+    async def test_messages_and_receipts_of_two_chats_are_kept_apart(self, outbox: Outbox) -> None:
+        made = [
+            await outbox.enqueue(session, f"k-{session}", (MessagePart("home", session),), {})
+            for session in ("test:home", "test:work")
+        ]
+        assert [one.session for one in await outbox.pending()] == ["test:home", "test:work"]
+        await outbox.record_receipt(made[1], 0, Receipt("p1"))
+        assert await outbox.pending() == (made[0],)
+        assert await outbox.has_receipt("p1")
+        await outbox.abandon(made[0], "gone")
+        assert await outbox.pending() == ()
+
+    async def test_live_messages_of_two_chats_are_kept_apart(self, outbox: Outbox) -> None:
+        for session in ("test:home", "test:work"):
+            await outbox.begin_live(7 if session == "test:home" else 8, session, MessagePart("home", "half …"))
+            await outbox.record_live(7 if session == "test:home" else 8, session, f"p-{session}")
+        home, work = await outbox.live_message(7, "test:home"), await outbox.live_message(8, "test:work")
+        assert home is not None
+        assert work is not None
+        assert (home.message, work.message) == ("p-test:home", "p-test:work")
+        assert sorted(one.session for one in await outbox.unanswered_live()) == ["test:home", "test:work"]
+        assert await outbox.belongs_elsewhere("p-test:work", home)
+        assert not await outbox.belongs_elsewhere("p-test:home", home)
+        await outbox.end_live(home)
+        assert [one.session for one in await outbox.unanswered_live()] == ["test:work"]

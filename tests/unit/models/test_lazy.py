@@ -125,3 +125,42 @@ async def test_closing_waits_for_the_load_and_closes_the_model_that_it_made() ->
     model.warm()
     await model.aclose()
     assert closed == [made]
+
+
+class Connecting(ScriptedModel):
+    """Notes that it was connected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connected = asyncio.Event()
+
+    async def connect(self) -> None:
+        self.connected.set()
+
+
+async def test_a_model_that_is_warmed_opens_its_connection() -> None:
+    made = Connecting()
+    model = LazyModel("x/y", ModelTraits(), lambda: made)
+    model.warm()
+    async with asyncio.timeout(10):
+        await made.connected.wait()
+    await model.aclose()
+
+
+async def test_a_model_that_is_only_asked_opens_none_ahead() -> None:
+    made = Connecting()
+    model = LazyModel("x/y", ModelTraits(), lambda: made)
+    await asked(model)
+    await model.aclose()
+    assert not made.connected.is_set()
+
+
+async def test_a_load_that_fails_while_warming_is_not_an_error_of_its_own() -> None:
+    def load() -> Model:
+        raise ConfigError("broken")
+
+    model = LazyModel("x/y", ModelTraits(), load)
+    model.warm()
+    with pytest.raises(ConfigError):
+        await asked(model)
+    await model.aclose()

@@ -50,7 +50,7 @@ async def test_one_notice_stands_for_all_of_them_and_the_young_ones_are_answered
         assert len(bench.requests) == 1
         assert texts_of(await bench.entries(), "user") == [*(f"old {number}" for number in range(50)), "young"]
         assert await bench.events("command") == []
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
         outcomes = [done["outcome"] for done in await bench.events("inbox/done", bench.inbox.name)]
         assert outcomes == ["too_old", "answered"]
 

@@ -63,7 +63,7 @@ async def test_a_silent_turn_says_nothing_and_is_done(memory_store: InMemoryStor
         assert (result.status, result.text, bench.channel.sent) == ("silent", "", [])
         (done,) = await bench.events("inbox/done", bench.inbox.name)
         assert done["outcome"] == "silent"
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
 
 
 async def test_thoughts_without_an_answer_are_a_failure(memory_store: InMemoryStore) -> None:

@@ -36,7 +36,7 @@ async def test_a_command_with_nothing_to_say_sends_nothing(memory_store: InMemor
     async with running(memory_store, ScriptedModel(), Options([say_nothing])) as bench:
         result = await bench.say(",say.nothing")
         assert (result.status, result.text, bench.channel.sent) == ("answered", "", [])
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
 
 
 @tool("ask.again")

@@ -286,7 +286,7 @@ class TestTurns:
             await bench.quiet()
             assert ((await first).status, (await second).status) == ("answered", "silent")
             assert texts_of(await bench.entries(), "user") == ["first"]
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
             assert await bench.inbox.open_changes() == ()
 
     @virtual
@@ -323,7 +323,7 @@ class TestTurns:
             assert _asked(bench) == ["first", "second"]
             (joined,) = await bench.events("turn/joined")
             assert joined["inbounds"] == ((bench.inbox.name, 2),)
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
             assert await bench.inbox.open_changes() == ()
 
     @pytest.mark.parametrize("edited_first", [True, False])
@@ -335,9 +335,10 @@ class TestTurns:
                 await bench.gate.receive(edit_of("7", "hello"))
         async with running(store, ScriptedModel(), Options(rules=rules()), life="second") as bench:
             if not edited_first:
-                recovered = await bench.recover()
+                open_work = await bench.find_open_work()
+                await bench.recover()
                 assert await bench.inbox.record_change(edit_of("7", "hello"))
-                assert recovered.interrupted_turns == 1
+                assert open_work.sessions == (HOME,)
             await bench.resume()
             await bench.quiet()
             assert _asked(bench)[-1].endswith("hello")

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.errors import LeaseLost
+from bubbot.feature import Feature
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL, INBOX_PROJECTION
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import MessagePart
+from bubbot.ports.inbox import done_entry
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.queue import QueuePolicy
-from bubbot.runtime.recovery import recover
+from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import Kind, event, tool_call
+from bubbot.tape.fork import MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
@@ -25,6 +30,15 @@ from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes
 from tests.turns import HOME, WAIT, Bench, KeptChannel, Options, Played, calls, running, says, texts_of
+
+AWAY = "test:away"
+
+
+@pytest.fixture(params=["memory", "sqlite", "sharded"])
+def store(request: pytest.FixtureRequest) -> TapeStore:
+    """Each store in turn, and one with sharded system tapes."""
+    found: TapeStore = request.getfixturevalue(f"{request.param}_store")
+    return found
 
 
 @dataclass
@@ -45,12 +59,12 @@ class Gate:
         return wait_here
 
 
-async def cut_off(store: TapeStore, text: str = "do it", *, life: str = "first") -> None:
+async def cut_off(store: TapeStore, text: str = "do it", *, life: str = "first", chat: str = "home") -> None:
     """A process that dies while a tool runs."""
     gate = Gate()
     model = Played(calls("wait_here", call_id="c1"), says("never"))
     async with running(store, model, Options(tools=[gate.tool()]), life=life) as bench:
-        await bench.post(text)
+        await bench.post(text, chat=chat)
         async with asyncio.timeout(WAIT):
             await gate.entered.wait()
         await bench.kill()
@@ -70,8 +84,7 @@ async def test_a_turn_cancelled_from_outside_stays_an_open_fork_with_its_calls(s
 async def test_recovery_merges_the_fork_with_the_outcome_unknown_and_the_interruption(store: TapeStore) -> None:
     await cut_off(store)
     async with running(store, ScriptedModel(), life="second") as bench:
-        found = await bench.recover()
-        assert found.interrupted_turns == 1
+        await bench.recover()
         result, last = (await bench.entries())[-2:]
         assert [item["content"] for item in result.payload["results"]] == [OUTCOME_UNKNOWN]
         assert (last.name, last.meta["turn"]) == ("turn/interrupted", last.payload["data"]["turn"])
@@ -82,7 +95,7 @@ async def test_recovery_merges_the_fork_with_the_outcome_unknown_and_the_interru
 async def test_what_was_interrupted_is_owed_still_with_its_attempts_counted(store: TapeStore) -> None:
     await cut_off(store)
     async with running(store, ScriptedModel(), life="second") as bench:
-        (owed,) = (await bench.recover()).open_inbounds
+        (owed,) = (await bench.recover()).inbounds
         assert (owed.inbound.text, owed.attempts) == ("do it", 1)
         assert await bench.events("inbox/done", bench.inbox.name) == []
 
@@ -93,7 +106,7 @@ async def test_a_second_recovery_finds_nothing_more_to_merge_and_the_same_debt(s
         first = await bench.recover()
         head = await store.head(HOME)
         again = await bench.recover()
-        assert (again.interrupted_turns, again.open_inbounds, await store.head(HOME)) == (0, first.open_inbounds, head)
+        assert (again.sessions, again.inbounds, await store.head(HOME)) == ((), first.inbounds, head)
 
 
 async def test_a_run_again_cites_the_message_that_is_on_the_tape(store: TapeStore) -> None:
@@ -119,7 +132,7 @@ async def test_an_answered_run_again_is_owed_no_more(store: TapeStore) -> None:
     await cut_off(store)
     async with running(store, ScriptedModel(), life="second") as bench:
         await bench.resume()
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
 
 
 @pytest.mark.law("T14")
@@ -128,7 +141,7 @@ async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: T
     gate = Gate()
     options = Options(tools=[gate.tool()])
     async with running(store, Played(calls("wait_here")), options, life="second") as bench:
-        (owed,) = (await bench.recover()).open_inbounds
+        (owed,) = (await bench.recover()).inbounds
         bench.gate.resume(owed)
         async with asyncio.timeout(WAIT):
             await gate.entered.wait()
@@ -139,7 +152,7 @@ async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: T
         assert bench.requests == []
         assert bench.channel.texts == [result.text]
         assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == "error"] == ["interrupted"]
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
         assert texts_of(await bench.entries(), "user") == ["do it"]
 
 
@@ -154,7 +167,7 @@ async def cut_off_batch(store: TapeStore, life: str = "first") -> None:
         recovered = await bench.recover()
         bench.line.resume(recovered)
         async with bench.app.exclusive(HOME):  # the turn begins when all three are there, however long that takes
-            for text in () if recovered.open_inbounds else ("one", "two", "three"):
+            for text in () if recovered.inbounds else ("one", "two", "three"):
                 await bench.post(text)
         async with asyncio.timeout(WAIT):
             await gate.entered.wait()
@@ -169,13 +182,15 @@ async def test_an_interrupted_batch_is_answered_once(store: TapeStore) -> None:
         assert bench.channel.texts == ["to all three"]
         assert [message["role"] for message in bench.requests[0].messages[-2:]] == ["assistant", "tool"]
         first, again = await bench.events("turn/start")
-        assert again["inbounds"] == first["inbounds"] == tuple((bench.inbox.name, number) for number in (1, 2, 3))
+        assert (
+            again["inbounds"] == first["inbounds"] == tuple((bench.inbox.tape_of(HOME), number) for number in (1, 2, 3))
+        )
         (interrupted,) = await bench.events("turn/interrupted")
         assert again["again"] == interrupted["turn"]
         said = [entry.id for entry in await bench.entries() if entry.payload.get("role") == "user"]
         assert list(again["messages"]) == said
         assert texts_of(await bench.entries(), "user") == ["one", "two", "three"]
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
 
 
 @pytest.mark.law("T14")
@@ -187,7 +202,7 @@ async def test_an_interrupted_batch_is_given_up_once(store: TapeStore) -> None:
         assert {result.status for result in results} == {"failed"}
         assert bench.channel.texts == [results[0].text]
         assert bench.requests == []
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
 
 
 async def test_what_steered_an_interrupted_turn_is_taken_up_with_it(store: TapeStore) -> None:
@@ -227,10 +242,12 @@ async def test_a_request_for_a_message_before_an_answer_does_not_end_with_that_a
     """A version before did not record which turn an open message was interrupted in: such messages run alone."""
     await cut_off_batch(store)
     async with running(store, ScriptedModel(), JOINED, life="second") as bench:
-        recovered = await bench.recover()
-        apart = [replace(owed, interrupted_turn="") for owed in recovered.open_inbounds]
+        await bench.recover()
+    async with running(store, ScriptedModel(), JOINED, life="third") as bench:
+        recovered = await bench.find_open_work()
+        apart = [replace(owed, interrupted_turn="") for owed in recovered.inbounds]
         async with asyncio.timeout(WAIT):
-            for one in bench.line.resume(replace(recovered, open_inbounds=tuple(apart))):
+            for one in bench.line.resume(replace(recovered, inbounds=tuple(apart))):
                 await one
         assert len(bench.requests) == 3
         assert {request.messages[-1]["role"] for request in bench.requests} <= {"user", "tool"}
@@ -248,8 +265,8 @@ async def _begun_again(store: TapeStore, life: str) -> None:
     gate = Gate()
     async with running(store, Played(calls("wait_here")), Options(tools=[gate.tool()]), life=life) as bench:
         recovered = await bench.recover()
-        if recovered.open_inbounds:
-            bench.gate.resume(recovered.open_inbounds[0])
+        if recovered.inbounds:
+            bench.gate.resume(recovered.inbounds[0])
         else:
             await bench.post("poison")
         async with asyncio.timeout(WAIT):
@@ -272,7 +289,7 @@ async def test_messages_that_waited_behind_the_interrupted_one_are_answered_in_o
 async def test_a_message_that_no_turn_had_begun_is_no_attempt(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.inbox.accept(bench.inbound("hello"))
-        (owed,) = (await bench.recover()).open_inbounds
+        (owed,) = (await bench.recover()).inbounds
         assert owed.attempts == 0
 
 
@@ -297,7 +314,7 @@ async def test_a_recovered_fork_whose_parent_grew_meanwhile_still_merges(store: 
     await cut_off(store)
     await store.append([notes("from elsewhere", tape=HOME)])
     async with running(store, ScriptedModel(), life="second") as bench:
-        assert (await bench.recover()).interrupted_turns == 1
+        await bench.recover()
         entries = await bench.entries()
         assert texts_of(entries, "user") == ["from elsewhere", "do it"]
         assert [entry.id for entry in entries] == list(range(1, len(entries) + 1))
@@ -316,13 +333,34 @@ async def test_what_was_staged_for_other_tapes_is_merged_with_the_fork(
         assert await bench.events("job/ran", "elsewhere") == [{"job": "j"}]
 
 
+async def test_features_learn_of_what_a_take_up_merged(
+    store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    tape = TapeService(store, HOME, now=clock, new_id=ids, session=HOME)
+    fork = await tape.open_fork([note("a")])
+    fork.stage("elsewhere", [event("job/ran", {"job": "j"})])
+    await fork.save()
+    merged: list[MergeResult] = []
+
+    async def on_merged(result: MergeResult) -> None:
+        merged.append(result)
+
+    options = Options(features=[Feature(name="watch", on_merged=[on_merged])])
+    async with running(store, ScriptedModel(), options) as bench:
+        await bench.recover()
+    ((job,),) = [result.staged["elsewhere"] for result in merged]
+    assert (job.id, job.name, [len(result.delta) for result in merged]) == (1, "job/ran", [2])
+
+
 async def test_the_forks_of_channels_that_do_not_run_here_are_left_alone(
     store: TapeStore, clock: SteppingClock, ids: CountingIds
 ) -> None:
     await cut_off(store)
     other = Inbox(TapeService(store, inbox_tape("other"), now=clock, new_id=ids), ids)
-    found = await recover(store, [other], lambda name: TapeService(store, name, now=clock, new_id=ids))
-    assert (found.interrupted_turns, found.open_inbounds) == (0, ())
+    found = await find_open_work(
+        store, {"other": other}, lambda name: TapeService(store, name, now=clock, new_id=ids), str
+    )
+    assert found == OpenWork()
     assert len(await store.forks()) == 1
 
 
@@ -331,8 +369,108 @@ async def test_a_fork_that_no_message_began_is_merged_by_whoever_starts(
 ) -> None:
     await TapeService(store, "notes", now=clock, new_id=ids).open_fork([note("kept")])
     async with running(store, ScriptedModel()) as bench:
-        assert (await bench.recover()).interrupted_turns == 1
+        await bench.recover()
         assert texts_of(await bench.entries("notes"), "user") == ["kept"]
+
+
+async def test_a_start_writes_nothing_and_recovers_a_session_when_it_is_taken_up(store: TapeStore) -> None:
+    for chat in ("home", "away"):
+        await cut_off(store, chat, life=chat, chat=chat)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        open_work = await bench.find_open_work()
+        assert open_work.sessions == (AWAY, HOME)
+        owed = sorted((one.inbound.text, one.attempts) for one in open_work.inbounds)
+        assert owed == [("away", 0), ("home", 0)]
+        assert (await store.head(HOME), await store.head(AWAY)) == (0, 0)
+        async with asyncio.timeout(WAIT):
+            (result,) = [await one for one in bench.line.resume(open_work, HOME)]
+        assert result.text == "You said: home"
+        assert [start["attempt"] for start in await bench.events("turn/start")] == [1, 2]
+        assert [record.session for record in await store.forks()] == [AWAY]
+        await bench.say("hello", chat="away")
+        assert texts_of(await bench.entries(AWAY), "user") == ["away", "hello"]
+        assert await store.forks() == []
+
+
+async def test_a_command_that_holds_the_tape_takes_the_session_up(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        open_work = await bench.find_open_work()
+        async with bench.app.exclusive(HOME):
+            assert [entry.name for entry in await bench.entries()][-1] == "turn/interrupted"
+        async with asyncio.timeout(WAIT):  # what was read before counts the turn all the same
+            (result,) = [await one for one in bench.line.resume(open_work)]
+        assert texts_of(await bench.entries(), "user") == ["do it"]
+        assert [start["attempt"] for start in await bench.events("turn/start")] == [1, 2]
+        assert result.status == "answered"
+
+
+async def test_a_session_with_a_fork_and_nothing_to_answer_is_taken_up_by_the_start(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        await bench.inbox.append(done_entry([1], outcome="restored"), session=HOME)
+        open_work = await bench.find_open_work()
+        assert (open_work.sessions, open_work.inbounds) == ((HOME,), ())
+        bench.app.take_up(HOME)
+        await bench.quiet()
+        assert await store.forks() == []
+        assert [entry.name for entry in await bench.entries()][-1] == "turn/interrupted"
+
+
+async def test_a_fork_on_another_tape_than_its_session_has_is_merged_by_the_start(
+    store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await TapeService(store, "moved", now=clock, new_id=ids, session=HOME).open_fork([note("kept")])
+    async with running(store, ScriptedModel()) as bench:
+        assert (await bench.find_open_work()).sessions == ()
+        assert texts_of(await bench.entries("moved"), "user") == ["kept"]
+
+
+async def test_a_fork_of_an_earlier_version_names_its_session_by_its_turn(memory_store: InMemoryStore) -> None:
+    await cut_off(memory_store)
+    (record,) = await memory_store.forks()
+    await memory_store.drop_fork(record.id)
+    await memory_store.open_fork(replace(record, session="", epoch=0))
+    async with running(memory_store, ScriptedModel(), life="second") as bench:
+        assert (await bench.find_open_work()).sessions == (HOME,)
+        (result,) = await bench.resume()
+        assert result.text == "You said: do it"
+
+
+@pytest.mark.law("T13")
+async def test_the_older_of_two_holders_merges_and_sends_nothing(store: TapeStore) -> None:
+    gate = Gate()
+    options = Options(tools=[gate.tool()])
+    model = Played(calls("wait_here", call_id="c1"), says("of the older"))
+    async with running(store, model, options) as older, running(store, ScriptedModel(), life="second") as newer:
+        mine = await older.post("do it")
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+        (result,) = await newer.resume()
+        gate.opened.set()
+        async with asyncio.timeout(WAIT):
+            with pytest.raises(LeaseLost):
+                await mine
+        await older.quiet()
+        assert (result.text, newer.channel.texts, older.channel.texts) == ("You said: do it", [result.text], [])
+        entries = await older.entries()
+        assert [entry.payload["data"]["status"] for entry in entries if entry.name == "turn/end"] == ["answered"]
+        assert [entry.id for entry in entries] == list(range(1, len(entries) + 1))
+        assert await store.forks() == []
+        assert (await older.say("again")).text == "of the older"  # it takes the session up like anybody
+
+
+async def test_a_receipt_of_the_older_holder_is_refused(store: TapeStore) -> None:
+    async with running(store, ScriptedModel()) as older, running(store, ScriptedModel(), life="second") as newer:
+        await older.say("one")
+        assert [receipt["epoch"] for receipt in await older.events("outbox/receipt", older.outbox.name)] == [1]
+        await older.outbox.enqueue(HOME, "k", (MessagePart("home", "late"),), {})
+        async with newer.app.exclusive(HOME):
+            pass
+        await older.deliverer.resume()
+        assert older.channel.texts[-1] == "late"
+        assert len(await older.events("outbox/receipt", older.outbox.name)) == 1
+        assert [message.parts[0].text for message in await newer.outbox.pending()] == ["late"]
 
 
 async def test_an_answer_that_was_merged_and_not_delivered_is_delivered_at_the_next_start(store: TapeStore) -> None:
@@ -383,7 +521,7 @@ async def test_the_forks_of_a_turns_fork_are_merged_before_it_innermost_first(st
         await bench.kill()
     await store.append([notes("from elsewhere", tape=HOME)])
     async with running(store, ScriptedModel(), life="second") as bench:
-        assert (await bench.recover()).interrupted_turns == 1
+        await bench.recover()
         assert await store.forks() == []
         entries = await bench.entries()
         assert [entry.name for entry in entries].count("turn/interrupted") == 1

@@ -116,7 +116,7 @@ class TestTurnsThatFail:
     async def test_the_inbound_is_done(self, store: TapeStore) -> None:
         async with running(store, Played({"error": "unavailable"})) as bench:
             await bench.say("hello")
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
             assert [done["outcome"] for done in await bench.events("inbox/done", bench.inbox.name)] == ["failed"]
 
     async def test_the_next_turn_works_and_sees_the_message_that_failed(self, memory_store: InMemoryStore) -> None:
@@ -148,7 +148,7 @@ class TestTurnsThatFail:
                 result = await waiting
             assert (result.status, result.text) == ("stopped", "Stopped.")
             assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == Kind.ERROR] == ["stopped"]
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
             floor.let_go(1)
             assert (await bench.say("second")).text == "done: second"
 
@@ -265,7 +265,7 @@ async def test_a_message_no_turn_can_be_made_of_ends_with_a_failure_and_ends_not
         assert (failed.status, "AttributeError" in failed.text) == ("failed", True)
         assert bench.channel.texts == [failed.text]
         assert (await bench.say("hello")).text == "You said: hello"
-        assert (await bench.recover()).open_inbounds == ()
+        assert (await bench.recover()).inbounds == ()
     async with running(sqlite_store, ScriptedModel(), life="second") as bench:
         assert await bench.resume() == []
         assert (await bench.say("again")).text == "You said: again"
@@ -296,7 +296,7 @@ class TestWithoutSentences:
             assert failed.text == f"I could not answer this: something went wrong inside me ({name})."
             assert bench.channel.texts == [failed.text]
             assert (await bench.say("again")).text == "here"
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
 
     async def test_a_turn_that_is_stopped(self, sqlite_store: SqliteStore, floor: Floor) -> None:
         async with running(

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from bubbot.stores.sqlite.index.vocabulary import (
     phrase,
     run_tokens,
 )
+from bubbot.stores.sqlite.rows import count_entries
 from bubbot.tape.index import IndexState
 from bubbot.tape.words import is_run, is_symbol, split_pieces, tokens
 
@@ -122,6 +124,11 @@ class SqliteIndex:
     def position(self) -> int:
         """The last entry that is covered; the caller has to read the later ones."""
         return self.coverage.position
+
+    @cached_property
+    def entries(self) -> int:
+        """The number of entries in the index. Positions may have gaps."""
+        return int(self.conn.execute("SELECT coalesce(sum(entries), 0) FROM share").fetchone()[0])
 
     def find_containing(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
         """Yield every covered entry of the tape that holds the folded text, and others, newest first.
@@ -374,8 +381,8 @@ def read_index_state(path: Path, database: sqlite3.Connection) -> IndexState | N
             coverage = read_coverage(reader.connections()[0]) if reader.connections() else None
             if coverage is None:
                 return None
-            newest = database.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
-            fresh = index_of(database) is not None
-            return IndexState(coverage.position, newest - coverage.position, index_size(path), coverage.texts, fresh)
+            behind = database.execute("SELECT count(*) FROM entries WHERE seq > ?", (coverage.position,)).fetchone()[0]
+            fresh, covered = index_of(database) is not None, count_entries(database) - behind
+            return IndexState(coverage.position, covered, behind, index_size(path), coverage.texts, fresh)
     finally:
         reader.close()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from datetime import datetime, timedelta
 
 import pytest
 
+from bubbot.app.bot import new_id, now
 from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
-from bubbot.cli.write_command import CommandContext
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.store import SqliteStore
@@ -25,7 +25,7 @@ LONG_AGO = "2020-01-01T00:00:00.000000+00:00"
 
 def desk(store: SqliteStore, days: int = 365) -> CommandContext:
     settings = Settings(store=StoreSettings(archive_days=days))
-    return CommandContext(store, "workspace", settings, lambda _: nullcontext())
+    return CommandContext(store, "workspace", now, new_id, settings)
 
 
 async def archived(store: SqliteStore, name: str, clock: SteppingClock) -> str:
@@ -74,7 +74,7 @@ async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_cha
         await sqlite_store.open_fork(ForkRecord(name, name, 0, (staged,)))
     inner = event("noted").with_meta({}, LONG_AGO)
     await sqlite_store.open_fork(ForkRecord("old/inner", "old", 1, (Batch("old", (inner,)),)))
-    told = await collect(desk(sqlite_store), CollectTapes(None))
+    told = await collect(desk(sqlite_store), CollectTapes())
     assert "Turns cut off at least 30 days ago merged: 1." in told.text
     assert [one.id for one in await sqlite_store.forks()] == ["young"]
     assert [entry.name for entry in await whole(sqlite_store, "old")] == ["turn/start", "noted", "turn/interrupted"]
@@ -87,7 +87,7 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     await sqlite_store.append([notes("live")])
     await sqlite_store.put_blob("tape", b"loose")
     archive = await archived(sqlite_store, "other", clock)
-    told = await collect(desk(sqlite_store), CollectTapes(0))
+    told = await collect(desk(sqlite_store), CollectTapes(older=0))
     assert "erased: 1, with 1 entry." in told.text
     assert "Blobs that nothing names removed: 1." in told.text
     assert [entry.erased for entry in await whole(sqlite_store, archive)] == [True, False]
@@ -95,7 +95,7 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     data = {"archive": archive, "entries": 1, "reason": "retention", "covers": {archive: [[1, 1]]}}
     assert thaw(fact.payload)["data"] == data
     assert (removed.name, removed.payload["data"]["tape"]) == ("blob/removed", "tape")
-    again = await collect(desk(sqlite_store), CollectTapes(0))
+    again = await collect(desk(sqlite_store), CollectTapes(older=0))
     assert "erased: 0, with 0 entries." in again.text
     assert len(await whole(sqlite_store, "bubbot/home")) == 2
     audit = await sqlite_store.audit()

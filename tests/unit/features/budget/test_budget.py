@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.errors import BudgetExceeded, ModelUnavailable, StoreUnavailable
+from bubbot.errors import BudgetExceeded, LeaseLost, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.state import UNPRICED, WARNED, budget_state_from, renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
@@ -18,7 +18,7 @@ from bubbot.ports.usage import RESERVED, SETTLED, BudgetSubject, SpentTotal
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
-from bubbot.tape.store import Batch, TapeStore
+from bubbot.tape.store import Batch, Lease, TapeStore
 from tests.budgets import ANN, Owner, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 from tests.turns import Options, Played, running, says
@@ -337,6 +337,36 @@ class TestManyAtOnce:
         with pytest.raises(StoreUnavailable):
             await spend(budget, 1, 1)
         assert budget.open_reservations() == ()
+
+
+class TestAnOlderHolder:
+    async def test_reserves_and_settles_under_the_lease_of_its_session(self, store: TapeStore) -> None:
+        budget = await opened(store, plan(tokens_day=100))
+        lease = Lease("tape", await store.raise_epoch("tape"))
+        async with budget.metered_call(ANN, "m", 20, lease=lease) as call:
+            call.reply = ModelReply("x", usage=Usage(1, 1))
+        await budget.wait_written()
+        assert [fact["epoch"] for name in (RESERVED, SETTLED) for fact in await facts(store, name)] == [1, 1]
+
+    async def test_makes_no_call_and_holds_no_money_back(self, store: TapeStore) -> None:
+        budget = await opened(store, plan(tokens_day=100))
+        lease = Lease("tape", await store.raise_epoch("tape"))
+        await store.raise_epoch("tape")
+        with pytest.raises(LeaseLost):
+            async with budget.metered_call(ANN, "m", 20, lease=lease):
+                pytest.fail("it is not called")
+        assert (budget.open_reservations(), await facts(store, RESERVED)) == ((), [])
+
+    async def test_settles_nothing_and_the_next_start_counts_the_call_in_full(self, store: TapeStore) -> None:
+        budget = await opened(store, plan(tokens_day=100))
+        lease = Lease("tape", await store.raise_epoch("tape"))
+        async with budget.metered_call(ANN, "m", 20, lease=lease) as call:
+            await store.raise_epoch("tape")
+            call.reply = ModelReply("x", usage=Usage(1, 1))
+        await budget.wait_written()
+        assert await facts(store, SETTLED) == []
+        again = await opened(store, plan(tokens_day=100), life="second")
+        assert again.spent("bot", "", DAY).tokens == 30
 
 
 class TestAStart:

@@ -291,7 +291,7 @@ class TestReset:
         async with running(store, Played(*self.MODEL)) as bench:
             await self.told(bench)
             await bench.say(",reset erase")
-            assert (await bench.recover()).open_inbounds == ()
+            assert (await bench.recover()).inbounds == ()
             assert await bench.outbox.pending() == ()
             assert (await bench.say("hello")).text == "fresh"
         async with running(store, ScriptedModel(), life="second") as bench:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.models.failures import is_overflow
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
@@ -82,16 +83,12 @@ def test_every_exception_that_litellm_exports_is_mapped() -> None:
 
 @pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)
 def test_an_overflow_is_known_by_the_words_of_each_provider(text: str) -> None:
-    from bubbot.models.litellm.errors import is_overflow
-
     assert is_overflow(text)
     assert isinstance(ours(bad_request(text)), ModelOverflow)
 
 
 @pytest.mark.parametrize("text", NOT_OVERFLOWS.values(), ids=NOT_OVERFLOWS)
 def test_a_rate_limit_is_never_an_overflow(text: str) -> None:
-    from bubbot.models.litellm.errors import is_overflow
-
     assert not is_overflow(text)
     assert not isinstance(ours(bad_request(text)), ModelOverflow)
 
@@ -164,8 +161,8 @@ def test_a_sentence_is_short_and_redacted() -> None:
 
 
 def test_refused_credentials_are_named_by_their_origin() -> None:
+    from bubbot.models.catalogue.keys import describe_key_source
     from bubbot.models.litellm.errors import translate
-    from bubbot.models.litellm.keys import describe_key_source
 
     error = bad_request("no such key", 401)
     variables = describe_key_source("gemini", is_set=False)

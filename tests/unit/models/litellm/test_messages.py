@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.models.litellm.messages import ReplyAssembler, build_messages
+from bubbot.models.litellm.messages import LitellmReply
+from bubbot.models.messages import build_messages
 from bubbot.ports.model import ModelReply, ModelRequest, ToolCall
 
 REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
@@ -22,7 +23,7 @@ def chunk(**delta: Any) -> Any:
 
 
 def reply(*chunks: Any, finish: str = "stop", model: str = "openai/test") -> ModelReply:
-    answer = ReplyAssembler(model)
+    answer = LitellmReply(model)
     for one in chunks:
         answer.add(one)
     return answer.build_reply(finish, REQUEST, None)

@@ -229,8 +229,8 @@ class TestDatabase:
 
     @plants("database.older")
     def test_one_of_an_older_version_is_no_fault(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("bubbot.ops.doctor.database.MIGRATIONS", ("", "", "", ""))
-        assert "brings it to 4" in found(database(home))["database.older"].cause
+        monkeypatch.setattr("bubbot.ops.doctor.database.MIGRATIONS", ("",) * 5)
+        assert "brings it to 5" in found(database(home))["database.older"].cause
 
     @plants("database.journal", "database.slack")
     def test_files_that_are_much_larger_than_what_is_in_them(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,9 +123,12 @@ class TestLimits:
     def test_little_memory_is_told_where_a_model_needs_it(self, tmp_path: Path) -> None:
         memory, group = tmp_path / "meminfo", tmp_path / "group"
         memory.write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
-        big = Settings(model=ModelSettings(name="openai/gpt-4o"))
+        big = Settings(model=ModelSettings(name="anthropic/claude-sonnet-4-5"))
+        for small in (ModelSettings(name="openai/gpt-4o"), ModelSettings(name="scripted")):
+            assert not found(check_memory(Settings(model=small), memory=memory, group=group))
+        forced = Settings(model=ModelSettings(name="openai/gpt-4o", via="litellm"))
+        assert "limits.memory" in found(check_memory(forced, memory=memory, group=group))
         assert "102.4 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
-        assert not found(check_memory(Settings(model=ModelSettings(name="scripted")), memory=memory, group=group))
         memory.write_text("MemAvailable:     9000000 kB\n")
         assert not found(check_memory(big, memory=memory, group=group))
         group.mkdir()
@@ -136,7 +139,7 @@ class TestLimits:
             assert ("limits.memory" in found(check_memory(big, memory=memory, group=group))) is scarce
 
     def test_a_system_that_tells_nothing_is_not_judged(self, tmp_path: Path) -> None:
-        big = Settings(model=ModelSettings(name="openai/gpt-4o"))
+        big = Settings(model=ModelSettings(name="anthropic/claude-sonnet-4-5"))
         (tmp_path / "odd").write_text("MemAvailable:\n\nnonsense")
         for memory in (tmp_path / "none", tmp_path / "odd", tmp_path):
             assert not found(check_memory(big, memory=memory, group=tmp_path / "none"))

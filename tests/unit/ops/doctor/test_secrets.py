@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.home import Home
-from bubbot.models.litellm.keys import PROVIDER_KEY_VARIABLES
+from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.ports.checks import Finding
@@ -144,7 +144,10 @@ class TestKeys:
         assert spec is not None
         assert spec.submodule_search_locations is not None
         folder = Path(spec.submodule_search_locations[0])
-        sources = ["utils.py", "main.py", *(f"llms/{name}" for name in ("cohere/common_utils.py", "openrouter/common_utils.py"))]  # fmt: skip
+        sources = [
+            "utils.py", "main.py", "litellm_core_utils/get_llm_provider_logic.py", "llms/cohere/common_utils.py",
+            "llms/openrouter/common_utils.py", "llms/fireworks_ai/chat/transformation.py",
+        ]  # fmt: skip
         text = "".join((folder / name).read_text(encoding="utf-8") for name in sources if (folder / name).is_file())
         for provider, names in PROVIDER_KEY_VARIABLES.items():
             assert f'"{provider}"' in text

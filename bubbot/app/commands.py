@@ -1,0 +1,132 @@
+"""The commands of features and of installed packages: which there are, and what they run on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from bubbot import plugins
+from bubbot.app.budget import model_facts
+from bubbot.app.features import feature_section
+from bubbot.app.installed import COMMAND_GROUP, FEATURE_GROUP, load_command_group, load_feature
+from bubbot.errors import ConfigError, ToolRetry
+from bubbot.feature import Feature
+from bubbot.features.budget.limits import budget_limits
+from bubbot.features.budget.report import LimitReporter
+from bubbot.features.usage.tools import UsageReporter
+from bubbot.ports.access import ListedPeople
+from bubbot.ports.command import Command, CommandContext, CommandGroup
+from bubbot.ports.tool import Tool, ToolArgs
+from bubbot.ports.turn import Turn
+from bubbot.ports.usage import Currency
+from bubbot.settings.channels import split_channel_settings
+from bubbot.settings.loader import Settings
+from bubbot.tape.handle import Clock, TapeHandle
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommands:
+    """The commands of a feature of bubbot.
+
+    Attributes:
+        module: the module with its `CommandGroup`, `COMMANDS`; only that of the requested command is imported.
+        pick: takes the feature's settings from all of them.
+    """
+
+    module: str
+    pick: Callable[[Settings], Any]
+
+
+def configured_people(settings: Settings) -> dict[str, ListedPeople]:
+    """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
+    channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
+    return {
+        name: ListedPeople(frozenset(channel.owners), frozenset(channel.admins), frozenset(channel.members))
+        for name, channel in channels.items()
+    }
+
+
+def _usage_reporter(settings: Settings) -> Callable[[TapeHandle, Clock, ZoneInfo], UsageReporter]:
+    """Return what builds the reporter of a budget tape."""
+    limits = budget_limits(settings.budget, model_facts(settings))
+    currency = Currency(settings.budget.currency, settings.budget.usd_rate or 1.0)
+
+    def build(tape: TapeHandle, now: Clock, zone: ZoneInfo) -> UsageReporter:
+        reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
+        return UsageReporter(tape, now, zone, reporter.report_limits, currency)
+
+    return build
+
+
+OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
+    {
+        "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.search),
+        "memory": OwnCommands("bubbot.features.memory.shell", lambda settings: settings.memory),
+        "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
+        "access": OwnCommands("bubbot.features.access.shell", configured_people),
+        "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
+    }
+)
+"""The commands of our features by their word; `bubbot.cli.main` lists the same words with a line of help."""
+
+
+def find_command(name: str) -> Command | None:
+    """Find a command of a feature by its whole name; None if there is none. Raise `ConfigError` for a broken package."""
+    word = name.partition(" ")[0]
+    if word in OWN_COMMANDS:
+        group: CommandGroup = import_module(OWN_COMMANDS[word].module).COMMANDS
+    elif word in plugins.list_names(COMMAND_GROUP):
+        group = load_command_group(word)
+    else:
+        return None
+    return group.find(name)
+
+
+def bind_context(context: CommandContext, name: str, settings: Settings) -> CommandContext:
+    """Return the context with what the command of this name gets of the settings."""
+    word, section = name.partition(" ")[0], None
+    if word in OWN_COMMANDS:
+        section = OWN_COMMANDS[word].pick(settings)
+    elif word in plugins.list_names(FEATURE_GROUP):
+        section = feature_section(load_feature(word), settings)
+    return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone))
+
+
+def typed_tools(features: Sequence[Feature], context: CommandContext, settings: Settings) -> list[Tool]:
+    """Make comma commands of the features' commands that have typed names.
+
+    One whose name another tool has is left out with a warning: a package must not keep the bot from starting.
+    """
+    names = {name for feature in features for tool in feature.tools for name in (tool.name, *tool.commands)}
+    tools: list[Tool] = []
+    for command in (command for feature in features for command in feature.commands if command.typed):
+        tool = _typed_tool(command, bind_context(context, command.name, settings))
+        if clash := names.intersection((tool.name, *tool.commands)):
+            log.warning(
+                "command left out: %r, since another one answers to ,%s",
+                command.name,
+                min(clash),
+                extra={"action": "plugin.broken"},
+            )
+            continue
+        names.update((tool.name, *tool.commands))
+        tools.append(tool)
+    return tools
+
+
+def _typed_tool(command: Command, context: CommandContext) -> Tool:
+    async def run(turn: Turn, args: ToolArgs) -> str:
+        try:
+            return (await command.run(replace(context, turn=turn), args)).text.rstrip("\n")
+        except ConfigError as error:  # what a shell would report
+            raise ToolRetry(str(error)) from error
+
+    name = command.name.replace(" ", ".")
+    return Tool(name, command.description, command.args, run, command.typed, for_model=False, role=command.role)

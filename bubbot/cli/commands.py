@@ -1,0 +1,169 @@
+"""Commands that features declare, and writing commands of the shell: run here or in the running bot, by one function."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from zoneinfo import ZoneInfo
+
+from bubbot.app.bot import new_id, now, open_tapes, tape_service
+from bubbot.app.commands import bind_context, find_command
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.installed import load_features
+from bubbot.cli.files import open_output
+from bubbot.cli.output import show
+from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
+from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
+from bubbot.ports.text import replace_controls
+from bubbot.ports.tool import ToolArgs, validate_args
+from bubbot.runtime.recovery import merge_open_forks
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.codec import JsonObject, decode, encode
+from bubbot.settings.loader import Settings
+from bubbot.settings.sources import read_text
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.lease import InProcessLease
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import TapeStore
+
+WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "tape archive": ("bubbot.cli.tape.change", "ARCHIVE_TAPE"),
+        "tape import": ("bubbot.cli.tape.change", "IMPORT_TAPE"),
+        "tape gc": ("bubbot.cli.tape.gc_change", "COLLECT_TAPES"),
+        "tape index": ("bubbot.cli.tape.index", "REBUILD_INDEX"),
+        "restore release": ("bubbot.cli.restore_change", "RELEASE_HOME"),
+    }
+)
+"""The commands that belong to no feature and write, by module and name; they get all settings."""
+
+
+class Shell:
+    """Files and standard input of this process. See `ShellInput`."""
+
+    def read_text(self, path: Path, limit: int, subject: str) -> str:
+        """Read a UTF-8 file."""
+        return read_text(path, limit, subject)
+
+    def read_stdin(self, limit: int) -> bytes:
+        """Read standard input."""
+        return sys.stdin.buffer.read(limit)
+
+
+def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -> int:
+    """Run a command of a feature that was typed; print its answer, and return its exit code."""
+    return asyncio.run(run_command(load_setup(args), command, arguments))
+
+
+async def run_command(
+    setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
+) -> int:
+    """Carry out a command, print its answer, and return its exit code.
+
+    Args:
+        setup: the settings and the home of this command.
+        command: the command.
+        arguments: its arguments, as typed.
+        run_here: a function to use in this process instead, if the caller has results already.
+
+    Raises:
+        HomeLocked: a process that takes no requests writes to the home.
+        BubbotError: any error of the command, wherever it ran.
+    """
+    if command.prepare is not None:
+        arguments = command.prepare(arguments, Shell())
+    result = (
+        await _write(setup, command, arguments, run_here or command.run)
+        if command.writes
+        else await read(setup, command, arguments)
+    )
+    if result.raw or result.file is not None:
+        with open_output(result.file, replace_controls) as write:
+            write(result.text.encode())
+        if result.file is not None:
+            show(f"Exported to {result.file}.")
+    else:
+        show(result.text, end="")
+    return result.code
+
+
+async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> CommandResult:
+    """Run a command that only reads, in this process."""
+    try:
+        opened = (
+            open_tapes(setup.home, setup.settings.store) if command.needs_home else nullcontext((InMemoryStore(), ""))
+        )
+        async with opened as (store, workspace):
+            context = CommandContext(store, workspace, now, new_id)
+            return await command.run(_bind(context, command, setup.settings), arguments)
+    except StoreUnavailable:
+        if command.on_missing_home is None or setup.home.database.exists():
+            raise
+        context = CommandContext(InMemoryStore(), "", now, new_id)
+        return command.on_missing_home(_bind(context, command, setup.settings).settings, arguments)
+
+
+async def _write(setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand) -> CommandResult:
+    async def in_this_process() -> CommandResult:
+        async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
+            context = CommandContext(store, workspace, now, new_id, exclusive=partial(_take_up, store, workspace))
+            return await run_here(_bind(context, command, setup.settings), arguments)
+
+    async def in_the_bot(address: str) -> CommandResult:
+        body = {"name": command.name, "arguments": arguments.model_dump(mode="json", exclude_unset=True)}
+        async with connect(address) as bot:
+            reply = await bot.request("command", body)
+        return decode(reply.get("told"), CommandResult)
+
+    return await run_on_home(setup.home, in_this_process, in_the_bot)
+
+
+async def answer_command(context: CommandContext, settings: Settings, body: JsonObject) -> JsonObject:
+    """Answer the request `command` in the running bot."""
+    name = body.get("name")
+    command = _find_write_command(name) if isinstance(name, str) else None
+    if command is None:
+        raise ControlError(f"the running bot has no command {name!r}: restart it after an update")
+    arguments = body.get("arguments")
+    if not isinstance(arguments, Mapping):
+        raise ControlError(f"the arguments of {name} are {type(arguments).__name__}, not an object")
+    try:
+        parsed = validate_args(command.name, command.sent or command.args, arguments)
+    except ToolRetry as error:
+        raise ControlError(f"{error}: restart the bot after an update") from error
+    return {"told": encode(await command.run(_bind(context, command, settings), parsed))}
+
+
+@asynccontextmanager
+async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
+    """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
+    name = session_tape(workspace, session)
+    references = load_features().references if await store.forks(name) else OWN_REFERENCES
+    tape = tape_service(store, name, session, references=references)
+    tape.write_under(await InProcessLease(store, partial(session_tape, workspace)).hold(session))
+    await merge_open_forks(tape)
+    yield
+
+
+def _find_write_command(name: str) -> Command | None:
+    if name in WRITE_COMMANDS:
+        module, constant = WRITE_COMMANDS[name]
+        own: Command = getattr(import_module(module), constant)
+        return own
+    command = find_command(name)
+    return command if command is not None and command.writes else None
+
+
+def _bind(context: CommandContext, command: Command, settings: Settings) -> CommandContext:
+    if command.name in WRITE_COMMANDS:
+        return replace(context, settings=settings, zone=ZoneInfo(settings.bot.timezone))
+    return bind_context(context, command.name, settings)

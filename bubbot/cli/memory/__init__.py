@@ -1,1 +1,0 @@
-"""`bubbot memory`."""

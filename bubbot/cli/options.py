@@ -1,0 +1,118 @@
+"""The options of commands that features declare: made from the model of the arguments, and read back into it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from bubbot.errors import ConfigError, ToolRetry
+from bubbot.ports.command import Argument, Command, CommandGroup
+from bubbot.ports.tool import ToolArgs, validate_args
+
+
+class GroupCommand:
+    """The commands of a group, as `cli/main` uses a command."""
+
+    def __init__(self, group: CommandGroup) -> None:
+        self._group = group
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the help texts, and the subcommands or options."""
+        parser.description = self._group.description
+        only = self._group.commands[0]
+        if not only.action:
+            parser.epilog = f"example: bubbot {only.example}" if only.example else None
+            _add_options(parser, only)
+            return
+        subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+        for command in self._group.commands:
+            add_command(subparsers, command)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the command; return its exit code."""
+        # Imported here: `--help` needs none of it.
+        from bubbot.cli.commands import run_typed
+
+        action = getattr(args, "action", "")
+        command = next(command for command in self._group.commands if command.action == action)
+        return run_typed(args, command, read_arguments(command, args))
+
+
+def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], command: Command) -> None:
+    """Add a subcommand with its help texts and options."""
+    parser = subparsers.add_parser(
+        command.action,
+        help=command.help,
+        description=command.description,
+        epilog=f"example: bubbot {command.example}" if command.example else None,
+    )
+    _add_options(parser, command)
+
+
+def read_arguments(command: Command, args: argparse.Namespace) -> ToolArgs:
+    """Read the arguments that were typed. Raise `ConfigError` with each wrong one."""
+    typed = vars(args)
+    values = {}
+    for name in command.args.model_fields:
+        key = name if name in _words(command.args) else _option(name)
+        if typed.get(key) is not None:
+            values[name] = " ".join(typed[key]) if _argument(command.args.model_fields[name]).rest else typed[key]
+    try:
+        return validate_args(command.name, command.args, values)
+    except ToolRetry as error:
+        raise ConfigError(str(error)) from error
+
+
+def _words(args: type[ToolArgs]) -> tuple[str, ...]:
+    """List the fields that are typed as words; the others are options."""
+    return args.positional or tuple(name for name, field in args.model_fields.items() if field.is_required())
+
+
+def _option(name: str) -> str:
+    return f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def _argument(field: FieldInfo) -> Argument:
+    marks = (mark for mark in field.metadata if isinstance(mark, Argument))
+    return next(marks, None) or Argument(field.description or "")
+
+
+def _add_options(parser: argparse.ArgumentParser, command: Command) -> None:
+    words, fields = _words(command.args), command.args.model_fields
+    for name, field in fields.items():
+        argument = _argument(field)
+        # What was not typed is absent: the model knows the defaults, and which fields were set.
+        options: dict[str, Any] = {"help": argument.help, "default": argparse.SUPPRESS}
+        kind = next((part for part in get_args(field.annotation) if part is not NoneType), field.annotation)
+        if get_origin(field.annotation) is Literal:
+            kind = field.annotation
+        choices = [choice for choice in get_args(kind) if choice] if get_origin(kind) is Literal else []
+        if kind is bool and name not in words:
+            parser.add_argument(_option(name), dest=_option(name), action="store_true", **options)
+            continue
+        if choices:
+            options |= {"choices": choices}
+        if argument.parse or kind in (int, float, Path):
+            options |= {"type": _type(argument.parse) if argument.parse else kind}
+        if name in words:
+            options["nargs"] = "+" if argument.rest else None if field.is_required() else "?"
+            options["default"] = None  # of a word that may be absent, argparse would check any other default
+            parser.add_argument(name, metavar=argument.metavar, **options)
+        else:
+            metavar = argument.metavar or (None if choices else name.rstrip("_").upper())
+            parser.add_argument(_option(name), dest=_option(name), metavar=metavar, **options)
+
+
+def _type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert

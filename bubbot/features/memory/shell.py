@@ -1,0 +1,229 @@
+"""The commands `bubbot memory`: the memory of a session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from bubbot.errors import ConfigError, MemoryTooLarge
+from bubbot.features.memory.files import FILE_LIMIT, read_memory
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersionsView, format_memory_page
+from bubbot.features.memory.zone import MemoryZone, format_versions
+from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, ShellInput, command
+from bubbot.ports.tool import ToolArgs
+from bubbot.tape.handle import TapeHandle
+
+EXIT_NO_CHANGE = 1
+
+
+class RememberedSession(ToolArgs):
+    session: Annotated[str, Argument("a session such as default or telegram:42")]
+
+
+class SaveMemory(RememberedSession):
+    """The complete new long-term memory of a session."""
+
+    text: Annotated[str, Argument("the whole new text; - reads it from standard input")]
+
+
+class ForgetMemory(RememberedSession):
+    text: Annotated[str, Argument("what the lines contain; upper and lower case are the same")]
+
+
+class RestoreMemory(RememberedSession):
+    version: Annotated[int, Argument("its number, as show lists them")]
+
+
+class ExportMemory(RememberedSession):
+    """Where to write the memory."""
+
+    file: Annotated[str | None, Argument("a new file (default: standard output)")] = None
+    positional: ClassVar[tuple[str, ...]] = ("session", "file")
+
+
+class ImportFiles(RememberedSession):
+    """Where memory comes from."""
+
+    path: Annotated[Path, Argument("a Markdown file, or a folder with MEMORY.md and YYYY-MM-DD.md")]
+    replace: Annotated[bool, Argument("also if something is remembered already")] = False
+
+
+class ImportMemory(RememberedSession):
+    """The contents of the imported files.
+
+    Attributes:
+        session: the session that gets the memory.
+        long_term: the text of the long-term memory.
+        notes: the daily notes, as date and content.
+        left_out: the names of files that are not memory.
+        replace: replace a memory that is not empty.
+    """
+
+    long_term: str
+    notes: tuple[tuple[str, str], ...]
+    left_out: tuple[str, ...]
+    replace: bool
+
+
+@asynccontextmanager
+async def _open_memory(
+    context: CommandContext, session: str, *, write: bool = True, create: bool = False
+) -> AsyncIterator[tuple[TapeHandle, MemoryZone]]:
+    """Open the memory of a session; to `write`, keep other writers away; `create` makes a missing session."""
+    async with context.open_session(
+        session, write=write, create=create, usage="remembered from", subject="memory"
+    ) as tape:
+        try:
+            yield (
+                tape,
+                MemoryZone(tape, now=context.now, zone=context.zone, retention_days=context.settings.retention_days),
+            )
+        except MemoryTooLarge as error:
+            raise ConfigError(str(error)) from error
+
+
+@command("memory show", example="memory show default")
+async def show(context: CommandContext, args: RememberedSession) -> CommandResult:
+    """Print what is remembered, and which versions there are."""
+    async with _open_memory(context, args.session, write=False) as (tape, zone):
+        snapshot = await zone.read()
+        versions = {fact.version for fact in await tape.read(MemoryVersionsView())}
+    text = format_memory_page(snapshot)
+    if versions:
+        text += (
+            f"\nOn the tape: {format_versions(versions)}. `bubbot memory restore {args.session} N` brings one back.\n"
+        )
+    return CommandResult(text)
+
+
+@command("memory export", example="memory export default memory.md")
+async def export(context: CommandContext, args: ExportMemory) -> CommandResult:
+    """Write what is remembered as Markdown."""
+    async with _open_memory(context, args.session, write=False) as (_, zone):
+        return CommandResult(format_memory_page(await zone.read()), raw=True, file=args.file)
+
+
+def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
+    """Take the text from the command line or standard input. Raise `ConfigError` if it cannot be saved."""
+    typed = args.text
+    raw = files.read_stdin(FILE_LIMIT) if typed == "-" else typed.encode("utf-8", "surrogateescape")
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the text is not UTF-8 (byte {error.start + 1}); nothing was saved") from error
+    if not text.strip():
+        raise ConfigError("the text is empty; bubbot memory forget removes lines")
+    return SaveMemory(session=args.session, text=text)
+
+
+@command("memory save", example="memory save default 'Likes green tea.'", writes=True, prepare=read_saved_text)
+async def save(context: CommandContext, args: SaveMemory) -> CommandResult:
+    """Replace the long-term memory."""
+    async with _open_memory(context, args.session, create=True) as (_, zone):
+        before = await zone.read()
+        removed = await zone.save_long_term(args.text)
+        after = await zone.read()
+    return CommandResult(_describe_change(before, after, args.session, removed))
+
+
+def check_text(args: ForgetMemory, _files: ShellInput) -> ForgetMemory:
+    """Raise `ConfigError` if every line contains the text."""
+    if not args.text.strip():
+        raise ConfigError("the text to forget is empty; give words of the line that is to go")
+    return args
+
+
+@command("memory forget", example="memory forget default 'green tea'", writes=True, prepare=check_text)
+async def forget(context: CommandContext, args: ForgetMemory) -> CommandResult:
+    """Remove every line that contains a text."""
+    async with _open_memory(context, args.session) as (_, zone):
+        before = await zone.read()
+        removed = await zone.forget(args.text)
+        after = await zone.read()
+    if not removed:
+        return CommandResult(f"No line contains {args.text!r}; nothing was removed.\n", EXIT_NO_CHANGE)
+    text = _describe_change(before, after, args.session, removed)
+    return CommandResult(f"{text}Older versions remain on the tape with these lines, and so does what was said.\n")
+
+
+@command("memory restore", example="memory restore default 3", writes=True)
+async def restore(context: CommandContext, args: RestoreMemory) -> CommandResult:
+    """Bring an older version back as the newest."""
+    async with _open_memory(context, args.session) as (_, zone):
+        before = await zone.read()
+        await zone.restore(args.version)
+        after = await zone.read()
+    return CommandResult(_describe_change(before, after, args.session))
+
+
+def read_files(args: ImportFiles, files: ShellInput) -> ImportMemory:
+    """Read the memory from the files. Raise `ConfigError` if there is none."""
+    found = read_memory(args.path, files)
+    if found.memory.is_empty:
+        raise ConfigError(f"{args.path} holds no memory")
+    return ImportMemory(
+        session=args.session,
+        long_term=found.memory.long_term,
+        notes=tuple((note.date, note.content) for note in found.memory.dailies),
+        left_out=found.left_out,
+        replace=args.replace,
+    )
+
+
+@command(
+    "memory import",
+    example="memory import default my-bot/memory",
+    writes=True,
+    args=ImportFiles,
+    prepare=read_files,
+    sent=ImportMemory,
+)
+async def import_memory(context: CommandContext, args: ImportMemory) -> CommandResult:
+    """Take memory from a file or a nanobot folder."""
+    notes = tuple(DailyNote(date, content) for date, content in args.notes)
+    days = context.settings.retention_days
+    async with _open_memory(context, args.session, create=True) as (_, zone):
+        before = await zone.read()
+        if not before.is_empty and not args.replace:
+            raise ConfigError(
+                f"{args.session} remembers something already: --replace puts this in its place (the older version "
+                "stays on the tape)"
+            )
+        await zone.import_snapshot(MemorySnapshot(long_term=args.long_term, dailies=notes))
+        after = await zone.read()
+        oldest, last = (zone.today() - timedelta(days=days)).isoformat(), zone.last_day()
+    text = _describe_change(before, after, args.session)
+    if args.left_out:
+        text += f"Left out: {', '.join(args.left_out)}.\n"
+    if old := [note.date for note in after.dailies if not oldest <= note.date <= last]:
+        text += (
+            f"{len(old)} of the {len(after.dailies)} notes are of days more than {days} days ago or ahead: "
+            "they leave the newest version when the session is next opened, and stay in this one. "
+            "To keep them, set retention_days under [memory] first.\n"
+        )
+    return CommandResult(text)
+
+
+def _describe_change(
+    before: MemorySnapshot, after: MemorySnapshot, session: str, removed: list[str] | None = None
+) -> str:
+    if after.seal_id == before.seal_id:
+        return f"Nothing changed: this is what version {after.version} (entry {after.seal_id}) says.\n"
+    notes = f"{len(after.dailies)} daily note{'' if len(after.dailies) == 1 else 's'}"
+    lines = [f"Memory of {session} is now version {after.version} (entry {after.seal_id}), with {notes}."]
+    if removed:
+        lines += ["No longer there:", *(f"- {line.strip()}" for line in removed)]
+    if before.version and not before.is_empty:
+        lines.append(f"`bubbot memory restore {session} {before.version}` brings back what was there before.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+COMMANDS = CommandGroup(
+    "memory",
+    (show, save, forget, restore, export, import_memory),
+    "Show and change the memory of a session. `show` and `export` are read-only and work while the bot runs. "
+    "Every change is a new version; older versions stay.",
+)

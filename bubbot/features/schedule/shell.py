@@ -1,0 +1,291 @@
+"""The commands `bubbot schedule`: jobs of every chat."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from bubbot.errors import ConfigError, ScheduleRefused
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, parse_chat_ref
+from bubbot.features.schedule.feature import schedule_limits
+from bubbot.features.schedule.firing import describe_action, job_label
+from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.schedule.when import find_zone, next_instants, parse_duration, parse_when
+from bubbot.features.schedule.words import describe_schedule, format_moment
+from bubbot.gateway.outbox import outbox_tape
+from bubbot.log import printable
+from bubbot.ports.channel import Role
+from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, command, described_by
+from bubbot.ports.tool import ToolArgs
+from bubbot.tape.entry import TapeEntry
+from bubbot.texts import Texts
+
+TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
+WHEN = "such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'"
+JobId: TypeAlias = Annotated[str, Argument("its id, the beginning of it, or its name; list shows them")]
+Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
+
+
+def parse_seconds(text: str) -> int:
+    """Parse a duration such as `5m`; 0 stands for itself. Raise `ValueError`."""
+    try:
+        return 0 if text == "0" else parse_duration(text)
+    except ScheduleRefused as error:
+        raise ValueError(str(error)) from error
+
+
+class ListJobs(ToolArgs):
+    over: Annotated[bool, Argument("also jobs that have ended")] = False
+
+
+class JobReference(ToolArgs):
+    job: JobId
+
+
+class JobHistory(ToolArgs):
+    job: JobId
+    limit: Annotated[int, Argument("how many facts (default: 20)", "N")] = 20
+
+
+class NextTimes(ToolArgs):
+    when: Annotated[str, Argument(WHEN)]
+    zone: Annotated[str, Argument("IANA time zone (default: the bot's)", "ZONE")] = ""
+    count: Annotated[int, Argument("how many times (default: 5)", "N")] = 5
+
+
+class _JobOptions(ToolArgs):
+    """The options of a job; one that was not typed changes nothing."""
+
+    prompt: Annotated[str, Argument("what the bot is to be asked", "TEXT")] = ""
+    command: Annotated[str, Argument("a comma command to run, such as ,memory.show", "TEXT")] = ""
+    text: Annotated[str, Argument("a text to send as it is, without asking a model", "TEXT")] = ""
+    zone: Annotated[str, Argument("IANA time zone (default: the chat's)", "ZONE")] = ""
+    name: Annotated[str, Argument("a short name", "NAME")] = ""
+    catch_up: Annotated[Literal["", "skip", "once", "all"], Argument("what to do with missed firings", "HOW")] = ""
+    catch_limit: Annotated[int, Argument("how many --catch-up all does at most", "N")] = 0
+    jitter: Annotated[int, Argument("come up to this much later, such as 5m", "LENGTH", parse_seconds)] = 0
+    until: Annotated[str, Argument("the last day or time, such as 2026-12-31", "DATE")] = ""
+    runs: Annotated[int, Argument("how often it comes at most; 0 for no limit", "N")] = 0
+    budget: Annotated[
+        int, Argument("how long it may take, such as 2m; 0 for no limit", "LENGTH", parse_seconds)
+    ] = 0  # fmt: skip
+    to: Annotated[str, Argument("another chat that gets the answer, such as telegram:42", "SESSION")] = ""
+    urgent: Annotated[bool, Argument("fire in quiet hours too")] = False
+    nested: Annotated[bool, Argument("its turns may create schedules")] = False
+
+    def options(self) -> dict[str, Any]:
+        """Return what was typed of the job itself."""
+        return self.model_dump(exclude_unset=True, exclude={"session", "job"})
+
+
+class AddJob(_JobOptions):
+    session: Chat
+    when: Annotated[str, Argument(WHEN)]
+
+
+class _EditedJob(ToolArgs):
+    job: JobId
+    when: Annotated[str, Argument("another schedule")] = ""
+
+
+class EditJob(_JobOptions, _EditedJob):
+    """A job, and what to change."""
+
+
+class ResumeJob(ToolArgs):
+    """A job to resume, or all that wait."""
+
+    job: Annotated[str, Argument("a paused job; without one, all that wait for the clock")] = ""
+    positional: ClassVar[tuple[str, ...]] = ("job",)
+
+
+class ChatRulesArguments(ToolArgs):
+    session: Chat
+    zone: Annotated[str, Argument("IANA time zone in which times are read there", "ZONE")] = ""
+    quiet: Annotated[str, Argument("such as 22:00-07:00, or none", "HOURS")] = ""
+
+
+async def _open_jobs(context: CommandContext) -> ScheduleStore:
+    """Return the running bot's own jobs, or load those of the home."""
+    store = context.service(ScheduleStore)
+    if store is None:
+        store = ScheduleStore(
+            context.open_tape(SCHEDULE_TAPE),
+            now=context.now,
+            new_id=context.new_id,
+            zone=str(context.zone),
+            limits=schedule_limits(context.settings),
+        )
+        await store.load()
+    return store
+
+
+def _changes(store: ScheduleStore, session: str = "") -> JobChanges:
+    """Make changes on behalf of the person at the terminal, who owns every job."""
+    chat = parse_chat_ref(session) if session else TERMINAL_CHAT
+    requester = JobRequester(Actor(chat.channel, TERMINAL), Role.OWNER, chat, owns_all=True)
+    return JobChanges(store.state, requester, store.now(), store.new_id, store.limits, store.zone)
+
+
+Read: TypeAlias = Callable[[CommandContext, ScheduleStore, JobFormatter, Any], Awaitable[str]]
+Facts: TypeAlias = tuple[str, Sequence[TapeEntry]]
+"""The answer, and what to write."""
+Change: TypeAlias = Callable[[JobChanges, JobFormatter, Any], Facts]
+
+
+def _reads(example: str) -> Callable[[Read], Command]:
+    """Make a command of what renders jobs; its name is the first word of the example."""
+
+    def decorate(read: Read) -> Command:
+        async def run(context: CommandContext, args: Any) -> CommandResult:
+            jobs = await _open_jobs(context)
+            with _config_error():
+                return _printable(await read(context, jobs, JobFormatter(Texts(), jobs.now(), jobs.zone), args))
+
+        return Command(
+            name=f"schedule {example.partition(' ')[0]}",
+            run=run,
+            example=f"schedule {example}",
+            on_missing_home=lambda _settings, _args: _printable(Texts().say("jobs_none")),
+            **described_by(read),
+        )
+
+    return decorate
+
+
+def _writes(example: str) -> Callable[[Change], Command]:
+    """Make a command of what changes jobs; its name is the first word of the example."""
+    action = example.partition(" ")[0]
+
+    def decorate(change: Change) -> Command:
+        async def run(context: CommandContext, args: Any) -> CommandResult:
+            jobs = await _open_jobs(context)
+            with _config_error():
+                changes = _changes(jobs, getattr(args, "session", ""))
+                text, facts = change(changes, JobFormatter(Texts(), changes.now, jobs.zone), args)
+            await jobs.write(facts)
+            needs_daemon = not context.is_running and action in ("add", "edit", "resume", "run")
+            return CommandResult(
+                f"{text}\n" + ("`bubbot run` fires jobs; it is not running.\n" if needs_daemon else "")
+            )
+
+        described = described_by(change)
+        return Command(name=f"schedule {action}", run=run, example=f"schedule {example}", writes=True, **described)
+
+    return decorate
+
+
+@contextmanager
+def _config_error() -> Iterator[None]:
+    """Raise `ConfigError` for `ScheduleRefused`."""
+    try:
+        yield
+    except ScheduleRefused as error:
+        raise ConfigError(str(error)) from error
+
+
+def _printable(text: str) -> CommandResult:
+    return CommandResult("\n".join(printable(line) for line in text.splitlines()) + "\n")
+
+
+@_reads("list")
+async def list_jobs(_context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: ListJobs) -> str:
+    """Show the jobs of every chat."""
+    return formatter.format_list(_changes(jobs).list_jobs(in_all_chats=True, include_ended=args.over), "")
+
+
+@_reads("show 3fa9c1")
+async def show(_context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobReference) -> str:
+    """Show everything about a job."""
+    return formatter.format_details(_changes(jobs).find(args.job))
+
+
+@_reads("history 3fa9c1")
+async def history(context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobHistory) -> str:
+    """Tell when a job fired, ran, failed and was delivered."""
+    job = _changes(jobs).find(args.job).job
+    facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
+    turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
+    sent: dict[str, DeliveryState] = {}
+    for tape in context.open_tape(outbox_tape(job.target.channel)).shards():
+        sent |= await tape.read(DeliveriesView(turns))
+    return formatter.format_history(job, facts, sent)
+
+
+@command("schedule next", example="schedule next '0 9 * * 1-5'", needs_home=False)
+async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
+    """Say what a schedule means, without planning anything."""
+    texts, now = Texts(), context.now()
+    with _config_error():
+        zone = find_zone(args.zone or str(context.zone))
+        when = parse_when(args.when, now, zone)
+        lines = [describe_schedule(when, zone, texts)]
+        with suppress(OverflowError):
+            moments = next_instants(when, zone, now, min(max(args.count, 1), 100))
+            lines += [format_moment(moment, zone, texts) for moment in moments]
+        return _printable("\n".join(lines))
+
+
+@_writes("add telegram:42 '0 9 * * 1-5' --text 'Stand-up!'")
+def add(changes: JobChanges, formatter: JobFormatter, args: AddJob) -> Facts:
+    """Plan a job in a chat."""
+    job, facts = changes.add(args.options())
+    return formatter.format_change("job_added", job, changes), facts
+
+
+@_writes("edit 3fa9c1 --when 'every 2h'")
+def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
+    """Change a job; what is left out stays."""
+    job, facts = changes.edit(changes.find(args.job), args.options())
+    return formatter.format_change("job_changed", job, changes), facts
+
+
+@_writes("pause 3fa9c1")
+def pause(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
+    """Pause a job."""
+    job_state = changes.find(args.job)
+    return formatter.texts.say("job_paused", job=job_state.job.id), changes.pause(job_state)
+
+
+@_writes("resume 3fa9c1")
+def resume(changes: JobChanges, _formatter: JobFormatter, args: ResumeJob) -> Facts:
+    """Let a paused job go on, or all that wait since the clock was ahead."""
+    if not args.job:
+        facts = changes.resume_waiting()
+        return f"{len(facts)} jobs go on from the present; what fired before does not fire again.", facts
+    job_state = changes.find(args.job)
+    return f"{job_label(job_state.job)} goes on.", changes.resume(job_state)
+
+
+@_writes("run 3fa9c1")
+def run_now(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
+    """Run a job now, in addition to its schedule."""
+    job_state = changes.find(args.job)
+    return formatter.texts.say("job_run", job=job_label(job_state.job)), changes.run(job_state)
+
+
+@_writes("remove 3fa9c1")
+def remove(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
+    """Remove a job."""
+    job_state = changes.find(args.job)
+    what = describe_action(job_state.job, formatter.texts)
+    return formatter.texts.say("job_removed", job=job_label(job_state.job), what=what), changes.remove(job_state)
+
+
+@_writes("chat telegram:42 --quiet 22:00-07:00")
+def set_chat_rules(changes: JobChanges, formatter: JobFormatter, args: ChatRulesArguments) -> Facts:
+    """Set the time zone and quiet hours of a chat."""
+    session = changes.requester.session
+    facts = changes.set_chat_rules(session, args.zone, args.quiet)
+    return formatter.format_chat_rules(changes.state.apply(facts), session), facts
+
+
+COMMANDS = CommandGroup(
+    "schedule",
+    (list_jobs, show, history, show_next, add, edit, pause, resume, run_now, remove, set_chat_rules),
+    "Schedule prompts, commands and texts, once or repeatedly, and see their results. `bubbot run` fires the "
+    "jobs. `list`, `show`, `history` and `next` are read-only and work while the bot runs.",
+)

@@ -1,0 +1,162 @@
+"""Sizes and prices of models from litellm's price list, read from its file: importing litellm takes seconds."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bubbot.ports.model import ModelPrice, ModelTraits, PriceTier
+
+_FILE = "model_prices_and_context_window_backup.json"
+_ENTRY_END = b"\n    }"
+_GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
+_OPEN_PROTOCOL = "openai"
+"""The provider whose protocol every self-hosted server speaks: with an own address it says nothing about the price."""
+_COSTS = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")
+_TIER = re.compile(r"input_cost_per_token(_above_(\d+)k_tokens)")
+_ASSISTANT_FIRST = ("openai", "azure")
+"""Providers that accept an assistant message first; the others, or their chat templates, refuse it."""
+
+
+def find_traits(name: str, *, context_tokens: int | None = None, own_address: bool = False) -> ModelTraits:
+    """Return what a request for `provider/model` may look like.
+
+    Args:
+        name: the model, `provider/model`.
+        context_tokens: the configured context size; None to take it from the list.
+        own_address: `api_base` is set, so the usual provider is not the one that answers.
+    """
+    first = name.partition("/")[0] in _ASSISTANT_FIRST and not own_address
+    entry = _find_entry(name)
+    return ModelTraits(
+        first_assistant=first,
+        context_tokens=context_tokens or _input_size(entry),
+        images=entry.get("supports_vision") is True,
+    )
+
+
+def find_input_limit(name: str) -> int | None:
+    """Return the tokens that `provider/model` reads at once; None if the list does not say."""
+    return _input_size(_find_entry(name))
+
+
+def find_price(name: str, *, own_address: bool = False) -> ModelPrice | None:
+    """Look up the price of `provider/model`; None if unknown.
+
+    The reservation before a call and the settlement after it share this look-up: a model without a price in one has
+    none in the other. `own_address`: `api_base` sends the call elsewhere (see `is_own_server`).
+    """
+    if is_own_server(name, own_address=own_address):
+        return None
+    entry = next((entry for entry in _entries(name) if _costs(entry) is not None), {})
+    costs = _costs(entry)
+    if costs is None:
+        return None
+    tiers = sorted(
+        PriceTier(int(match[2]) * 1000, *_tier_costs(entry, match[1], costs))
+        for match in map(_TIER.fullmatch, entry)
+        if match
+    )
+    return ModelPrice(*costs, tuple(tiers))
+
+
+def is_own_server(name: str, *, own_address: bool) -> bool:
+    """Return true if the server at an own address only borrows the model's name, so that its price is unknown.
+
+    Any server may speak the protocol of OpenAI. For another provider it is a proxy, and that provider is paid.
+    """
+    return own_address and name.partition("/")[0] == _OPEN_PROTOCOL
+
+
+def _costs(entry: dict[str, Any]) -> tuple[float, float, float | None] | None:
+    """Return dollars for a million tokens: read, written, and read from the provider's cache if that has a price."""
+    read, write, cached = (_per_million(entry.get(kind)) for kind in _COSTS)
+    return (read, write, cached) if read is not None and write is not None and (read or write) else None
+
+
+def _tier_costs(
+    entry: dict[str, Any], tier: str, base: tuple[float, float, float | None]
+) -> tuple[float, float, float | None]:
+    """Return the costs above a tier's number of tokens; a cost that the tier does not name stays as in `base`."""
+    read, write, cached = (_per_million(entry.get(kind + tier)) for kind in _COSTS)
+    return (
+        base[0] if read is None else read,
+        base[1] if write is None else write,
+        base[2] if cached is None else cached,
+    )
+
+
+def _per_million(cost: Any) -> float | None:
+    return cost * 1e6 if isinstance(cost, int | float) else None
+
+
+def find_output_limit(name: str) -> int | None:
+    """Return the tokens that `provider/model` writes at most; None if the list does not say."""
+    size = _find_entry(name).get("max_output_tokens")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def find_mode(name: str) -> str | None:
+    """Return how `provider/model` is called, such as `chat` or `responses`; None if the list does not say."""
+    return next((mode for entry in _entries(name) if isinstance(mode := entry.get("mode"), str)), None)
+
+
+def find_second_price(name: str) -> float | None:
+    """Return the US dollars for a second of a recording that `provider/model` writes down; None if the list has none."""
+    entry = next(_entries(name), {})
+    costs = (entry.get(f"{side}_cost_per_second") for side in ("output", "input"))
+    return next((float(cost) for cost in costs if isinstance(cost, int | float) and cost > 0), None)
+
+
+def _input_size(entry: dict[str, Any]) -> int | None:
+    size = entry.get("max_input_tokens")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _find_entry(name: str) -> dict[str, Any]:
+    """Return the list's entry for `provider/model`; empty if the list lacks it or its size."""
+    return next((entry for entry in _entries(name) if _input_size(entry) is not None), {})
+
+
+def _entries(name: str) -> Iterator[dict[str, Any]]:
+    """Yield the list's entries for `provider/model`, the one under its full name first."""
+    provider, _, model = name.partition("/")
+    for key, entry in _read_entries(dict.fromkeys((name, model))).items():
+        if key == name or _is_same_provider(provider, entry.get("litellm_provider", "")):
+            yield entry
+
+
+def _read_entries(keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the list's entries under these keys, as far as there are any.
+
+    Only the entries are decoded, out of the mapped file: as a whole it has three megabytes.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    if (path := _find_list()) is None:
+        return entries
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for key in keys:
+            head = f"\n    {json.dumps(key)}: ".encode()
+            at = text.find(head)
+            end = text.find(_ENTRY_END, at)
+            if at >= 0 and end >= 0:
+                entry = text[at + len(head) : end + len(_ENTRY_END)].decode()
+                entries[key], _ = json.JSONDecoder().raw_decode(entry)
+    return entries
+
+
+def _is_same_provider(provider: str, listed: str) -> bool:
+    """Return true if a model listed under `listed` is the provider's; three providers have groups of models."""
+    return listed == provider or (provider in _GROUPED and listed.startswith(provider))
+
+
+def _find_list() -> Path | None:
+    """Return the file of the list; None without litellm."""
+    spec = find_spec("litellm")
+    paths = (Path(folder) / _FILE for folder in (spec.submodule_search_locations if spec else None) or ())
+    return next((path for path in paths if path.is_file()), None)

@@ -1,0 +1,127 @@
+"""Failures of providers: their kind, by status and by tested wording, and the sentence for people. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Literal
+
+from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+
+FailureKind = Literal["overflow", "rate", "refused", "unavailable"]
+
+RETRYABLE_STATUSES = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
+"""Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 has its own kind."""
+MAX_PROVIDER_CHARS = 300
+"""Characters of a provider's own message that are passed on."""
+
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size_error"
+    r"|maximum (context|prompt) length (is|of)|maximum context length was exceeded"  # OpenAI, OpenRouter, vLLM, xAI
+    r"|too large for model with \d+ maximum context"  # Mistral
+    r"|(prompt|input) is too long|exceeds? (the )?context (limit|length|window|size)"  # Anthropic, Bedrock, Ollama
+    r"|exceeds the (available context size|maximum number of tokens|model's (maximum )?context)"  # llama.cpp, Gemini
+    r"|input token count.{0,40}exceeds|input tokens exceed the configured limit"  # Gemini, Azure
+    r"|longer than the model's context length|exceeded max context length|request_too_large"  # sglang, Ollama, Anthropic
+    r"|reduce the length of the (messages|prompt|input)|greater than the context length"  # Groq, LM Studio
+    r"|too many (input )?tokens in (the )?(request|prompt|input)"
+    r"|total number of tokens in the prompt cannot exceed|range of input length should be"  # Cohere, DashScope
+    r"|prompt exceeds max(imum)? length|exceeded model token limit"  # Zhipu, Moonshot
+    r"|context window exceeds( the)? limit|ContextWindowExceededError",  # MiniMax, a proxy of litellm
+    re.IGNORECASE,
+)
+_RATE = re.compile(
+    r"rate[ _-]?limit|too many requests|per[ -](minute|min|day|hour)|\b[tr]p[md]\b|throttl|please wait|quota|overloaded",
+    re.IGNORECASE,
+)
+_NO_MONEY = re.compile(
+    r"insufficient_quota|exceeded your current quota|credit balance|insufficient (credits|balance)", re.IGNORECASE
+)
+_GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
+"""The delay of `RetryInfo` in the body of a Google error; there is no header for it."""
+
+
+def mentions_rate(text: str) -> bool:
+    """Return true if an error speaks of a rate or a quota."""
+    return _RATE.search(text) is not None
+
+
+def is_overflow(text: str, status: int | None = None) -> bool:
+    """Return true if an untyped error says that the request is too long; a rate limit never does, whatever its text."""
+    if status == 413:
+        return True
+    return status != 429 and _OVERFLOW.search(text) is not None and not mentions_rate(text)
+
+
+def classify_limit(text: str) -> FailureKind:
+    """Return the kind of a rate limit (429): an empty account is none. Google calls every limit a quota."""
+    return "refused" if _NO_MONEY.search(text) and "RESOURCE_EXHAUSTED" not in text else "rate"
+
+
+def classify_status(status: int | None, text: str) -> FailureKind:
+    """Return the kind of an error with this status (None: it came inside a stream) and this text."""
+    if status == 429:
+        return classify_limit(text)
+    if is_overflow(text, status):
+        return "overflow"
+    return (
+        "refused" if status is not None and 400 <= status < 500 and status not in RETRYABLE_STATUSES else "unavailable"
+    )
+
+
+def build_failure(
+    kind: FailureKind,
+    model: str,
+    message: str,
+    *,
+    status: int | None = None,
+    retry_after: float | None = None,
+    key_source: str = "",
+) -> ModelError:
+    """Build the error, with a sentence that names the model.
+
+    Args:
+        kind: of the failure.
+        model: `provider/model`.
+        message: the provider's own words, without secrets; they are cut to a length fit for a sentence.
+        status: the HTTP status, None if there was none.
+        retry_after: the seconds that the provider asks to wait; None if it does not say.
+        key_source: the setting or variable that the key came from; empty if unknown.
+    """
+    message = message[:MAX_PROVIDER_CHARS]
+    match kind:
+        case "overflow":
+            return ModelOverflow(f"The request is too long for {model}: {message}")
+        case "rate":
+            return ModelRateLimited(f"{model} asks for fewer requests: {message}", retry_after=retry_after)
+        case "refused" if status in (401, 403):
+            return ModelRefused(f"{model} refused the credentials{key_source and f' ({key_source})'}: {message}")
+        case "refused":
+            return ModelRefused(f"{model} refused the request: {message}")
+        case _:
+            return ModelUnavailable(f"{model} could not be reached or failed: {message}", retry_after=retry_after)
+
+
+def read_retry_headers(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that the headers ask to wait; None if they do not say. A date counts from the response's own."""
+    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            return max(0.0, float(value) / scale)
+        except ValueError:
+            pass
+        try:
+            until, sent = parsedate_to_datetime(value), parsedate_to_datetime(headers.get("date") or "")
+            return max(0.0, (until - sent).total_seconds())
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
+def read_google_delay(text: str) -> float | None:
+    """Return the seconds that the body of a Google error asks to wait; None if it does not say."""
+    delay = _GOOGLE_DELAY.search(text)
+    return float(delay[1]) if delay else None

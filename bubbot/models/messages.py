@@ -1,0 +1,70 @@
+"""Chat messages as providers take them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bubbot.ports.model import ModelRequest
+from bubbot.tape.entry import JsonObject, thaw
+
+MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
+"""The keys of a message that a provider is sent; strict providers refuse a request with other keys."""
+_NO_EMPTY_TEXT = frozenset({"anthropic", "bedrock", "gemini", "vertex_ai"})
+"""Providers whose protocols take no empty text: litellm would write a placeholder into the model's own text."""
+_ADDRESSES = frozenset({"url", "uri", "image_url", "video_url", "audio_url", "file_url", "file_uri", "file_id"})
+"""Keys whose text is an address that litellm or the provider would fetch."""
+MAX_ADDRESS_CHARS = 500
+"""Characters of an address that its description shows."""
+
+
+def provider_of(name: str) -> str:
+    """Return the provider of `provider/model`."""
+    return name.partition("/")[0]
+
+
+def build_messages(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
+    """Build the chat messages, system prompt first, with the reasoning that this provider wants back."""
+    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    return [*system, *(build_message(message, provider) for message in request.messages)]
+
+
+def build_message(message: JsonObject, provider: str) -> dict[str, Any]:
+    """Build one message of a request to this provider."""
+    sent = {key: thaw(value) for key, value in message.items() if key in MESSAGE_KEYS}
+    if isinstance(sent.get("content"), list):
+        sent["content"] = [_describe_address(part) for part in sent["content"]]
+    if sent.get("tool_calls") and not sent.get("content") and provider in _NO_EMPTY_TEXT:
+        sent["content"] = None
+    replay = message.get("replay")
+    if isinstance(replay, Mapping) and replay.get("provider") == provider:
+        # No other provider can read it: the blocks are signed by the provider that sent them.
+        sent |= {key: thaw(replay[key]) for key in ("reasoning_content", "thinking_blocks") if key in replay}
+    return sent
+
+
+def holds_address(message: JsonObject) -> bool:
+    """Return true if `build_message` would replace a part of the message."""
+    content = message.get("content")
+    return isinstance(content, list | tuple) and any(_describe_address(part) is not part for part in content)
+
+
+def _describe_address(part: Any) -> Any:
+    """Replace a part that holds an address by a text about it: else litellm or the provider would fetch it."""
+    address = _find_address(part) if isinstance(part, Mapping) and part.get("type") != "text" else None
+    if address is None:
+        return part
+    kind = str(part.get("type", "file")).removesuffix("_url")
+    return {"type": "text", "text": f"[{kind}, not fetched: {' '.join(address.split())[:MAX_ADDRESS_CHARS]}]"}
+
+
+def _find_address(value: Any, key: str = "") -> str | None:
+    """Return the first text under an address key that is not a `data:` URL; None if there is none."""
+    if isinstance(value, str):
+        return value if key in _ADDRESSES and not value.startswith("data:") else None
+    inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, Mapping):
+        inner = ((str(name), item) for name, item in value.items())
+    elif isinstance(value, list | tuple):
+        inner = ((key, item) for item in value)
+    return next((address for name, item in inner if (address := _find_address(item, name)) is not None), None)

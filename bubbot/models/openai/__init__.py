@@ -1,0 +1,1 @@
+"""Models whose providers speak the OpenAI chat protocol."""

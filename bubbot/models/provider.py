@@ -1,0 +1,188 @@
+"""The model of a provider: retries with back-off and time limits around the single calls of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bubbot.concurrency import Backoff
+from bubbot.errors import ModelError, ModelRateLimited, ModelUnavailable
+from bubbot.models.usage import UsageMeter
+from bubbot.ports.model import (
+    FailedAttempt,
+    ModelEvent,
+    ModelReply,
+    ModelRequest,
+    ModelTraits,
+    TextDelta,
+    TokenCount,
+    Transcript,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_WAIT_SECONDS = 60.0
+"""Seconds we wait at most before a retry; a provider that asks for more has failed for this turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Time limits and retries of one call.
+
+    Attributes:
+        connect: seconds to connect.
+        first_token: seconds until the first token.
+        idle: seconds between two tokens.
+        retries: how often a failed call is repeated.
+        retry_wait: seconds before the first retry; doubled for each further one.
+    """
+
+    connect: float = 10.0
+    first_token: float = 300.0
+    idle: float = 60.0
+    retries: int = 3
+    retry_wait: float = 1.0
+
+
+_LIMITS = {
+    "connect_timeout": "connect",
+    "first_token_timeout": "first_token",
+    "idle_timeout": "idle",
+    "retries": "retries",
+    "retry_wait": "retry_wait",
+}
+
+
+def read_limits(settings: Mapping[str, Any]) -> CallLimits:
+    """Read the limits from the values of `[model]`."""
+    return CallLimits(**{field: settings[key] for key, field in _LIMITS.items() if key in settings})
+
+
+class ProviderClient(Protocol):
+    """Single calls to one model: no retries. Every error of a library is translated to a `ModelError`."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
+        """Yield text deltas, then the reply. Closing it early ends the call."""
+        ...
+
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
+        """Convert a recording to text."""
+        ...
+
+    async def connect(self) -> None:
+        """Open a connection ahead of the first call, without the key; never raise."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class ProviderModel:
+    """A `Model` that calls one model of a provider through a client."""
+
+    def __init__(
+        self,
+        name: str,
+        traits: ModelTraits,
+        limits: CallLimits,
+        client: ProviderClient,
+        meter: UsageMeter,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Set the parts.
+
+        Args:
+            name: `provider/model`.
+            traits: see `Model.traits`.
+            limits: of the calls.
+            client: makes single calls.
+            meter: counts tokens.
+            sleep: waits for that many seconds.
+            jitter: random numbers from 0 to 1, for the waits.
+        """
+        self._name = name
+        self._traits = traits
+        self._limits = limits
+        self._client = client
+        self._meter = meter
+        self._sleep = sleep
+        # The limit is applied below, after the jitter.
+        self._backoff = Backoff(jitter, first_seconds=limits.retry_wait, max_seconds=math.inf)
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    @property
+    def traits(self) -> ModelTraits:
+        """See `Model.traits`."""
+        return self._traits
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """See `Model.stream`. It retries while that can help and no part of the answer was yielded."""
+        loop = asyncio.get_running_loop()
+        for attempt in range(self._limits.retries + 1):
+            has_output, started = False, loop.time()
+            try:
+                async with aclosing(self._client.stream(request)) as events:
+                    async for event in events:
+                        has_output = True
+                        yield event
+                return
+            except ModelError as error:
+                wait = None
+                if isinstance(error, (ModelUnavailable, ModelRateLimited)) and not has_output:
+                    wait = self._retry_delay(error, attempt) if attempt < self._limits.retries else None
+                next_model = "" if wait is None else self._name
+                yield FailedAttempt(self._name, error.kind, str(error), loop.time() - started, wait or 0.0, next_model)
+                if wait is None:
+                    raise
+                self._log_retry(error, wait)
+            await self._sleep(wait)
+
+    async def count(self, request: ModelRequest) -> TokenCount | None:
+        """See `CountsTokens.count`: counts for OpenAI's models at OpenAI's address; returns None for all others."""
+        return await self._meter.count(request)
+
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
+        """See `TranscribesAudio.transcribe`. It retries while that can help; fallback models are for chats."""
+        for attempt in range(self._limits.retries + 1):
+            try:
+                return await self._client.transcribe(data, name, media_type or "application/octet-stream")
+            except (ModelUnavailable, ModelRateLimited) as error:
+                wait = self._retry_delay(error, attempt)
+                if wait is None or attempt == self._limits.retries:
+                    raise
+                self._log_retry(error, wait)
+            await self._sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    async def connect(self) -> None:
+        """See `ProviderClient.connect`."""
+        await self._client.connect()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    def _retry_delay(self, error: ModelUnavailable | ModelRateLimited, attempt: int) -> float | None:
+        """Return the seconds until the next try; None if the provider asks for too many.
+
+        It is what the provider asks for, else twice as long each time, give or take a quarter.
+        """
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= MAX_RETRY_WAIT_SECONDS else None
+        return min(MAX_RETRY_WAIT_SECONDS, self._backoff.delay_seconds(attempt + 1))
+
+    def _log_retry(self, error: ModelError, wait: float) -> None:
+        log.info("model call failed: %s", error, extra={"action": "model.retry", "seconds": f"{wait:.2f}"})

@@ -1,0 +1,299 @@
+"""The command port: what people do from a shell and, if the command has typed names, in a chat.
+
+A feature declares each command once. The shell's options come from the model of its arguments, as the words of a comma
+command do; the same function runs in a shell's process, in the running bot, and in a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
+from zoneinfo import ZoneInfo
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from bubbot.errors import CommandError, ConfigError, EntryNotFound
+from bubbot.ports.channel import Role
+from bubbot.ports.session_names import (
+    find_tape,
+    parse_session,
+    read_session,
+    require_no_open_turn,
+    require_user_tape,
+)
+from bubbot.ports.tool import NoArgs, ToolArgs
+from bubbot.ports.turn import Turn
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.service import NewId, TapeService, session_tape
+from bubbot.tape.store import TapeStore
+
+WRITE_TIMEOUT_SECONDS = 300.0
+"""The longest time a command waits for the running turn of its session."""
+DEFAULT_SESSION = "default"
+"""The session of a shell command that names none."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """How a field of the arguments is typed in a shell, as `Annotated[str, Argument("…")]`.
+
+    A required field, or one in `ToolArgs.positional`, is a word; any other is an option.
+
+    Attributes:
+        help: its line of help.
+        metavar: the name of an option's value in the help; None for the field's name in capitals.
+        parse: makes the value of a text. Raises `ValueError` with a sentence.
+        rest: takes all remaining words, as one text.
+    """
+
+    help: str = ""
+    metavar: str | None = None
+    parse: Callable[[str], Any] | None = None
+    rest: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Parse texts that come from a chat; a shell has parsed them already."""
+        schema, parse = handler(source), self.parse
+        if parse is None:
+            return schema
+        return core_schema.no_info_before_validator_function(
+            lambda value: parse(value) if isinstance(value, str) else value, schema
+        )
+
+
+@asynccontextmanager
+async def no_exclusion(_session: str) -> AsyncIterator[None]:
+    """Do nothing: this process holds the home's lock and runs no turns."""
+    yield
+
+
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    """The state that a command works on.
+
+    Attributes:
+        store: the tapes, open for writing if the command writes.
+        workspace: the workspace of the home's sessions.
+        now: the clock.
+        new_id: makes unique ids.
+        settings: the current settings of the feature; None if it has none.
+        zone: the time zone of the deployment.
+        exclusive: keeps turns of a session from running during its block.
+        services: the running bot's own services of the features; none if no bot runs.
+        is_running: the running bot carries the command out.
+        turn: the turn in which the command was typed; None for one of a shell.
+    """
+
+    store: TapeStore
+    workspace: str
+    now: Clock
+    new_id: NewId
+    settings: Any = None
+    zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - immutable
+    exclusive: Callable[[str], AbstractAsyncContextManager[None]] = no_exclusion
+    services: Sequence[object] = ()
+    is_running: bool = False
+    turn: Turn | None = None
+
+    def service(self, kind: type[T]) -> T | None:
+        """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
+        return next((service for service in self.services if isinstance(service, kind)), None)
+
+    def open_tape(self, name: str, session: str = "") -> TapeService:
+        """Open a tape by its name."""
+        return TapeService(self.store, name, now=self.now, new_id=self.new_id, session=session)
+
+    @asynccontextmanager
+    async def open_session(
+        self,
+        reference: str | None = None,
+        *,
+        write: bool = False,
+        create: bool = False,
+        usage: str = "opened by commands",
+        subject: str = "content",
+    ) -> AsyncIterator[TapeHandle]:
+        """Open the tape of a session. In a chat that is the fork of the turn, which is merged with it.
+
+        Args:
+            reference: a session or the name of a tape; None: that of the chat, or `DEFAULT_SESSION`.
+            write: keep turns and other writers away until the block ends.
+            create: make the session if it is missing.
+            usage: the word of the error for tapes of the system, which are never this.
+            subject: the word of the error for archives, whose … can be read and no longer changed.
+
+        Raises:
+            CommandError: a chat named another session.
+            EntryNotFound: there is no such session.
+            ConfigError: nothing may be written there.
+        """
+        if self.turn is not None:
+            if reference is not None and parse_session(reference) != self.turn.session:
+                raise CommandError("in a chat this command works on the chat itself; the shell reaches the others")
+            yield self.turn.tape
+            return
+        reference = DEFAULT_SESSION if reference is None else reference
+        try:
+            name = await find_tape(self.store, self.workspace, reference)
+        except EntryNotFound:
+            if not create:
+                raise
+            session = parse_session(reference)
+            name = session_tape(self.workspace, session)
+        else:
+            require_user_tape(name, usage)
+            if write and any(tape.archived_from for tape in await self.store.tapes() if tape.name == name):
+                raise ConfigError(f"{name} is an archive; its {subject} can be read and no longer changed")
+            session = await read_session(self.store, name)
+        tape = self.open_tape(name, session)
+        if not write:
+            yield tape
+            return
+        async with self.lock_tape(name, session):
+            await require_no_open_turn(self.store, name, reference)
+            if create:
+                await tape.ensure_bootstrap_anchor()
+            yield tape
+
+    @asynccontextmanager
+    async def lock_tape(self, tape: str, session: str = "") -> AsyncIterator[None]:
+        """Keep all other writers off a tape until the block ends. Raises `ConfigError` after five minutes."""
+        session = session or await read_session(self.store, tape)
+        if not session:  # no turn runs on an archive or a tape of the system
+            yield
+            return
+        exclusion = self.exclusive(session)
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                await exclusion.__aenter__()
+        except TimeoutError as error:
+            raise ConfigError(
+                f"a turn of {session} has been running for {WRITE_TIMEOUT_SECONDS / 60:.0f} minutes: ,stop ends it; nothing was written"
+            ) from error
+        try:
+            yield
+        finally:
+            await exclusion.__aexit__(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command answers.
+
+    Attributes:
+        text: what it prints.
+        code: its exit code.
+        raw: print the text as it is, for other programs; only a terminal gets no control characters.
+        file: write the text to this new file instead.
+    """
+
+    text: str
+    code: int = 0
+    raw: bool = False
+    file: str | None = None
+
+
+class ShellInput(Protocol):
+    """Files and standard input of the person who types a command; the running bot has others."""
+
+    def read_text(self, path: Path, limit: int, subject: str) -> str:
+        """Read a UTF-8 file of at most `limit` bytes. Raise `ConfigError`, in a sentence that begins with `subject`."""
+        ...
+
+    def read_stdin(self, limit: int) -> bytes:
+        """Read standard input, at most `limit` bytes of it."""
+        ...
+
+
+RunCommand: TypeAlias = Callable[[CommandContext, Any], Awaitable[CommandResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command of the shell; the decorator `command` makes most of them.
+
+    Attributes:
+        name: its words, such as `schedule add`; the first is that of its group.
+        run: does the work.
+        args: the model of its arguments.
+        help: its line in the help of the group.
+        description: the beginning of its own help.
+        example: what to type after `bubbot`, for the end of its help.
+        writes: the running bot carries it out, or this process if none runs. A command that only reads always runs in
+            this process, also while a bot runs.
+        prepare: makes of the arguments what is sent, in the process of the shell: it reads files that they name.
+        sent: the model of what `prepare` makes; None for `args`.
+        needs_home: false for a command that works without tapes; it finds an empty store in its context.
+        on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
+            None: an error does.
+        typed: names as a comma command in chats; none by default.
+        role: the least role that may type it in a chat. In a shell everyone is the owner.
+    """
+
+    name: str
+    run: RunCommand
+    args: type[ToolArgs] = NoArgs
+    help: str = ""
+    description: str = ""
+    example: str = ""
+    writes: bool = False
+    prepare: Callable[[Any, ShellInput], ToolArgs] | None = None
+    sent: type[ToolArgs] | None = None
+    needs_home: bool = True
+    on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    typed: tuple[str, ...] = ()
+    role: Role = Role.OWNER
+
+    @property
+    def action(self) -> str:
+        """Its words after that of the group; empty for the only command of a group."""
+        return self.name.partition(" ")[2]
+
+
+def command(name: str, **options: Any) -> Callable[[RunCommand], Command]:
+    """Make a `Command` of `async def f(context: CommandContext, args: SomeArgs) -> CommandResult`.
+
+    Its docstring is the help; a second paragraph replaces the first one in the command's own help. `options` are further
+    fields of `Command`; `args` is the model of what is typed, if that is prepared.
+    """
+
+    def decorate(run: RunCommand) -> Command:
+        return Command(name=name, run=run, **{**described_by(run), **options})
+
+    return decorate
+
+
+def described_by(handler: Callable[..., Any]) -> dict[str, Any]:
+    """Return the fields of a `Command` that a function tells: its arguments and its help. Raise `ConfigError`."""
+    args = get_type_hints(handler).get("args")
+    first, _, second = (" ".join(part.split()) for part in (handler.__doc__ or "").partition("\n\n"))
+    if not (isinstance(args, type) and issubclass(args, ToolArgs) and first):
+        raise ConfigError(
+            f"the command {handler.__name__} needs a docstring, and a parameter `args` of a ToolArgs class"
+        )
+    return {"args": args, "help": first[0].lower() + first[1:].removesuffix("."), "description": second or first}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandGroup:
+    """The commands behind one word of the shell. A package offers one in the entry-point group `bubbot.commands`.
+
+    Attributes:
+        name: the word.
+        commands: its commands: several with a further word each, or one with this word alone.
+        description: the beginning of its help.
+    """
+
+    name: str
+    commands: tuple[Command, ...]
+    description: str = ""
+
+    def find(self, name: str) -> Command | None:
+        """Find a command by its whole name."""
+        return next((command for command in self.commands if command.name == name), None)

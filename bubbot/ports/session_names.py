@@ -1,0 +1,56 @@
+"""The tape that a word on the command line refers to, and the session that a tape belongs to."""
+
+from __future__ import annotations
+
+from bubbot.errors import ConfigError, EntryNotFound
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import TapeStore
+
+IMPORTS_TAPE = "bubbot/imports"
+"""The system's tape that records the imported tapes and their sessions."""
+IMPORT_EVENT = "tape/imported"
+
+
+async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
+    """Find the tape that a name or session id refers to. Raises `EntryNotFound`."""
+    names = {tape.name for tape in await store.tapes()}
+    for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
+        if name in names:
+            return name
+    raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows all tapes")
+
+
+async def read_session(store: TapeStore, tape: str) -> str:
+    """Read the session id of a tape: from its import, or from its bootstrap anchor; empty if it has none."""
+    queries = (
+        TapeQuery(IMPORTS_TAPE, kinds=("event",), names=(IMPORT_EVENT,), newest=True),
+        TapeQuery(tape, kinds=("anchor",), names=("session/start",), limit=1),
+    )
+    imports, starts = await store.fetch(queries)
+    sessions = {fact.payload["data"]["tape"]: fact.payload["data"]["session"] for fact in reversed(imports)}
+    session = sessions.get(tape) or (starts[0].meta.get("session") if starts else None)
+    return session if isinstance(session, str) else ""
+
+
+def parse_session(text: str) -> str:
+    """Return the session id for a name: `work` is `stdin:work`; a name with a colon is an id already."""
+    name = text.strip()
+    if not name or not all(name.split(":")) or not name.isprintable():
+        raise ConfigError(f"{text!r} is not a session: use a name such as work, or an id such as telegram:42")
+    return name if ":" in name else f"stdin:{name}"
+
+
+def require_user_tape(tape: str, usage: str) -> None:
+    """Raise `ConfigError` for a tape that belongs to the system; the error says it is never `usage`."""
+    if tape.startswith("bubbot/"):
+        raise ConfigError(f"{tape} belongs to the system and is never {usage}; bubbot tape show prints it")
+
+
+async def require_no_open_turn(store: TapeStore, tape: str, session: str) -> None:
+    """Raise `ConfigError` if a process died during a turn of this tape.
+
+    The merge of that turn expects the tape as it was.
+    """
+    if any(fork.tape == tape for fork in await store.forks()):
+        raise ConfigError(f"{session} has an unfinished turn: let bubbot chat --session {session} finish it first")

@@ -1,0 +1,42 @@
+"""The leases of a process that alone writes to its home: the epochs are in the store, the locks in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from bubbot.tape.store import Lease, TapeStore
+
+
+class InProcessLease:
+    """Holds sessions for this process. See `SessionLease`.
+
+    The lock of the home keeps other processes out. Should one get in all the same, the epochs tell who came later.
+    """
+
+    def __init__(self, store: TapeStore, tape_of: Callable[[str], str]) -> None:
+        """Build it without leases.
+
+        Args:
+            store: keeps the epochs.
+            tape_of: returns the name of a session's tape.
+        """
+        self._store = store
+        self._tape_of = tape_of
+        self._held: dict[str, Lease] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def hold(self, session: str) -> Lease:
+        """See `SessionLease.hold`; whoever asks at the same time gets the same lease."""
+        lock = self._locks.setdefault(session, asyncio.Lock())
+        async with lock:
+            lease = self._held.get(session)
+            if lease is None:
+                tape = self._tape_of(session)
+                lease = self._held[session] = Lease(tape, await self._store.raise_epoch(tape))
+        return lease
+
+    def release(self, session: str) -> None:
+        """See `SessionLease.release`."""
+        self._held.pop(session, None)

@@ -1,0 +1,407 @@
+"""What the direct client does beyond what both ways to the OpenAI protocol share: real HTTP and TLS on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import gzip
+import ipaddress
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.models.catalogue.sizes import find_price
+from bubbot.models.openai.model import make_model
+from bubbot.models.provider import ProviderModel
+from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
+from tests.e2e.bot import environment
+from tests.e2e.openai_server import says
+from tests.e2e.openai_server import serving as serving_steps
+from tests.e2e.provider_server import Answer, Asked, Held, listening, read_request, serving
+
+ROOT = Path(__file__).parents[2]
+REQUEST = ModelRequest("Be brief.", ({"role": "user", "content": "hi"},))
+
+
+def chunk(delta: Mapping[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    return b"data: " + json.dumps({"id": "r", "choices": choices, **more}).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+HELLO = (chunk({"content": "hello"}), chunk({}, "stop"), DONE)
+
+
+@dataclass
+class Plays:
+    """Plays its answers one after the other; the last one stands for all later ones."""
+
+    answers: tuple[Answer, ...]
+    address: str = ""
+    requests: list[Asked] = field(default_factory=list)
+
+    def answer(self, asked: Asked) -> Answer:
+        return self.answers[min(len(self.requests), len(self.answers)) - 1]
+
+
+@asynccontextmanager
+async def asking(
+    address: str, name: str = "openai/test", variables: Mapping[str, str] | None = None, **settings: Any
+) -> AsyncIterator[ProviderModel]:
+    values = {"api_base": address, "api_key": "sk-canary-3", "retries": 0, "retry_wait": 0.01, **settings}
+    model = make_model(ModelOptions(name, Path("unused"), values), variables or {})
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def answered(model: ProviderModel) -> ModelReply:
+    async with asyncio.timeout(20):
+        events = [event async for event in model.stream(REQUEST)]
+    assert isinstance(events[-1], ModelReply)
+    return events[-1]
+
+
+async def heard(*pieces: bytes, name: str = "openai/test", **options: Any) -> ModelReply:
+    """The reply of a stream of these pieces."""
+    async with serving(Plays((Answer(pieces, **options),))) as server, asking(server.address, name) as model:
+        return await answered(model)
+
+
+async def failure(answer: Answer, **settings: Any) -> ModelError:
+    async with serving(Plays((answer,))) as server, asking(server.address, **settings) as model:
+        with pytest.raises(ModelError) as caught:
+            await answered(model)
+    assert "sk-canary-3" not in str(caught.value)
+    return caught.value
+
+
+class TestTheStream:
+    async def test_comments_and_torn_pieces_change_nothing(self) -> None:
+        stream = b": waiting\n\n" + b"".join(HELLO)
+        reply = await heard(*(stream[place : place + 7] for place in range(0, len(stream), 7)))
+        assert (reply.text, reply.finish) == ("hello", "stop")
+
+    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+    async def test_both_names_of_reasoning_are_known(self, key: str) -> None:
+        reply = await heard(chunk({key: "hm"}), *HELLO)
+        assert (reply.text, reply.reasoning) == ("hello", "hm")
+
+    async def test_reasoning_as_a_part_of_the_content_is_known(self) -> None:
+        parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "oh "}]
+        reply = await heard(chunk({"content": parts}), *HELLO)
+        assert (reply.text, reply.reasoning) == ("oh hello", "hm")
+
+    async def test_arguments_may_come_as_an_object(self) -> None:
+        call = {"id": "c", "function": {"name": "f", "arguments": {"x": 1}}}
+        reply = await heard(chunk({"tool_calls": [call]}, "tool_calls"), DONE)
+        assert [(each.id, each.name, each.arguments) for each in reply.calls] == [("c", "f", '{"x": 1}')]
+
+    @pytest.mark.parametrize(
+        ("usage", "counts"),
+        [
+            ({"prompt_tokens": 9, "completion_tokens": 2}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}, (9, 2, 4)),
+            (  # xAI: reasoning beside the answer
+                {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 16,
+                 "completion_tokens_details": {"reasoning_tokens": 5}}, (9, 7, 0),
+            ),
+            (  # the others: reasoning in the answer
+                {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16,
+                 "completion_tokens_details": {"reasoning_tokens": 5}}, (9, 7, 0),
+            ),
+        ],
+    )  # fmt: skip
+    async def test_counts_are_read_as_their_provider_means_them(
+        self, usage: dict[str, Any], counts: tuple[int, int, int]
+    ) -> None:
+        found = (await heard(*HELLO[:2], chunk(None, usage=usage), DONE)).usage
+        assert (found.input_tokens, found.output_tokens, found.cached_tokens) == counts
+
+    async def test_counts_of_groq_stand_in_their_own_place(self) -> None:
+        usage = {"prompt_tokens": 9, "completion_tokens": 2}
+        found = (await heard(HELLO[0], chunk({}, "stop", x_groq={"usage": usage}), DONE)).usage
+        assert (found.input_tokens, found.output_tokens) == (9, 2)
+
+    async def test_a_known_provider_has_its_price(self) -> None:
+        usage = {"prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 0}}
+        name, price = "deepseek/deepseek-chat", find_price("deepseek/deepseek-chat")
+        assert price is not None
+        found = (await heard(*HELLO[:2], chunk(None, usage=usage), DONE, name=name)).usage
+        assert found.cost == pytest.approx((1000 * price.input + 100 * price.output) / 1e6)
+
+    @pytest.mark.parametrize(("reason", "finish"), [("eos", "stop"), ("max_tokens", "length"), ("odd", "unknown")])
+    async def test_ends_in_the_words_of_single_providers_are_known(self, reason: str, finish: str) -> None:
+        assert (await heard(HELLO[0], chunk({}, reason), DONE)).finish == finish
+
+    async def test_a_cut_after_the_end_of_the_answer_is_none(self) -> None:
+        assert (await heard(*HELLO[:2], cut=True)).text == "hello"
+
+    async def test_a_server_that_forgets_to_end_the_stream_is_not_waited_for(self) -> None:
+        async with serving(Plays((Answer(HELLO, held=Held()),))) as server, asking(server.address) as model:
+            assert (await answered(model)).text == "hello"
+
+    async def test_a_compressed_stream_is_read(self) -> None:
+        body = gzip.compress(b"".join(HELLO))
+        assert (await heard(body, headers=(("content-encoding", "gzip"),))).text == "hello"
+
+    async def test_a_redirect_is_followed(self) -> None:
+        moved = Answer((), status=307, headers=(("location", "/elsewhere"),))
+        async with serving(Plays((moved, Answer(HELLO)))) as server, asking(server.address) as model:
+            assert (await answered(model)).text == "hello"
+        assert [asked.path for asked in server.requests] == ["/chat/completions", "/elsewhere"]
+
+    async def test_a_redirect_takes_no_key_to_another_host(self) -> None:
+        async with serving(Plays((Answer(HELLO),))) as other:
+            moved = Answer((), status=307, headers=(("location", f"{other.address}/elsewhere"),))
+            async with serving(Plays((moved,))) as server, asking(server.address) as model:
+                assert (await answered(model)).text == "hello"
+            async with serving(Plays((moved,))) as server, asking(server.address + "/openai/v1", "azure/x") as model:
+                with pytest.raises(ModelUnavailable):
+                    await answered(model)
+        assert ["sk-canary-3" in repr(asked.headers) for asked in other.requests] == [False]
+        assert server.requests[0].headers["api-key"] == "sk-canary-3"
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("error", "kind", "told"),
+        [
+            ({"message": "busy", "code": 502}, ModelUnavailable, "could not be reached or failed: busy"),
+            ({"message": "slow down", "code": 429}, ModelRateLimited, "asks for fewer requests: slow down"),
+            ({"message": "prompt is too long"}, ModelOverflow, "too long for openai/test: prompt is too long"),
+            ({"message": "no", "code": 403}, ModelRefused, "refused the credentials ([model] api_key): no"),
+            ("broken", ModelUnavailable, "could not be reached or failed: broken"),
+        ],
+    )
+    async def test_an_error_in_the_stream_is_one(self, error: object, kind: type[ModelError], told: str) -> None:
+        caught = await failure(Answer((b"data: " + json.dumps({"error": error}).encode() + b"\n\n",)))
+        assert isinstance(caught, kind)
+        assert told in str(caught)
+
+    @pytest.mark.parametrize(
+        "body", [b"data: {half\n\n", b"data: 7\n\n", b'data: {"choices": [7]}\n\n', b'data: {"choices": 7}\n\n']
+    )
+    async def test_what_is_not_of_the_protocol_is_told_in_our_words(self, body: bytes) -> None:
+        caught = await failure(Answer((body,)))
+        assert isinstance(caught, ModelUnavailable)
+        assert str(caught) == "openai/test sent something that is not an answer"
+
+    @pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
+    async def test_an_end_that_is_a_failure_is_one(self, reason: str) -> None:
+        assert isinstance(await failure(Answer((chunk({}, reason), DONE))), ModelUnavailable)
+
+    @pytest.mark.parametrize(
+        ("body", "told"),
+        [
+            (b'{"error": {"message": "no such\\nmodel"}}', "no such model"),
+            (b'{"error": "no such model"}', "no such model"),
+            (b'[{"error": {"message": "no such model"}}]', "no such model"),
+            (b'{"message": "no such model", "type": "x"}', "no such model"),
+            (b'{"detail": [{"msg": "no such model"}]}', '[{"msg": "no such model"}]'),
+            (b"<html>no such model</html>", "<html>no such model</html>"),
+            (b"", "HTTP status 404"),
+            (b"x" * 1_000_000, "x" * 300),
+        ],
+    )
+    async def test_error_bodies_of_any_form_are_told(self, body: bytes, told: str) -> None:
+        caught = await failure(Answer((body,), status=404, media="application/json"))
+        assert isinstance(caught, ModelRefused)
+        assert str(caught) == f"openai/test refused the request: {told}"
+        assert caught.status == 404
+
+    async def test_a_key_that_the_server_repeats_is_not(self) -> None:
+        body = b'{"error": {"message": "Incorrect API key: sk-canary-3"}}'
+        caught = await failure(Answer((body,), status=401))
+        assert "[redacted]" in str(caught)
+
+    async def test_an_address_without_a_server_is_told_in_our_words(self) -> None:
+        async with asking("http://127.0.0.1:1/v1") as model:
+            with pytest.raises(ModelUnavailable) as caught:
+                await answered(model)
+        assert str(caught.value) == "openai/test could not be reached or failed: nothing listens at its address"
+
+    async def test_an_answer_that_never_begins_is_told_in_our_words(self) -> None:
+        """The server takes the request and closes the connection."""
+
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+
+        async with listening(hang_up) as address, asking(address) as model:
+            with pytest.raises(ModelUnavailable) as caught:
+                await answered(model)
+        assert str(caught.value) == "openai/test could not be reached or failed: the connection broke"
+
+
+@dataclass
+class KeepsAlive:
+    """A server whose connections stay open; `peers` are the client's ends, one a request."""
+
+    peers: list[Any] = field(default_factory=list)
+    heads: int = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "HEAD":
+            assert "authorization" not in request.headers
+            self.heads += 1
+        elif request.transport is not None:
+            self.peers.append(request.transport.get_extra_info("peername"))
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for piece in HELLO if request.method == "POST" else ():
+            await response.write(piece)
+        return response
+
+    @asynccontextmanager
+    async def serving(self, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+            yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}/v1"
+        finally:
+            await runner.cleanup()
+
+
+async def test_one_connection_serves_many_calls() -> None:
+    server = KeepsAlive()
+    async with server.serving() as address, asking(address) as model:
+        for _ in range(3):
+            await answered(model)
+    assert len(server.peers) == 3
+    assert len(set(server.peers)) == 1
+
+
+async def test_an_idle_connection_that_the_server_closed_costs_no_failed_call() -> None:
+    closed = asyncio.Event()
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One answer a connection, which is closed without a word."""
+        nonlocal served
+        await read_request(reader)
+        served += 1
+        body = b"".join(HELLO)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with listening(serve) as address, asking(address) as model:
+        for _ in range(3):
+            closed.clear()
+            assert (await answered(model)).text == "hello"  # without a retry
+            await closed.wait()
+    assert served == 3
+
+
+async def test_many_answers_arrive_at_once() -> None:
+    """More than the connections that are kept open afterwards."""
+    server = KeepsAlive()
+    async with server.serving() as address, asking(address) as model:
+        replies = await asyncio.gather(*(answered(model) for _ in range(60)))
+    assert [reply.text for reply in replies] == ["hello"] * 60
+
+
+def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """A certificate for loopback that signs itself, as a file and as a server's context."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    file, secret = folder / "cert.pem", folder / "key.pem"
+    file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file, secret)
+    return file, context
+
+
+class TestCertificatesAndProxies:
+    async def test_a_certificate_of_the_environment_is_trusted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file, context = certificate(tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        server = KeepsAlive()
+        async with server.serving(context) as address, asking(address) as model:
+            await model.connect()
+            assert (await answered(model)).text == "hello"
+        assert server.heads == 1
+
+    async def test_another_is_not_and_that_is_told_in_our_words(self, tmp_path: Path) -> None:
+        _, context = certificate(tmp_path)
+        async with KeepsAlive().serving(context) as address, asking(address) as model:
+            with pytest.raises(ModelUnavailable) as caught:
+                await answered(model)
+        assert str(caught.value) == "openai/test could not be reached or failed: its certificate is not trusted"
+
+    async def test_a_proxy_of_the_environment_is_used_and_exceptions_are_not(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with serving(Plays((Answer(HELLO),))) as proxy, serving(Plays((Answer(HELLO),))) as near:
+            monkeypatch.setenv("HTTP_PROXY", proxy.address)
+            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+            async with asking("http://provider.invalid/v1") as model:
+                assert (await answered(model)).text == "hello"
+            async with asking(near.address) as model:
+                assert (await answered(model)).text == "hello"
+        assert [asked.path for asked in proxy.requests] == ["http://provider.invalid/v1/chat/completions"]
+        assert len(near.requests) == 1
+
+
+async def test_a_model_of_this_way_never_loads_litellm(tmp_path: Path) -> None:
+    """Nor what counts tokens: prices and sizes are read from files."""
+    program = (
+        "import sys\nfrom bubbot.cli.main import main\ntry: code = main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code\n"
+        "assert 'httpx' in sys.modules\n"
+        "assert not {'litellm', 'openai', 'tiktoken'} & sys.modules.keys()\nsys.exit(code)"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    async with serving_steps(says("hello there")) as server:
+        env = environment(
+            home,
+            BUBBOT_MODEL__NAME="deepseek/deepseek-chat",
+            BUBBOT_MODEL__API_BASE=server.address,
+            BUBBOT_MODEL__API_KEY="sk-1",
+            BUBBOT_MODEL__FALLBACK="anthropic/claude-sonnet-4-5",
+            ANTHROPIC_API_KEY="sk-2",
+            BUBBOT_BUDGET__DAY="5",
+        )
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", program, "ask", "hi"],
+            capture_output=True, timeout=60, check=False, cwd=ROOT, env=env,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b"hello there\n"), done.stderr.decode()

@@ -1,0 +1,97 @@
+"""Options of the shell that are made from the model of a command's arguments."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import pytest
+from pydantic import Field
+
+from bubbot.cli.main import CommandParser
+from bubbot.cli.options import GroupCommand, read_arguments
+from bubbot.errors import ConfigError
+from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult
+from bubbot.ports.tool import ToolArgs
+
+
+def parse_even(text: str) -> int:
+    if not text.isdecimal() or int(text) % 2:
+        raise ValueError(f"{text!r} is odd")
+    return int(text)
+
+
+class Everything(ToolArgs):
+    """Each way of typing an argument."""
+
+    file: Annotated[Path, Argument("a file")]
+    kind: Annotated[Literal["a", "b"], Argument("which")] = "a"
+    words: Annotated[str, Argument("all the rest", rest=True)] = ""
+    even: Annotated[int, Argument("a number", "N", parse_even)] = 2
+    how_many: Annotated[int | None, Field(ge=0), Argument("a count")] = None
+    in_: Annotated[Literal["x", "y"] | None, Argument("where")] = None
+    loud: Annotated[bool, Argument("louder")] = False
+    command: Annotated[str, Argument("has the name of one of the shell's own values")] = ""
+    positional: ClassVar[tuple[str, ...]] = ("file", "kind")
+
+
+async def run(context: CommandContext, arguments: Everything) -> CommandResult:
+    return CommandResult("")
+
+
+COMMAND = Command(name="try all", run=run, help="try it", args=Everything, example="try all x")
+
+
+def typed(*argv: str, command: Command = COMMAND) -> ToolArgs:
+    parser = CommandParser(prog="bubbot try")
+    GroupCommand(CommandGroup("try", (command,), "Try.")).configure(parser)
+    return read_arguments(command, parser.parse_args(argv, argparse.Namespace(command="try", home=None)))
+
+
+def test_only_what_was_typed_is_set() -> None:
+    assert typed("all", "f").model_fields_set == {"file"}
+    assert typed("all", "f") == Everything(file=Path("f"))
+    options = ("--even", "4", "--how-many", "0", "--in", "y", "--loud", "--command", ",help")
+    everything = typed("all", "f", "b", *options)
+    assert everything == Everything(file=Path("f"), kind="b", even=4, how_many=0, in_="y", loud=True, command=",help")
+    assert everything.model_fields_set == Everything.model_fields.keys() - {"words"}
+
+
+def test_the_only_command_of_a_group_needs_no_second_word() -> None:
+    class Words(ToolArgs):
+        words: Annotated[str, Argument("what to say", rest=True)]
+
+    command = Command(name="say", run=run, args=Words)
+    assert typed("one", "two", command=command) == Words(words="one two")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("all", "f", "c"), "argument kind: invalid choice: 'c'"),
+        (("all", "f", "--even", "3"), "argument --even: '3' is odd"),
+        (("all", "f", "--how-many", "x"), "argument --how-many: invalid int value: 'x'"),
+        (("all", "f", "--in", "z"), "argument --in: invalid choice: 'z' (choose from 'x', 'y')"),
+        (("all",), "the following arguments are required: file"),
+        ((), "the following arguments are required: ACTION"),
+    ],
+)
+def test_wrong_usage_is_that_of_any_command(
+    argv: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        typed(*argv)
+    assert words in capsys.readouterr().err
+
+
+def test_what_only_the_model_refuses_is_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="try all: how_many is -1: input should be greater than or equal to 0"):
+        typed("all", "f", "--how-many", "-1")
+
+
+def test_a_chat_and_the_running_bot_parse_texts_as_the_shell_does() -> None:
+    assert Everything.model_validate({"file": "f", "even": "6"}) == Everything(file=Path("f"), even=6)
+    assert Everything.model_validate(Everything(file=Path("f"), even=6).model_dump(mode="json")).even == 6
+    with pytest.raises(ValueError, match="'3' is odd"):
+        Everything.model_validate({"file": "f", "even": "3"})

@@ -1,0 +1,46 @@
+"""The end of a quarantine: what was open is ended on the tapes that it is on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bubbot.app.bot import new_id, now, tape_service
+from bubbot.app.health import offline_snapshot
+from bubbot.cli.restore_change import ReleaseHome, release
+from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.outbox import Outbox, outbox_tape
+from bubbot.gateway.quarantine import Quarantine
+from bubbot.home import Home
+from bubbot.ports.channel import Inbound, MessagePart, Sender
+from bubbot.ports.command import CommandContext
+from bubbot.settings.loader import Settings
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.store import TapeStore
+
+
+@pytest.fixture(params=["memory", "sharded"])
+def store(request: pytest.FixtureRequest) -> TapeStore:
+    """A store with one tape for each inbox, and one with eight."""
+    found: TapeStore = request.getfixturevalue(f"{request.param}_store")
+    return found
+
+
+async def test_a_release_ends_the_work_of_every_chat_and_counts_it(store: TapeStore, tmp_path: Path) -> None:
+    inbox = Inbox(tape_service(store, inbox_tape("telegram")), new_id)
+    outbox = Outbox(tape_service(store, outbox_tape("telegram")))
+    for chat in ("1", "2", "3"):
+        sent = Inbound("telegram", f"e{chat}", chat, Sender("7"), "hello", "2026-11-21T20:21:00Z")
+        accepted = await inbox.accept(sent)
+        assert accepted is not None
+        await outbox.enqueue(sent.session, f"k{chat}", (MessagePart(chat, "hi"),), {})
+        await outbox.begin_live(accepted.id, sent.session, MessagePart(chat, "half …"))
+    alone = await offline_snapshot(store, Home(tmp_path), Settings(), now=now)
+    assert (alone.load.waiting, [(one.channel, one.count) for one in alone.owed]) == (3, [("telegram", 3)])
+    await Quarantine(tape_service(store, HOME_TAPE)).record_restore("b", created="c", head="h", bubbot="0")
+    context = CommandContext(store, "w", now, new_id, Settings())
+    result = await release(context, ReleaseHome(deliver=False))
+    assert "3 messages to people; ended without an answer: 3 messages" in result.text
+    assert (await inbox.open_inbounds(), await outbox.pending(), await outbox.unanswered_live()) == ((), (), ())
+    assert (await inbox.read_cursor()).handled_until
