@@ -164,7 +164,7 @@ class SqliteIndex:
 
     def _share(self, tape: int) -> float:
         row = self.conn.execute("SELECT entries FROM share WHERE tape = ?", (tape,)).fetchone()
-        return float(row[0] / max(1, self.coverage.position)) if row else 0.0
+        return float(row[0] / max(1, self.entries)) if row else 0.0
 
     def _containing(self, text: str) -> str | None:
         """Build the expression of every entry that holds a folded text, and of some that do not.
@@ -198,7 +198,7 @@ class SqliteIndex:
             return None
         if len(terms) > MAX_TERMS:
             times = sum(vocabulary.frequencies(terms).values())
-            if len(terms) * times > _ENTRIES_PER_CURSOR * self.coverage.position:
+            if len(terms) * times > _ENTRIES_PER_CURSOR * self.entries:
                 return None
         return _any([*terms, HUGE_WORD_MARK if len(part) <= MAX_PART_LETTERS else LONG_WORD_MARK])
 
