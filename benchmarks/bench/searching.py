@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rapidfuzz import fuzz, process
@@ -15,6 +15,7 @@ from benchmarks.bench.filling import filled
 from benchmarks.bench.measure import Figures, Row
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.talk import Talk, talking
+from benchmarks.search.corpus import CORPORA
 from benchmarks.search.measure import run
 from bubbot.features.search.view import SearchResult, SearchView
 
@@ -28,6 +29,8 @@ SORTS = (
 )
 LONG = 100_000
 """Entries from which a scan takes seconds: it is timed twice, and once beyond it."""
+SHORTEST = 10_000
+"""Entries from which the corpora are searched."""
 PATIENCE = 10.0
 """Seconds of one search at most: what took so long on a shorter tape that it would take longer here is left out."""
 SPELLING = "two misspelt words"
@@ -118,6 +121,12 @@ def with_index(home: Path) -> None:
 
 
 async def found(plan: Plan) -> Figures:
-    """What the benchmark of searches says: how much is found, by class, on real text."""
-    rows = await run(min(max(plan.sizes), LONG), queries=plan.queries)
+    """What the benchmark of searches says: how much is found, by class, in each corpus and size."""
+    rows = [
+        replace(row, name=f"{size:,} {row.name}")
+        for size in plan.sizes
+        if size >= SHORTEST
+        for corpus in CORPORA
+        for row in await run(size, corpus, queries=plan.queries)
+    ]
     return {"rows": [asdict(row) for row in rows]}

@@ -1,4 +1,4 @@
-"""The search measured: python -m benchmarks.search [--entries 100000] [--queries 200] [--seed 1] [--json FILE]."""
+"""The search measured: python -m benchmarks.search [--entries 100000] [--corpus chat] [--queries 200] [--json FILE]."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.search.corpus import CORPORA
 from benchmarks.search.measure import Row, run
 
 
@@ -15,15 +16,27 @@ def main() -> None:
     """Measures, prints a table, and writes the figures where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--corpus", choices=CORPORA, action="append", help="only this one; may be repeated")
     parser.add_argument("--queries", type=int, default=200, help="of each class")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", type=Path, help="where the tape is made and kept; one that is there is used again")
-    parser.add_argument("--burst", type=float, default=0.0, help="seconds of appends with and without filling")
+    parser.add_argument(
+        "--folder", type=Path, help="where the tapes are made and kept; one that is there is used again"
+    )
     parser.add_argument("--json", type=Path, help="a file for the figures")
     given = parser.parse_args()
-    rows = asyncio.run(
-        run(given.entries, seed=given.seed, queries=given.queries, folder=given.folder, burst=given.burst)
-    )
+    rows = [
+        row
+        for corpus in given.corpus or CORPORA
+        for row in asyncio.run(
+            run(
+                given.entries,
+                corpus,
+                seed=given.seed,
+                queries=given.queries,
+                folder=given.folder and given.folder / corpus,
+            )
+        )
+    ]
     print(table(rows))
     if given.json:
         given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n", "utf-8")

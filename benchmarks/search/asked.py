@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import re
 import string
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from bubbot.tape.query import fold_text
 from bubbot.tape.words import is_run, strip_accents, tokens
 
+FIRST = 20
+"""Hits that are shown."""
 RARE = 15
 """In how many passages the rarest word of a query is at most: else twenty others may be newer."""
 _WORD = re.compile(r"[a-z]+")
@@ -51,32 +54,64 @@ _SYLLABLES = [
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query, and the place of the passage that it should find; None where it should find nothing."""
+    """A query, the place of the passage that it should find (None where it should find nothing), and what was meant.
+
+    `meant` has the pieces of the folded passage that the query stands for.
+    """
 
     text: str
     place: int | None
+    meant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the queries are made from: the passages, and in how many of them each word is."""
+    """What the queries are made from: the passages, and the places of each word."""
 
     passages: Sequence[str]
-    counts: Counter[str]
+    places: Mapping[str, Sequence[int]]
 
     @classmethod
     def of(cls, passages: Sequence[str]) -> Words:
-        counts: Counter[str] = Counter()
-        for text in passages:
-            counts.update(tokens(fold_text(text)).keys())
-        return cls(passages, counts)
+        places: dict[str, array[int]] = {}
+        for place, text in enumerate(passages):
+            for word in tokens(fold_text(text)):
+                places.setdefault(word, array("I")).append(place)
+        return cls(passages, places)
+
+    def count(self, word: str) -> int:
+        """The number of passages with the word."""
+        return len(self.places.get(word, ()))
 
     def spelt(self, text: str, least: int) -> list[str]:
         """The words of a passage that are of letters a to z, in order."""
         return [word for word in tokens(fold_text(text)) if len(word) >= least and _WORD.fullmatch(word)]
 
+    def is_found(self, one: Asked, places: Collection[int], exact: int) -> bool:
+        """Whether the passages at these places, of which so many hold the query as it is typed, are a good answer.
 
-Maker = Callable[[Words, str, random.Random], str | None]
+        The passage it was made from is among them; or all hold the query as it is typed; or more passages hold what was
+        meant than are shown, so that any of those will do.
+        """
+        if one.place in places or exact == FIRST:
+            return True
+        return any(holds(self.passages[place], one.meant) for place in places) and self._is_crowded(one)
+
+    def _is_crowded(self, one: Asked) -> bool:
+        sure = [self.places[piece] for piece in one.meant if piece in self.places]
+        candidates = min(sure, key=len) if sure else range(len(self.passages))
+        held = (place for place in candidates if holds(self.passages[place], one.meant))
+        return next(islice(held, FIRST, None), None) is not None
+
+
+def holds(text: str, meant: Sequence[str]) -> bool:
+    """Whether a text has every piece."""
+    folded = fold_text(text)
+    return all(piece in folded for piece in meant)
+
+
+Maker = Callable[[Words, str, random.Random], tuple[str, Sequence[str]] | None]
+"""Makes a query from a passage: the text, and the pieces of the passage that were meant."""
 
 
 def asked(words: Words, maker: Maker, number: int, seed: int) -> list[Asked]:
@@ -85,9 +120,8 @@ def asked(words: Words, maker: Maker, number: int, seed: int) -> list[Asked]:
     found: list[Asked] = []
     places = iter(_places(len(words.passages), chance))
     for place in places:
-        text = maker(words, words.passages[place], chance)
-        if text:
-            found.append(Asked(text, place))
+        if made := maker(words, words.passages[place], chance):
+            found.append(Asked(made[0], place, tuple(made[1])))
         if len(found) == number:
             break
     return found
@@ -116,63 +150,72 @@ def damaged(word: str, edits: int, chance: random.Random) -> str:
     return word
 
 
-def misspelt(count: int, edits: int, least: int) -> Maker:
-    """Words of a passage, each with so many mistakes; the rarest is rare enough."""
+def _rare(words: Words, known: Sequence[str]) -> list[str]:
+    """Those that are in few passages; where none is, as in a small vocabulary, the one in the fewest."""
+    return [word for word in known if words.count(word) <= RARE] or sorted(known, key=words.count)[:1]
 
-    def make(words: Words, text: str, chance: random.Random) -> str | None:
+
+def misspelt(count: int, edits: int, least: int) -> Maker:
+    """Words of a passage, each with so many mistakes; the rarest is rare enough where any is."""
+
+    def make(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
         known = words.spelt(text, least)
-        rare = [word for word in known if words.counts[word] <= RARE]
+        rare = _rare(words, known)
         others = [word for word in known if word not in rare[:1]]
         if not rare or len(others) < count - 1:
             return None
-        chosen = [rare[0], *chance.sample(others, count - 1)]
-        typed = [damaged(word, edits, chance) for word in sorted(chosen, key=known.index)]
-        return None if any(one in chosen for one in typed) else " ".join(typed)
+        chosen = sorted([rare[0], *chance.sample(others, count - 1)], key=known.index)
+        typed = [damaged(word, edits, chance) for word in chosen]
+        return None if any(one in words.places for one in typed) else (" ".join(typed), chosen)
 
     return make
 
 
-def in_other_order(words: Words, text: str, chance: random.Random) -> str | None:
+def in_other_order(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
     """Three words as they are, not in their order."""
     known = words.spelt(text, 4)
-    rare = [word for word in known if words.counts[word] <= RARE]
-    if not rare or len(known) < 4:
+    if len(known) < 4:
         return None
-    chosen = [rare[0], *chance.sample([word for word in known if word != rare[0]], 2)]
-    return " ".join(sorted(chosen, key=known.index, reverse=True))
+    rare = _rare(words, known)[0]
+    chosen = [rare, *chance.sample([word for word in known if word != rare], 2)]
+    return " ".join(sorted(chosen, key=known.index, reverse=True)), chosen
 
 
-def phrase(words: Words, text: str, chance: random.Random) -> str | None:
+def phrase(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
     """Two words that follow each other."""
     folded = fold_text(text)
     pairs = [found.group() for found in re.finditer(r"(?<!\w)[a-z]{3,} [a-z]{4,}(?!\w)", folded)]
-    rare = [one for one in pairs if min(words.counts[word] for word in one.split()) <= RARE]
-    return chance.choice(rare) if rare else None
+    rare = [one for one in pairs if min(map(words.count, one.split())) <= RARE] or pairs
+    return _with_meaning(chance.choice(rare)) if rare else None
 
 
-def fragment(words: Words, text: str, chance: random.Random) -> str | None:
+def fragment(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
     """Four to six letters within a word, and not at its beginning."""
-    rare = [word for word in words.spelt(text, 8) if words.counts[word] <= RARE]
+    rare = _rare(words, words.spelt(text, 8))
     if not rare:
         return None
     word, size = chance.choice(rare), chance.randint(4, 6)
     at = chance.randint(1, len(word) - size)
-    return word[at : at + size]
+    return _with_meaning(word[at : at + size])
 
 
-def identifier(words: Words, text: str, chance: random.Random) -> str | None:
+def identifier(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
     """A part of a name in a program, from the middle of one of its words to the middle of another."""
     names = [found.group() for found in _NAME.finditer(text) if len(found.group()) >= 10]
     if not names:
         return None
     name = chance.choice(names)
-    return name[1 : len(name) - 1].casefold()
+    return _with_meaning(name[1 : len(name) - 1].casefold())
+
+
+def _with_meaning(text: str) -> tuple[str, Sequence[str]]:
+    return text, (text,)
 
 
 def characters(count: int, *, wrong: bool = False) -> Maker:
     """So many Chinese or Japanese characters that follow each other; `wrong`: one of them is another."""
 
-    def make(words: Words, text: str, chance: random.Random) -> str | None:
+    def make(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
         runs = [run for run in _CJK.findall(fold_text(text)) if len(run) >= count]
         if not runs:
             return None
@@ -180,32 +223,39 @@ def characters(count: int, *, wrong: bool = False) -> Maker:
         at = chance.randint(0, len(run) - count)
         found = run[at : at + count]
         if not wrong:
-            return found
+            return _with_meaning(found)
         place = chance.randrange(count)
-        return found[:place] + ("龘" if found[place] != "龘" else "一") + found[place + 1 :]
+        return found[:place] + ("龘" if found[place] != "龘" else "一") + found[place + 1 :], (found,)
 
     return make
 
 
-def without_accents(words: Words, text: str, chance: random.Random) -> str | None:
+def without_accents(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
     """A word with accents, typed without them."""
     known = [
         word for word in tokens(fold_text(text)) if not is_run(word) and strip_accents(word).isascii() != word.isascii()
     ]
-    rare = [word for word in known if len(word) >= 4 and words.counts[word] <= RARE and word.isalpha()]
-    return strip_accents(chance.choice(rare)) if rare else None
-
-
-def with_accents(words: Words, text: str, chance: random.Random) -> str | None:
-    """A word without accents, typed with two."""
-    rare = [
-        word for word in words.spelt(text, 6) if words.counts[word] <= RARE and len(re.findall("[aeou]", word)) >= 2
-    ]
+    rare = _rare(words, [word for word in known if len(word) >= 4 and word.isalpha()])
     if not rare:
         return None
-    return re.sub(
-        "[aeou]", lambda found: {"a": "á", "e": "é", "o": "ö", "u": "ü"}[found.group()], chance.choice(rare), count=2
-    )
+    word = chance.choice(rare)
+    return strip_accents(word), (word,)
+
+
+def with_accents(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
+    """A word without accents, typed with two."""
+    rare = _rare(words, [word for word in words.spelt(text, 6) if len(re.findall("[aeou]", word)) >= 2])
+    if not rare:
+        return None
+    word = chance.choice(rare)
+    accents = {"a": "á", "e": "é", "o": "ö", "u": "ü"}
+    return re.sub("[aeou]", lambda found: accents[found.group()], word, count=2), (word,)
+
+
+def long_word(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
+    """A word of more than 20 letters, with one mistake."""
+    known = _rare(words, words.spelt(text, 21))
+    return (damaged(known[0], 1, chance), known[:1]) if known else None
 
 
 def nowhere(words: Words, number: int, count: int, seed: int) -> list[Asked]:
@@ -214,7 +264,7 @@ def nowhere(words: Words, number: int, count: int, seed: int) -> list[Asked]:
     found: list[Asked] = []
     while len(found) < number:
         made = ["".join(chance.choices(_SYLLABLES, k=chance.randint(3, 5))) for _ in range(count)]
-        if not any(word in words.counts for word in made):
+        if not any(word in words.places for word in made):
             found.append(Asked(" ".join(made), None))
     return found
 
@@ -222,9 +272,7 @@ def nowhere(words: Words, number: int, count: int, seed: int) -> list[Asked]:
 def held_out(words: Words, number: int, count: int, seed: int) -> tuple[list[Asked], set[int]]:
     """Real words, and the places of the passages that have to be left out for them to be nowhere."""
     chance = random.Random(seed)
-    rare = sorted(
-        word for word, times in words.counts.items() if times <= 3 and len(word) >= 6 and _WORD.fullmatch(word)
-    )
+    rare = sorted(word for word in words.places if words.count(word) <= 3 and len(word) >= 6 and _WORD.fullmatch(word))
     chosen = set(chance.sample(rare, min(number * count, len(rare))))
     places = {place for place, text in enumerate(words.passages) if not chosen.isdisjoint(tokens(fold_text(text)))}
     ordered = sorted(chosen)
@@ -246,6 +294,7 @@ CLASSES: dict[str, Maker] = {
     "3 words, 1 edit each": misspelt(3, 1, 5),
     "1 word, 2 edits": misspelt(1, 2, 8),
     "2 words, 2 edits each": misspelt(2, 2, 8),
+    "1 word of more than 20 letters, 1 edit": long_word,
     "accents left out": without_accents,
     "accents added": with_accents,
 }

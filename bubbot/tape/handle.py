@@ -14,7 +14,7 @@ from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, freeze, timestamp
 from bubbot.tape.query import AfterAnchor, BetweenAnchors, IdRanges, OpeningAnchor, Span, TapeQuery, Window, date_bounds
 from bubbot.tape.store import ResetBatch
-from bubbot.tape.view import StepwiseView, View
+from bubbot.tape.view import QueryAnswers, StepwiseView, View
 
 T = TypeVar("T")
 
@@ -73,14 +73,29 @@ class TapeHandle(ABC):
             erase_also: entries of other tapes to erase with them, as (tape, ids).
         """
 
-    async def read(self, view: View[T]) -> T:
+    async def read(self, view: View[T] | StepwiseView[T]) -> T:
         """Return the view's value on this tape; the only way to read a view."""
+        if hasattr(view, "steps"):  # `isinstance` takes longer for a protocol than many a view for its work
+            return await self._read_stepwise(cast("StepwiseView[T]", view))
         results = await self.fetch(view.queries(self.name))
-        if hasattr(view, "next_queries"):  # `isinstance` takes longer for a protocol than many a view for its work
-            stepwise = cast("StepwiseView", view)
-            while queries := await asyncio.to_thread(stepwise.next_queries, self.name, results):
-                results = [*results, *await self.fetch(queries)]
         return await asyncio.to_thread(view.fold, results) if view.heavy else view.fold(results)
+
+    async def _read_stepwise(self, view: StepwiseView[T]) -> T:
+        steps = view.steps(self.name)
+        value: list[T] = []
+
+        def advance(answers: QueryAnswers | None) -> tuple[TapeQuery, ...] | None:
+            try:
+                return next(steps) if answers is None else steps.send(answers)
+            except StopIteration as end:  # which cannot leave the thread as an error
+                value.append(end.value)
+                return None
+
+        queries = advance(None)
+        while queries is not None:
+            answers = await self.fetch(queries)
+            queries = await asyncio.to_thread(advance, answers)
+        return value[0]
 
     async def append_event(self, name: str, data: JsonObject | None = None, *, key: str | None = None) -> TapeEntry:
         """Append one event."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, tzinfo
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
+
+if TYPE_CHECKING:
+    from bubbot.tape.spelling import SpellingFilter
 
 Span: TypeAlias = tuple[int, int | None]
 """Inclusive ids, first and last; None: up to the head."""
@@ -107,6 +110,7 @@ class TapeQuery:
         text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
         searchable_text: the same for what people search: the payload and the sender's shown name (`TapeEntry.searchable_text`); a search
             index knows it.
+        similar_text: every word of it, spelling mistakes allowed, stands in what people search (`find_misspelt`).
         newest: newest first.
         limit: entries at most; None for all.
         missing: if the anchor of `part` is missing, raise `AnchorNotFound` or find nothing.
@@ -122,6 +126,7 @@ class TapeQuery:
     until: datetime | None = None
     text: str = ""
     searchable_text: str = ""
+    similar_text: str = ""
     newest: bool = False
     limit: int | None = None
     missing: Literal["error", "empty"] = "error"
@@ -243,22 +248,43 @@ class Matcher:
     Attributes:
         query: the query.
         needle: its folded `text`.
-        searchable_needle: its folded `searchable_needle`.
+        searchable_needle: its folded `searchable_text`.
+        spelling: of its `similar_text`; None if it has none.
     """
 
     query: TapeQuery
     needle: str
     searchable_needle: str = ""
+    spelling: SpellingFilter | None = None
 
     @property
     def reads_texts(self) -> bool:
         """True if a filter looks at texts."""
-        return bool(self.needle or self.searchable_needle)
+        return bool(self.needle or self.searchable_needle or self.spelling)
 
-    def may_hold(self, payload: object, meta: object) -> bool:
-        """Return false if neither JSON text can match; a check before they are decoded."""
-        needles = (self.needle, self.searchable_needle)
-        return all(not text or _may_hold(payload, text) or _may_hold(meta, text) for text in needles)
+    @property
+    def raw_needles(self) -> tuple[str, ...]:
+        """The needles that stand in JSON as they stand in a text: without quotes, backslashes and control characters."""
+        return tuple(
+            needle for needle in (self.needle, self.searchable_needle) if needle and not _ESCAPED.search(needle)
+        )
+
+    def build_precheck(self) -> Callable[[bytes | None, bytes | None], bool]:
+        """Build a check that returns false if neither JSON text, of payload and meta in UTF-8, can match.
+
+        It costs much less than decoding them.
+        """
+        needles, spelling = self.raw_needles, self.spelling
+
+        def may_match(payload: bytes | None, meta: bytes | None) -> bool:
+            if payload is None or meta is None:
+                return True
+            for needle in needles:
+                if not (_may_hold(payload, needle) or _may_hold(meta, needle)):
+                    return False
+            return spelling is None or _may_be_similar(payload + b" " + meta, spelling)
+
+        return may_match
 
     def matches(self, entry: TapeEntry) -> bool:
         """Return true if every filter accepts the entry."""
@@ -275,25 +301,41 @@ class Matcher:
                 return False
         if self.needle and self.needle not in fold_text(entry.all_text()):
             return False
-        return not self.searchable_needle or self.searchable_needle in fold_text(entry.searchable_text())
+        if not (self.searchable_needle or self.spelling):
+            return True
+        text = fold_text(entry.searchable_text())
+        return self.searchable_needle in text and (self.spelling is None or self.spelling.matches(text))
 
 
-def _may_hold(stored: object, needle: str) -> bool:
+def _may_hold(stored: bytes, needle: str) -> bool:
     """Return false if the JSON text cannot hold the folded needle.
 
-    A text without quotes, backslashes and control characters is the same in JSON as in the value; at a JSON escape it
-    is unknown what folding makes of the neighbouring characters.
+    Most characters are the same in JSON as in the value; at a JSON escape it is unknown what folding makes of the
+    neighbouring characters.
     """
-    if not isinstance(stored, str) or _ESCAPED.search(needle) or "\\u" in stored:
+    text = stored.decode("utf-8", "surrogateescape")
+    if text.isascii():
+        return needle in text.lower() or "\\u" in text
+    return "\\" in text or needle in fold_text(text)
+
+
+def _may_be_similar(stored: bytes, spelling: SpellingFilter) -> bool:
+    """Return false if the JSON text cannot hold the words: its quotes and escapes are no part of words."""
+    plain = stored.replace(b"\\n", b" ").replace(b'\\"', b" ") if b"\\" in stored else stored
+    if b"\\" in plain:
         return True
-    if stored.isascii():
-        return needle in stored.lower()
-    return "\\" in stored or needle in fold_text(stored)
+    text = plain.decode("utf-8", "surrogateescape")
+    return spelling.matches(text.lower() if plain.isascii() else fold_text(text))
 
 
 def build_matcher(query: TapeQuery) -> Matcher:
     """Build the query's filters, with its texts normalised once."""
-    return Matcher(query, fold_text(query.text), fold_text(query.searchable_text))
+    spelling = None
+    if query.similar_text:
+        from bubbot.tape.spelling import SpellingFilter  # loads rapidfuzz, which other queries do not need
+
+        spelling = SpellingFilter(fold_text(query.similar_text))
+    return Matcher(query, fold_text(query.text), fold_text(query.searchable_text), spelling)
 
 
 @dataclass(frozen=True, slots=True)

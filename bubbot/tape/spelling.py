@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rapidfuzz import process
@@ -45,11 +46,35 @@ def find_misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMat
     return matches
 
 
+class SpellingFilter:
+    """Decides text by text what `find_misspelt` finds, and compares each word of the texts once."""
+
+    def __init__(self, query: str) -> None:
+        self._words = {word: _KnownTokens() for word in tokens(query)}
+
+    def matches(self, text: str) -> bool:
+        """Return true if the casefolded text has every word of the query, spelling mistakes allowed."""
+        text_tokens = tokens(text).keys()
+        return bool(self._words) and all(known.have(word, text_tokens) for word, known in self._words.items())
+
+
+@dataclass
+class _KnownTokens:
+    compared: set[str] = field(default_factory=set)
+    alike: set[str] = field(default_factory=set)
+
+    def have(self, word: str, text_tokens: Set[str]) -> bool:
+        if new := text_tokens - self.compared:
+            self.compared |= new
+            self.alike.update(find_alike(word, new))
+        return not self.alike.isdisjoint(text_tokens)
+
+
 def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMatch | None:
     return min((near[token] for token in words if token in near), key=lambda match: match.mistakes, default=None)
 
 
-def find_alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
+def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatch]:
     """Find the tokens that may stand for a word, each with the piece that does."""
     if is_run(word):
         return {token: match for token in vocabulary if is_run(token) and (match := _window(word, token))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol, TypeVar
 
 from bubbot.tape.entry import TapeEntry
@@ -35,9 +35,9 @@ class View(Protocol[T_co]):
         ...
 
 
-class StepwiseView(Protocol):
+class StepwiseView(Protocol[T_co]):
     """A view whose later queries depend on what earlier ones found."""
 
-    def next_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
-        """Build the next queries, until there are none; `fold` then gets all results in order."""
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, T_co]:
+        """Yield queries on the tape of this name, take their answers, and return the value; off the event loop."""
         ...

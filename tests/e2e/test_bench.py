@@ -66,7 +66,7 @@ async def test_every_row_is_measured_and_the_report_is_whole(tmp_path: Path) -> 
     judged = goals(SHORT, figures)
     said = report(json.loads(json.dumps(figures)), judged)
     assert all(one.name in said for one in judged)
-    assert len(judged) == 12
+    assert len(judged) == 15
     assert measured(figures["search"]["indexes"]["1000"], "seconds", "rate", "bytes", "texts")
     assert measured(figures["indexing"]["searches"], "p50", "worst")
     assert figures["indexing"]["rate"] >= 0

@@ -135,6 +135,7 @@ def queries(tape: str, text: str) -> list[TapeQuery]:
         replace(query, newest=True, kinds=("message", "event")),
         replace(query, kinds=("tool_result",), newest=True, limit=1),
         TapeQuery(tape, text=text, newest=True, limit=4),
+        TapeQuery(tape, similar_text=text, newest=True),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -45,9 +45,10 @@ _STRUCTURE: dict[str, frozenset[str]] = {
     Kind.TOOL_CALL: frozenset({"id", "type"}),
     Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
 }
-_CALLS_BEFORE = 24
-"""The most entries between a call and its result: they are neighbours, except for entries that came in between."""
-_EVENTS_OF_NEWEST = 4
+_CALLS_BEFORE = ((1, 8), (9, 24))
+"""How many entries before a result its calls are looked for, first and then: they are neighbours, except for entries that
+came in between."""
+_SPARE = 6  # entries read at first beyond those wanted, because some may be left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,9 @@ class SearchView:
     memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents aside; a
     run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `excluded_ids` has ids that are not hits,
     such as the question itself.
+
+    Every step reads a few entries more than `limit`, newest or closest first, and many more only if too few of those
+    are hits: what is not shown is not worth reading.
     """
 
     text: str
@@ -106,147 +110,119 @@ class SearchView:
     typo_newest: int = 2000
     excluded_ids: frozenset[int] = frozenset()
 
-    @property
-    def heavy(self) -> bool:
-        """True: comparing thousands of entries takes tens of milliseconds."""
-        return True
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, SearchResult]:
+        """Search: exact matches, then other spellings if those are too few; see `StepwiseView.steps`."""
+        needle = fold_text(self.text.strip()).strip()
+        if not needle or self.limit <= 0:
+            return SearchResult()
+        base = TapeQuery(tape, since=self.since, until=self.until, newest=True)
+        corrections, zone, newest_exact = yield (
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
+            TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
+            replace(base, kinds=self._kinds(), searchable_text=self.text.strip(), limit=self._few),
+        )
+        matches = _MatchFilter(needle, _Corrections.of(corrections), zone[0].id if zone else 0)
+        exact: QueryAnswers = [newest_exact]
+        yield from self._sift(tape, matches, [newest_exact, zone])
+        if len(matches.hits) < self.limit and len(newest_exact) >= self._few:
+            # By groups: bookkeeping among the events must not use up the limit of the others.
+            exact = yield tuple(
+                replace(base, kinds=group, searchable_text=self.text.strip(), limit=self.max_exact_matches)
+                for group in self._groups()
+            )
+            yield from self._sift(tape, matches, exact)
+        hits, compared = self._newest(matches.hits.values()), 0
+        if len(hits) < self.limit:
+            unindexed, newest = yield (
+                TapeQuery(tape, NotIndexed(), limit=1),
+                TapeQuery(tape, newest=True, limit=1),
+            )
+            tail: tuple[TapeQuery, ...] = ()
+            if unindexed:
+                start = max(unindexed[0].id, newest[0].id - self.typo_newest + 1)
+                compared = start if start > unindexed[0].id else 0
+                tail = (
+                    replace(base, part=IdRanges(((start, None),)), kinds=self._kinds(), similar_text=self.text.strip()),
+                )
+            for size in (self._few, self.max_proposals):
+                part = IndexProposals(self.text.strip())
+                *others, proposed = yield (*tail, replace(base, part=part, kinds=self._kinds(), limit=size))
+                yield from self._sift(tape, matches, [*others, proposed])
+                hits = self._newest(matches.hits.values())  # a proposal may hold the text exactly
+                similar = matches.by_spelling(self.limit - len(hits))
+                if len(hits) + len(similar) >= self.limit or len(proposed) < size:
+                    break
+                tail = ()
+            hits += similar
+        exact_count = sum(hit.exact for hit in hits)
+        hits.sort(key=_by_id, reverse=True)
+        return SearchResult(
+            tuple(hits),
+            exact=exact_count,
+            own_output=len(matches.own_output),
+            hidden=len(matches.hidden),
+            old_memory=len(matches.old_memory),
+            incomplete=self._is_incomplete(exact, hits),
+            spelling_from=compared,
+        )
 
     @property
     def max_exact_matches(self) -> int:
         """The number of exact matches read of each group of kinds, since some of them may be left out."""
         return self.limit * 4 + 50
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read exact matches by group, corrections, and the newest memory."""
-        if not self._needle() or self.limit <= 0:
-            return ()
-        base = self._base(tape)
-        return (
-            *(
-                replace(base, kinds=group, searchable_text=self.text.strip(), limit=self.max_exact_matches)
-                for group in self._groups()
-            ),
-            TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
-            TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
-        )
-
-    def next_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
-        """Read candidates by spelling if exact matches are too few; then the calls of the results."""
-        parts = self._parts(answers)
-        if parts is None or parts.called is not None:
-            return ()
-        if parts.compared is None and self._count_certain(parts) < self.limit:
-            base = self._base(tape)
-            proposed = replace(
-                base, part=IndexProposals(self.text.strip()), kinds=self._kinds(), limit=self.max_proposals
-            )
-            tail = replace(base, part=NotIndexed())
-            return (proposed, *(replace(tail, kinds=group, limit=self._newest(group)) for group in self._groups()))
-        results = [entry.id for entry in parts.pool() if entry.kind == Kind.TOOL_RESULT]
-        before = [(max(1, place - _CALLS_BEFORE), place - 1) for place in results if place > 1]
-        return (TapeQuery(tape, IdRanges(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
-
-    def fold(self, answers: QueryAnswers) -> SearchResult:
-        """Rank exact hits first, then the closest by spelling; return them newest first."""
-        parts = self._parts(answers)
-        if parts is None:
-            return SearchResult()
-        sieve, pool = self._build_filter(parts)
-        hits, rest = sieve.exact(pool, self._needle())
-        hits = hits[: self.limit]
-        count, compared = len(hits), 0
-        if count < self.limit:
-            hits += sieve.by_spelling(rest, self._needle(), self.limit - count)
-            compared = self._spelling_from(parts.compared or ())
-        hits.sort(key=_by_id, reverse=True)
-        return SearchResult(
-            tuple(hits),
-            exact=count,
-            own_output=sieve.own_output,
-            hidden=sieve.hidden,
-            old_memory=sieve.old_memory,
-            incomplete=self._incomplete(parts.exact, hits),
-            spelling_from=compared,
-        )
-
     @property
     def max_proposals(self) -> int:
-        """The number of the index's proposals to read, newest first."""
+        """The number of the index's proposals to read, closest first."""
         return self.limit * 4 + 220
 
-    def _base(self, tape: str) -> TapeQuery:
-        return TapeQuery(tape, since=self.since, until=self.until, newest=True)
+    @property
+    def _few(self) -> int:
+        """The number to read at first, since most of it are hits."""
+        return min(self.limit + _SPARE, self.max_exact_matches)
 
-    def _parts(self, found: QueryAnswers) -> _QueryResults | None:
-        if not found:
-            return None
-        groups = len(self._groups())
-        exact, (corrections, zone), rest = found[:groups], found[groups : groups + 2], found[groups + 2 :]
-        compared = rest[: groups + 1] if len(rest) > groups else None
-        called = rest[-1] if len(rest) in (1, groups + 2) else None
-        return _QueryResults(exact, corrections, zone, compared, called)
+    def _sift(
+        self, tape: str, matches: _MatchFilter, answers: QueryAnswers
+    ) -> Generator[tuple[TapeQuery, ...], QueryAnswers, None]:
+        """Put the entries through the filter, those of results with their calls."""
+        accepts = build_matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        entries = {
+            entry.id: entry
+            for answer in answers
+            for entry in answer
+            if entry.id not in matches.seen and self._is_candidate(entry, accepts)
+        }
+        pool = sorted(entries.values(), key=_by_id, reverse=True)
+        calls, unanswered = [*pool], [entry for entry in pool if entry.kind == Kind.TOOL_RESULT]
+        for near, far in _CALLS_BEFORE:
+            spans = tuple((max(1, entry.id - far), entry.id - near) for entry in unanswered if entry.id > near)
+            if spans:
+                (found,) = yield (TapeQuery(tape, IdRanges(spans), kinds=(Kind.TOOL_CALL,)),)
+                calls += found
+                index = _ToolCallIndex.of(calls)
+                unanswered = [entry for entry in unanswered if not index.has_all_calls(entry, entry.id - far)]
+        matches.add(pool, _ToolCallIndex.of(calls))
 
-    def _build_filter(self, parts: _QueryResults) -> tuple[_MatchFilter, list[TapeEntry]]:
-        """Build the filter for the query results, and the entries to put through it, newest first."""
-        matches = build_matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
-        pool = {entry.id: entry for entry in parts.pool() if self._is_candidate(entry, matches)}
-        calls = _ToolCallIndex.of([*(parts.called or ()), *pool.values()])
-        sieve = _MatchFilter(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
-        return sieve, sorted(pool.values(), key=_by_id, reverse=True)
-
-    def _count_certain(self, parts: _QueryResults) -> int:
-        """Count the exact hits, except those that depend on their calls."""
-        sieve, pool = self._build_filter(parts)
-        hits, _ = sieve.exact((entry for entry in pool if entry.kind != Kind.TOOL_RESULT), self._needle())
-        return len(hits)
-
-    def _needle(self) -> str:
-        return fold_text(self.text.strip()).strip()
+    def _newest(self, hits: Iterable[SearchHit]) -> list[SearchHit]:
+        return sorted(hits, key=_by_id, reverse=True)[: self.limit]
 
     def _kinds(self) -> tuple[str, ...]:
         return tuple(self.kinds) or SEARCHED_KINDS
 
     def _groups(self) -> list[tuple[str, ...]]:
-        """Split events from the other kinds: bookkeeping among them must not use up the limits of the others."""
+        """Split events from the other kinds."""
         kinds = self._kinds()
         parts = tuple(kind for kind in kinds if kind != Kind.EVENT), tuple(kind for kind in kinds if kind == Kind.EVENT)
         return [part for part in parts if part]
-
-    def _newest(self, group: tuple[str, ...]) -> int:
-        events = group == (Kind.EVENT,) and self._kinds() != group
-        return self.typo_newest // _EVENTS_OF_NEWEST if events else self.typo_newest
 
     def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
         is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and _hides(entry))
         return is_content and entry.id not in self.excluded_ids and matches.matches(entry)
 
-    def _spelling_from(self, compared: QueryAnswers) -> int:
-        newest = compared[1:]
-        cut = (part for part, group in zip(newest, self._groups(), strict=False) if len(part) >= self._newest(group))
-        return max((part[-1].id for part in cut if part), default=0)
-
-    def _incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
+    def _is_incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
         """Return true if a query was cut before it reached as far back as the hits do."""
         cut = max((part[-1].id for part in exact if len(part) >= self.max_exact_matches), default=0)
         return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
-
-
-@dataclass(frozen=True, slots=True)
-class _QueryResults:
-    """The results of the queries.
-
-    `compared` has the proposals and then the newest by group, `called` the calls of results; None if not queried.
-    """
-
-    exact: QueryAnswers
-    corrections: Sequence[TapeEntry]
-    zone: Sequence[TapeEntry]
-    compared: QueryAnswers | None
-    called: Sequence[TapeEntry] | None
-
-    def pool(self) -> list[TapeEntry]:
-        """Return all entries that may be hits."""
-        return [entry for part in (*self.exact, *(self.compared or ()), self.zone) for entry in part]
 
 
 def _by_id(item: TapeEntry | SearchHit) -> int:
@@ -299,12 +275,18 @@ class _ToolCallIndex:
 
     def answers_search(self, entry: TapeEntry, result: Mapping[str, Any]) -> bool:
         """Return true if the result answers a search: the newest call of its id before the entry, in its turn."""
-        lines = self.calls.get(str(result.get("tool_call_id")), ())
-        place = bisect_left(lines, entry.id, key=lambda line: line[0]) - 1
-        if place < 0:
-            return False
-        _, turn, is_search = lines[place]
-        return is_search and turn == entry.meta.get("turn")
+        call = self._call(entry, result)
+        return call is not None and call[2] and call[1] == entry.meta.get("turn")
+
+    def has_all_calls(self, entry: TapeEntry, since: int) -> bool:
+        """Return true if there is a call for each result of the entry, from this id on."""
+        calls = [self._call(entry, result) for result in _objects(entry, "results")]
+        return all(call is not None and call[0] >= since for call in calls)
+
+    def _call(self, entry: TapeEntry, result: Mapping[str, Any]) -> tuple[int, object, bool] | None:
+        calls = self.calls.get(str(result.get("tool_call_id")), ())
+        place = bisect_left(calls, entry.id, key=lambda call: call[0]) - 1
+        return calls[place] if place >= 0 else None
 
 
 def _objects(entry: TapeEntry, key: str) -> list[Mapping[str, Any]]:
@@ -319,57 +301,75 @@ def _calls_search(call: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _MatchFilter:
-    """A filter that sorts matches into hits and the rest, and counts the rest. `zone` is the newest memory opening."""
+    """A filter that sorts entries into exact hits, the rest, and what is left out, by id.
 
+    Attributes:
+        needle: the folded text.
+        corrections: what they hide and supersede.
+        zone: the id of the newest memory opening.
+        hits: the exact ones.
+        rest: entries without the text.
+        own_output: left out: earlier answers of the search tool that hold the text.
+        hidden: left out: entries that a person deleted.
+        old_memory: left out: replaced versions of the memory zone.
+    """
+
+    needle: str
     corrections: _Corrections
-    calls: _ToolCallIndex
     zone: int
-    own_output: int = 0
-    hidden: int = 0
-    old_memory: int = 0
+    hits: dict[int, SearchHit] = field(default_factory=dict)
+    rest: dict[int, TapeEntry] = field(default_factory=dict)
+    own_output: set[int] = field(default_factory=set)
+    hidden: set[int] = field(default_factory=set)
+    old_memory: set[int] = field(default_factory=set)
     _texts: dict[int, str] = field(default_factory=dict)
 
-    def exact(self, entries: Iterable[TapeEntry], needle: str) -> tuple[list[SearchHit], list[TapeEntry]]:
-        """Return the exact hits among the entries, and the entries without the text."""
-        hits, rest = [], []
-        for entry in entries:
-            content, own = self._split(entry)
-            text = self._texts[entry.id] = unicodedata.normalize("NFKC", content)
-            if needle in text.casefold():
-                hits += self._hit(entry, needle, exact=True)
-            else:
-                rest.append(entry)
-                self.own_output += needle in fold_text(own)
-        return hits, rest
+    @property
+    def seen(self) -> Mapping[int, object]:
+        """The ids of all entries that were put through."""
+        return self._texts
 
-    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, limit: int) -> list[SearchHit]:
-        """Return the entries that have every word of the text, spelling mistakes allowed.
+    def add(self, entries: Iterable[TapeEntry], calls: _ToolCallIndex) -> None:
+        """Sort entries; `calls` has those that their results answer."""
+        for entry in entries:
+            content, own = self._split(entry, calls)
+            text = self._texts[entry.id] = unicodedata.normalize("NFKC", content)
+            if self.needle in text.casefold():
+                if hit := self._hit(entry, self.needle, exact=True):
+                    self.hits[entry.id] = hit
+                continue
+            self.rest[entry.id] = entry
+            if own and self.needle in fold_text(own):
+                self.own_output.add(entry.id)
+
+    def by_spelling(self, limit: int) -> list[SearchHit]:
+        """Return the entries of the rest that have every word of the text, spelling mistakes allowed.
 
         Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest.
         """
-        matches = find_misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
+        entries = sorted(self.rest.values(), key=_by_id, reverse=True)
+        matches = find_misspelt(self.needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
         turns: Counter[str] = Counter()
         ranked: list[tuple[float, int, SearchHit]] = []
         for entry in entries:
-            if (near := matches.get(entry.id)) is not None:
-                for hit in self._hit(entry, near.piece, exact=False):
-                    turns[near.piece] += 1
-                    ranked.append((near.mistakes, turns[near.piece], hit))
+            if (near := matches.get(entry.id)) and (hit := self._hit(entry, near.piece, exact=False)):
+                turns[near.piece] += 1
+                ranked.append((near.mistakes, turns[near.piece], hit))
         ranked.sort(key=lambda rank: rank[:2])
         return [hit for _, _, hit in ranked[:limit]]
 
-    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[SearchHit]:
+    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> SearchHit | None:
         if entry.id in self.corrections.hidden:
-            self.hidden += 1
-            return []
+            self.hidden.add(entry.id)
+            return None
         if entry.id < self.zone and entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
-            self.old_memory += 1
-            return []
+            self.old_memory.add(entry.id)
+            return None
         snippet = cut_snippet(self._texts[entry.id], piece)
         superseded = self.corrections.superseded.get(entry.id)
-        return [SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
+        return SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)
 
-    def _split(self, entry: TapeEntry) -> tuple[str, str]:
+    def _split(self, entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:
         """Return the entry's own text, and its text that is an earlier answer of the search tool.
 
         Calls of the search tool are neither.
@@ -379,7 +379,7 @@ class _MatchFilter:
             content["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
         elif entry.kind == Kind.TOOL_RESULT:
             results = _objects(entry, "results")
-            answers = [self.calls.answers_search(entry, result) for result in results]
+            answers = [calls.answers_search(entry, result) for result in results]
             if any(answers):
                 own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
                 content["results"] = tuple(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
-from collections.abc import Iterable
+import sys
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
@@ -25,7 +27,7 @@ SELECT_ENTRIES = (
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SPANS = 100  # id ranges in one statement; SQLite refuses an expression of a thousand terms
+_LONGEST_LIKE = 1000  # letters
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
@@ -182,44 +184,52 @@ def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry,
     """Find the entries of a query; equal to `evaluate` over the whole tape."""
     number = tape_number(conn, query.tape)
     spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number, query.as_of))
-    if number is None or not spans or (query.limit is not None and query.limit <= 0):
+    if number is None or not spans:
         return ()
-    chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]
-    passes = build_matcher(query) if query.text or query.searchable_text else None
+    matcher = build_matcher(query)
+    if matcher.reads_texts:
+        # SQLite asks it row by row, so that only rows that may match are read whole.
+        conn.create_function("may_match", 2, matcher.build_precheck(), deterministic=True)
     entries: list[TapeEntry] = []
-    for chunk in chunks[::-1] if query.newest else chunks:
+    # A statement for each range: with several in one, SQLite goes through the whole tape.
+    for span in spans[::-1] if query.newest else spans:
+        limit = _LARGEST if query.limit is None else query.limit - len(entries)
+        if limit <= 0:
+            break
         # Closed at once, also after an error: an open cursor would keep the connection at an old state.
-        with closing(conn.execute(*_select(query, number, chunk))) as rows:
-            _collect(rows, query, passes, entries)
+        with closing(conn.execute(*_select(query, number, span, limit, matcher))) as rows:
+            found = (from_row(query.tape, row) for row in rows)
+            matching = filter(matcher.matches, found) if matcher.reads_texts else found
+            entries += islice(matching, min(limit, sys.maxsize))
     return tuple(entries)
 
 
-def _collect(
-    rows: Iterable[tuple[Any, ...]],
-    query: TapeQuery,
-    passes: Matcher | None,
-    entries: list[TapeEntry],
-) -> None:
-    for row in rows:
-        if query.limit is not None and len(entries) >= query.limit:
-            return
-        if passes is not None and not passes.may_hold(row[4], row[5]):
-            check_row(query.tape, row)
-            continue
-        entry = from_row(query.tape, row)
-        if passes is None or passes.matches(entry):
-            entries.append(entry)
+def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
+    """Build a condition that leaves out most rows whose texts cannot match, and its values.
+
+    SQLite decides on rows of ASCII alone; it asks Python about the others, in bytes, since they may not be UTF-8 any
+    more.
+    """
+    ask = "may_match(CAST(payload AS BLOB), CAST(meta AS BLOB))"
+    needle = next((needle for needle in matcher.raw_needles if len(needle) <= _LONGEST_LIKE), "")
+    if not needle:
+        return ask, []
+    is_ascii = " AND ".join(
+        f"length({column}) = length(CAST({column} AS BLOB)) AND NOT instr({column}, '\\u')"
+        for column in ("payload", "meta")
+    )
+    if not needle.isascii():
+        return f"CASE WHEN {is_ascii} THEN 0 ELSE {ask} END", []
+    pattern = "%" + re.sub("[%_^]", r"^\g<0>", needle) + "%"
+    may_hold = " OR ".join(f"{column} LIKE ? ESCAPE '^'" for column in ("payload", "meta"))
+    return f"CASE WHEN {may_hold} THEN {ask} WHEN {is_ascii} THEN 0 ELSE {ask} END", [pattern, pattern]
 
 
-def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, list[Any]]:
-    """Build the SQL with every filter except those on texts, which only Python can decide."""
-    conditions = ["tape = ?"]
-    values: list[Any] = [tape]
-    bounds = []
-    for low, high in spans:
-        bounds.append("id >= ?" if high is None else "id BETWEEN ? AND ?")
-        values += [min(end, _LARGEST) for end in (low, high) if end is not None]
-    conditions.append(f"({' OR '.join(bounds)})")
+def _select(query: TapeQuery, tape: int, span: Span, limit: int, matcher: Matcher) -> tuple[str, list[Any]]:
+    """Build the SQL for a range of ids, with every filter except those on texts, which only Python can decide."""
+    low, high = span
+    conditions = ["tape = ?", "id BETWEEN ? AND ?"]
+    values: list[Any] = [tape, min(low, _LARGEST), _LARGEST if high is None else min(high, _LARGEST)]
     only_anchors = query.kinds == (Kind.ANCHOR,)
     if only_anchors:
         conditions.append("kind = 'anchor'")  # a literal: with a parameter SQLite does not use the partial index
@@ -235,12 +245,16 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
         if instant is not None:
             conditions.append(comparison)
             values.append(microseconds(instant))
+    if matcher.reads_texts:
+        condition, patterns = _text_condition(matcher)
+        conditions.append(condition)
+        values += patterns
     sql = f"{SELECT_ENTRIES} INDEXED BY {_index_name(query)} WHERE {' AND '.join(conditions)} ORDER BY id"
     if query.newest:
         sql += " DESC"
-    if query.limit is not None and not (query.text or query.searchable_text):
+    if not matcher.reads_texts:
         sql += " LIMIT ?"
-        values.append(min(query.limit, _LARGEST))
+        values.append(min(limit, _LARGEST))
     return sql, values
 
 

@@ -12,10 +12,10 @@ from threading import Event
 from typing import Any
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores.sqlite.index.reader import IndexReader, IndexUnreadable
+from bubbot.stores.sqlite.index.reader import IndexReader, IndexUnreadable, SqliteIndex
 from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find_entries, from_row, microseconds, tape_number
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.index import SYSTEM_TAPE_PREFIX, TapeIndex
+from bubbot.tape.index import SYSTEM_TAPE_PREFIX
 from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, build_matcher, fold_text
 
 SEARCH_TIMEOUT_SECONDS = 20.0
@@ -46,7 +46,9 @@ class SearchDeadline:
 
 def looks_at_texts(query: TapeQuery) -> bool:
     """Return true if the query looks at texts, so that `search` answers it."""
-    return bool(query.text or query.searchable_text) or isinstance(query.part, IndexProposals | NotIndexed)
+    return bool(query.text or query.searchable_text or query.similar_text) or isinstance(
+        query.part, IndexProposals | NotIndexed
+    )
 
 
 def search(
@@ -103,7 +105,7 @@ def _read_transaction(conn: sqlite3.Connection) -> Iterator[None]:
         conn.execute("COMMIT")
 
 
-def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -> tuple[TapeEntry, ...]:
+def _find(conn: sqlite3.Connection, query: TapeQuery, index: SqliteIndex | None) -> tuple[TapeEntry, ...]:
     number = tape_number(conn, query.tape)
     if index is None or number is None or query.tape.startswith(SYSTEM_TAPE_PREFIX) or not looks_at_texts(query):
         return find_entries(conn, query)
@@ -114,34 +116,18 @@ def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -
     if isinstance(query.part, IndexProposals):
         rows = _read_rows(conn, query, number, index.find_similar(number, fold_text(query.part.text), query.kinds))
         return tuple(_filter_rows(query, rows, query.limit))
-    if (
-        not isinstance(query.part, WholeTape) or not query.searchable_text
-    ):  # of meta the index has only the sender's name
+    # The index goes backwards, and of meta it has only the sender's name.
+    if not (isinstance(query.part, WholeTape) and query.searchable_text and query.newest):
         return find_entries(conn, query)
-    return _search_index(conn, query, number, index)
-
-
-def _search_index(conn: sqlite3.Connection, query: TapeQuery, number: int, index: TapeIndex) -> tuple[TapeEntry, ...]:
-    positions = index.find_containing(number, fold_text(query.searchable_text), query.kinds, newest=query.newest)
+    positions = index.find_containing(number, fold_text(query.searchable_text), query.kinds)
     if positions is None:
         return find_entries(conn, query)
-    tail = replace(query, part=_unindexed_range(conn, number, index))
-    rows = _read_rows(conn, query, number, positions)
-    if query.newest:
-        entries = find_entries(conn, tail)
-        limit = None if query.limit is None else query.limit - len(entries)
-        return (*entries, *_filter_rows(query, rows, limit))
-    entries = tuple(_filter_rows(query, rows, query.limit))
-    return (
-        entries if len(entries) == query.limit else (*entries, *find_entries(conn, _reduce_limit(tail, len(entries))))
-    )
+    tail = find_entries(conn, replace(query, part=_unindexed_range(conn, number, index)))
+    limit = None if query.limit is None else query.limit - len(tail)
+    return (*tail, *_filter_rows(query, _read_rows(conn, query, number, positions), limit))
 
 
-def _reduce_limit(query: TapeQuery, count: int) -> TapeQuery:
-    return query if query.limit is None else replace(query, limit=query.limit - count)
-
-
-def _unindexed_range(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> IdRanges:
+def _unindexed_range(conn: sqlite3.Connection, tape: int, index: SqliteIndex) -> IdRanges:
     """Return the range of entries of a tape after the last indexed position."""
     row = conn.execute(
         "SELECT id FROM entries INDEXED BY entries_id WHERE tape = ? AND seq <= ? ORDER BY id DESC LIMIT 1",
@@ -151,19 +137,15 @@ def _unindexed_range(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> I
 
 
 def _filter_rows(query: TapeQuery, rows: Iterable[tuple[Any, ...]], limit: int | None) -> Iterator[TapeEntry]:
-    entry_filter = build_matcher(query)
-    entries = (
-        entry
-        for row in rows
-        if entry_filter.may_hold(row[4], row[5]) and entry_filter.matches(entry := from_row(query.tape, row))
-    )
-    return islice(entries, limit)
+    matcher = build_matcher(query)
+    entries = (from_row(query.tape, row) for row in rows)
+    return islice(filter(matcher.matches, entries), limit)
 
 
 def _read_rows(
     conn: sqlite3.Connection, query: TapeQuery, tape: int, positions: Iterator[int]
 ) -> Iterator[tuple[Any, ...]]:
-    """Read the rows at these positions that have the tape, kinds and dates of the query, in its order."""
+    """Read the rows at these positions that have the tape, kinds and dates of the query, newest first."""
     conditions, values = ["tape = ?"], [tape, *query.kinds]
     if query.kinds:
         conditions.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
@@ -174,10 +156,10 @@ def _read_rows(
     if query.as_of is not None:
         conditions.append("id <= ?")
         values.append(query.as_of)
-    size = _CHUNKS[0]
+    # The closest proposals come first; within what is read at a time their order is lost.
+    size = query.limit if query.limit and isinstance(query.part, IndexProposals) else _CHUNKS[0]
     while chunk := list(islice(positions, size)):
         marks = ", ".join("?" * len(chunk))
-        order = "DESC" if query.newest else "ASC"
-        sql = f"{SELECT_ENTRIES} NOT INDEXED WHERE seq IN ({marks}) AND {' AND '.join(conditions)} ORDER BY seq {order}"
+        sql = f"{SELECT_ENTRIES} NOT INDEXED WHERE seq IN ({marks}) AND {' AND '.join(conditions)} ORDER BY seq DESC"
         yield from conn.execute(sql, (*chunk, *values)).fetchall()
         size = _CHUNKS[1]

@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.stores.sqlite.index.schema import IndexCoverage, matches_database, read_coverage
-from bubbot.stores.sqlite.index.tokens import deletions, grams, kind_token, tape_token, tokenize
+from bubbot.stores.sqlite.index.schema import IndexCoverage, matches_database, read_coverage, tables_of, tape_token
+from bubbot.stores.sqlite.index.vocabulary import deletions, grams, tokenize
 from bubbot.tape.entry import sender_name
 from bubbot.tape.index import SYSTEM_TAPE_PREFIX
 from bubbot.tape.query import fold_text
@@ -67,7 +67,7 @@ class IndexWriter:
         if not self._merging:
             if self._unmerged < UNTIDY:
                 return False
-            self._unmerged, self._merging = 0, ["words", "gram"]
+            self._unmerged, self._merging = 0, [*tables_of(()), "gram"]
             for table in self._merging:
                 self._merge(table, -_MERGE_PAGES)  # a negative number starts merging all parts into one
             return True
@@ -81,27 +81,27 @@ class IndexWriter:
         return self.index.total_changes - before
 
     def _write(self, coverage: IndexCoverage, rows: Sequence[tuple[Any, ...]]) -> None:
-        bodies: list[tuple[int, str]] = []
+        bodies: dict[str, list[tuple[int, str]]] = {table: [] for table in tables_of(())}
         terms: Counter[str] = Counter()
-        mark_counts: Counter[str] = Counter()
+        shares: Counter[int] = Counter()
         texts = coverage.texts
         for seq, tape, name, kind, payload, meta, _ in rows:
             if payload is None or name.startswith(SYSTEM_TAPE_PREFIX):
                 continue
             text = entry_text(payload, meta)
             tokens, words = tokenize(fold_text(text))
-            marks = (tape_token(tape), kind_token(kind))
-            bodies.append((seq, " ".join((*tokens, *marks))))
+            bodies[tables_of((kind,))[0]].append((seq, " ".join((*tokens, tape_token(tape)))))
             terms.update(words)
-            mark_counts.update(marks)
+            shares[tape] += 1
             texts += len(text.encode("utf-8", "surrogatepass"))
         self.index.execute("BEGIN IMMEDIATE")
         try:
-            self.index.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", bodies)
+            for table, table_bodies in bodies.items():
+                self.index.executemany(f"INSERT INTO {table} (rowid, body) VALUES (?, ?)", table_bodies)
             self._add_terms(terms)
             self.index.executemany(
-                "INSERT INTO share VALUES (?, ?) ON CONFLICT (token) DO UPDATE SET entries = entries + excluded.entries",
-                mark_counts.items(),
+                "INSERT INTO share VALUES (?, ?) ON CONFLICT (tape) DO UPDATE SET entries = entries + excluded.entries",
+                shares.items(),
             )
             self.index.execute("UPDATE state SET position = ?, chain = ?, texts = ?", (rows[-1][0], rows[-1][6], texts))
             self.index.execute("COMMIT")

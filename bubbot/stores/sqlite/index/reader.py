@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 
-from bubbot.stores.sqlite.index import exact, near
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,
-    index_path,
     index_size,
     matches_database,
     open_for_reading,
     read_coverage,
+    tables_of,
+    tape_token,
 )
-from bubbot.stores.sqlite.index.tokens import KIND_TOKENS, kind_token, phrase, tape_token
+from bubbot.stores.sqlite.index.vocabulary import (
+    HUGE_WORD_MARK,
+    LONG_WORD_MARK,
+    MAX_PART_LETTERS,
+    MAX_SPELLINGS,
+    MAX_TERMS,
+    MAX_TOKEN_LETTERS,
+    Vocabulary,
+    phrase,
+    run_tokens,
+)
 from bubbot.stores.sqlite.rows import count_entries
-from bubbot.stores.sqlite.writer import translate_error
 from bubbot.tape.index import IndexState
+from bubbot.tape.words import is_run, is_symbol, split_pieces, tokens
 
 log = logging.getLogger(__name__)
 
-_PROPOSALS = 300
-"""Entries that are proposed for all spellings together; there are at most 16."""
-_MAX_TOKEN_SHARE = 0.5
-"""A token with a greater share of the entries is not queried: reading the entries is cheaper."""
+_MAX_TAPE_SHARE = 0.5
+"""If a tape has a greater share of the entries, the query does not name it: leaving out the others is cheaper."""
+_MAX_CONTAINING_TERMS = 5000  # the most terms that contain a given part
+_ENTRIES_PER_CURSOR = 26  # entries read for a page of hits, times the cost of one, divided by the cost of a cursor
+_MAX_COMBINATIONS = 64  # the most combinations of a first and a last word to look up as phrases
+_LONG_RUN_LETTERS = 12
+_NOWHERE = "\ue000n"  # a token that no entry has
 
 
 class IndexUnreadable(Exception):
@@ -48,9 +62,55 @@ def _translate_errors() -> Iterator[None]:
         raise IndexUnreadable(str(error)) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _TextPieces:
+    """The pieces of a text.
+
+    Attributes:
+        inner: complete pieces.
+        first: perhaps the end of a longer word; empty if there is none.
+        last: perhaps the beginning of a longer word; empty if there is none.
+        alone: perhaps any part of a longer word; then there is no other piece.
+        goes_on: the last of `inner` is a character after which a run may go on.
+    """
+
+    inner: tuple[str, ...] = ()
+    first: str = ""
+    last: str = ""
+    alone: str = ""
+    goes_on: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> _TextPieces:
+        """Cut a folded text into its pieces and classify them."""
+        all_pieces = split_pieces(text)
+        inner: list[str] = []
+        first = last = ""
+        goes_on = False
+        for number, (piece, start) in enumerate(all_pieces):
+            begins, ends = start == 0, number == len(all_pieces) - 1 and start + len(piece) == len(text)
+            if is_run(piece):
+                goes_on = ends and len(piece) == 1
+                inner += [*run_tokens(piece)][: -1 if ends and not goes_on else None]
+            elif is_symbol(piece):
+                inner.append(piece)
+            elif begins and ends:
+                return cls(alone=piece)
+            elif begins:
+                first = piece
+            elif ends:
+                last = piece
+            else:
+                inner.append(piece[:MAX_TOKEN_LETTERS])
+        return cls(tuple(inner), first, last, goes_on=goes_on)
+
+
 @dataclass
 class SqliteIndex:
-    """An open search index, valid for one read transaction of its database; see `TapeIndex`.
+    """An open search index, valid for one read transaction of its database.
+
+    It proposes entries by their global position; whether one matches is decided on its text. All answers are FTS5
+    cursors that go backwards from the newest entry, and are read no further than they are used.
 
     Attributes:
         conn: the index file.
@@ -62,58 +122,188 @@ class SqliteIndex:
 
     @property
     def position(self) -> int:
-        """See `TapeIndex.position`."""
+        """The last entry that is covered; the caller has to read the later ones."""
         return self.coverage.position
 
     @cached_property
     def entries(self) -> int:
-        """The number of entries in the index; each has one token of a kind."""
-        return int(
-            self.conn.execute(
-                "SELECT coalesce(sum(entries), 0) FROM share WHERE token BETWEEN ? AND ?", KIND_TOKENS
-            ).fetchone()[0]
-        )
+        """The number of entries in the index. Positions may have gaps."""
+        return int(self.conn.execute("SELECT coalesce(sum(entries), 0) FROM share").fetchone()[0])
 
-    def find_containing(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
-        """See `TapeIndex.find_containing`."""
+    def find_containing(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+        """Yield every covered entry of the tape that holds the folded text, and others, newest first.
+
+        None if a scan is faster.
+        """
         with _translate_errors():
-            text_expression = exact.expression_for(self.conn, text, self.entries)
-            expression = self._restrict(tape, kinds, text_expression)
-        return self._matching(expression, newest=newest) if expression else None
+            expression = self._containing(text)
+            return self._matching(tape, kinds, expression) if expression else None
 
     def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        """See `TapeIndex.find_similar`. If a word may mean several terms, each proposes its newest entries."""
-        with _translate_errors():
-            expressions = [
-                self._restrict(tape, kinds, expression) for expression in near.expressions_for(self.conn, text)
-            ]
+        """Yield entries with the folded text's words in other spellings, the closest first; some may be missing."""
         seen: set[int] = set()
-        for expression in expressions:
-            for position in islice(self._matching(expression, newest=True), _PROPOSALS // len(expressions)):
-                if position not in seen:
-                    seen.add(position)
-                    yield position
+        with _translate_errors():
+            for level in self._spelling_levels(text, seen):
+                # Each spelling in turn proposes its newest entry.
+                turns = zip_longest(*(self._matching(tape, kinds, expression) for expression in level))
+                for position in chain.from_iterable(turns):
+                    if position is not None and position not in seen:
+                        seen.add(position)
+                        yield position
 
-    def _restrict(self, tape: int, kinds: Sequence[str], text_expression: str | None) -> str:
-        """Restrict an expression to a tape and kinds, if most entries have others.
+    def _matching(self, tape: int, kinds: Sequence[str], expression: str) -> Iterator[int]:
+        """Yield the positions that match, of a tape and of kinds as far as the index knows them."""
+        if self._share(tape) <= _MAX_TAPE_SHARE:
+            expression = f"{phrase((tape_token(tape),))} AND ({expression})"
+        return heapq.merge(*(self._rows(table, expression) for table in tables_of(kinds)), reverse=True)
 
-        Return an empty text if nothing restricts the search.
-        """
-        marks = ([tape_token(tape)], [kind_token(kind) for kind in kinds])
-        rare = [tokens for tokens in marks if tokens and self._share(tokens) <= _MAX_TOKEN_SHARE]
-        conditions = [" OR ".join(phrase((token,)) for token in tokens) for tokens in rare]
-        return " AND ".join(f"({part})" for part in (*conditions, text_expression) if part)
-
-    def _share(self, tokens: list[str]) -> float:
-        marks = ", ".join("?" * len(tokens))
-        count = self.conn.execute(f"SELECT sum(entries) FROM share WHERE token IN ({marks})", tokens).fetchone()[0] or 0
-        return float(count / max(1, self.entries))
-
-    def _matching(self, expression: str, *, newest: bool) -> Iterator[int]:
-        order = "DESC" if newest else "ASC"
-        sql = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid {order}"
+    def _rows(self, table: str, expression: str) -> Iterator[int]:
+        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC"
         with _translate_errors(), closing(self.conn.execute(sql, (expression,))) as rows:
             yield from (row[0] for row in rows)
+
+    def _share(self, tape: int) -> float:
+        row = self.conn.execute("SELECT entries FROM share WHERE tape = ?", (tape,)).fetchone()
+        return float(row[0] / max(1, self.entries)) if row else 0.0
+
+    def _containing(self, text: str) -> str | None:
+        """Build the expression of every entry that holds a folded text, and of some that do not.
+
+        None if it is too unspecific, so that a scan is faster.
+        """
+        pieces, vocabulary = _TextPieces.of(text), Vocabulary(self.conn)
+        if pieces.alone:
+            return self._within(vocabulary, pieces.alone)
+        firsts = vocabulary.ending(pieces.first) if pieces.first else None
+        lasts = vocabulary.beginning(pieces.last) if pieces.last else None
+        core = phrase(pieces.inner, prefix=pieces.goes_on) if pieces.inner else ""
+        others = [core, "" if lasts is None else _any(lasts)]
+        if len(firsts or ("",)) * len(lasts or ("",)) <= _MAX_COMBINATIONS:
+            expression = _phrases(pieces, firsts, lasts)
+        else:
+            expression = _all([_any(firsts) if firsts is not None else "", *others])
+        if firsts is not None:  # the end of a long word is not adjacent to the next token
+            end = _any(firsts) if len(pieces.first) <= MAX_TOKEN_LETTERS else ""
+            expression = f"({expression}) OR ({_all([end, phrase([LONG_WORD_MARK]), *others])})"
+        return expression or None
+
+    def _within(self, vocabulary: Vocabulary, part: str) -> str | None:
+        """Build the expression for a text within a single word; None if a scan is faster.
+
+        A cursor for each term costs as much as reading some five entries: if the terms are many and frequent, reading
+        the newest entries finds enough hits sooner.
+        """
+        terms = vocabulary.containing(part, _MAX_CONTAINING_TERMS)
+        if terms is None:
+            return None
+        if len(terms) > MAX_TERMS:
+            times = sum(vocabulary.frequencies(terms).values())
+            if len(terms) * times > _ENTRIES_PER_CURSOR * self.entries:
+                return None
+        return _any([*terms, HUGE_WORD_MARK if len(part) <= MAX_PART_LETTERS else LONG_WORD_MARK])
+
+    def _spelling_levels(self, text: str, seen: Collection[int]) -> Iterator[list[str]]:
+        """Yield the expressions of entries with every word of the folded text in other spellings, closest first.
+
+        A level has one expression for each spelling of a single word, or one for all spellings of all words. What a
+        later level needs is looked up only then. `seen` has what the earlier ones found.
+        """
+        words = sorted(tokens(text), key=len, reverse=True)
+        vocabulary = Vocabulary(self.conn)
+        if len(words) == 1:
+            yield from _run_levels(words[0]) if is_run(words[0]) else _word_levels(vocabulary, words[0])
+        elif words:
+            yield from _words_levels(vocabulary, words, seen)
+
+
+def _word_levels(vocabulary: Vocabulary, word: str) -> Iterator[list[str]]:
+    """Yield the spellings with equally many mistakes; those with two only after the others."""
+    close = {term: mistakes for term, mistakes in vocabulary.spellings(word).items() if mistakes <= 1}
+    for level in _by_mistakes(close):
+        yield level[:MAX_SPELLINGS]
+    distant = vocabulary.spellings(word, distant=True)
+    for level in _by_mistakes({term: mistakes for term, mistakes in distant.items() if mistakes > 1}):
+        yield level[: 3 * MAX_SPELLINGS]
+
+
+def _by_mistakes(spellings: Mapping[str, float]) -> Iterator[list[str]]:
+    """Group the phrases of spellings by their mistakes, fewest first."""
+    for _, terms in groupby(sorted(spellings, key=spellings.__getitem__), key=spellings.__getitem__):
+        yield [phrase((term,)) for term in terms]
+
+
+def _words_levels(vocabulary: Vocabulary, words: Sequence[str], seen: Collection[int]) -> Iterator[list[str]]:
+    """Yield an expression for the closest spelling of each word, for those with one mistake, and for more."""
+    runs = [" OR ".join(f"({part})" for level in _run_levels(word) for part in level) for word in words if is_run(word)]
+    spelt = [word for word in words if not is_run(word)]
+    close = [vocabulary.spellings(word) for word in spelt]
+    close = [
+        terms if min(terms.values(), default=2.0) <= 1 else vocabulary.spellings(word, distant=True)
+        for word, terms in zip(spelt, close, strict=True)
+    ]
+    done: set[str] = set()
+    for most in (0.0, 1.0, 2.0):
+        expression = _spelt_as(runs, close, most, MAX_SPELLINGS)
+        if expression not in done:
+            done.add(expression)
+            yield [expression]
+    if not seen:
+        distant = [vocabulary.spellings(word, distant=True) for word in spelt]
+        yield [_spelt_as(runs, distant, 2.0, 6 * MAX_SPELLINGS)]
+
+
+def _spelt_as(runs: Sequence[str], spellings: Sequence[Mapping[str, float]], most: float, limit: int) -> str:
+    """Build the expression for all words in spellings with so many mistakes, or the fewest that there are."""
+    choices = [
+        _any([term for term, mistakes in terms.items() if mistakes <= max(most, min(terms.values()))][:limit])
+        for terms in spellings
+    ]
+    return _all([*runs, *choices])
+
+
+def _run_levels(run: str) -> list[list[str]]:
+    """Build expressions for a run, the most specific first.
+
+    From four characters on, one of them may be wrong, or two swapped.
+    """
+    size = len(run)
+    if size < 4:
+        return [[phrase(_pairs(run), prefix=size == 1)]]
+    if size > _LONG_RUN_LETTERS:
+        third = -(-size // 3)
+        return [[phrase(_pairs(run[at : at + third])) for at in range(0, size, third) if size - at > 1]]
+    splits = sorted({(run[:at], run[at + wide :]) for at in range(size) for wide in (1, 2) if at + wide <= size})
+    # A single character is in too many texts to search for it.
+    long_parts = [tuple(part for part in parts if len(part) > 1) for parts in splits]
+    by_size: dict[int, list[str]] = {}
+    for parts in dict.fromkeys(parts for parts in long_parts if parts):
+        by_size.setdefault(sum(map(len, parts)), []).append(_all(phrase(_pairs(part)) for part in parts))
+    return [by_size[length] for length in sorted(by_size, reverse=True)]
+
+
+def _pairs(run: str) -> list[str]:
+    run_pairs = list(run_tokens(run))
+    return run_pairs if len(run) == 1 else run_pairs[:-1]
+
+
+def _phrases(pieces: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
+    """Combine every first word, the pieces between, and every last word into phrases."""
+    combinations = [
+        (*first, *pieces.inner, *last)
+        for first in ([()] if firsts is None else [(term,) for term in firsts])
+        for last in ([()] if lasts is None else [(term,) for term in lasts])
+    ]
+    if not combinations:
+        return _any([])
+    return " OR ".join(phrase(combination, prefix=pieces.goes_on) for combination in combinations if combination)
+
+
+def _any(terms: Sequence[str]) -> str:
+    return " OR ".join(phrase((term,)) for term in terms or [_NOWHERE])
+
+
+def _all(parts: Iterable[str]) -> str:
+    return " AND ".join(f"({part})" for part in parts if part)
 
 
 class IndexReader:
@@ -181,18 +371,6 @@ class IndexReader:
             with suppress(sqlite3.Error):
                 self._conn.close()
             self._conn = None
-
-
-def inspect_index(database: Path) -> IndexState | None:
-    """Report the state of the index of this database, from outside the store.
-
-    Raises `StoreError` if the database cannot be read.
-    """
-    try:
-        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as conn:
-            return read_index_state(index_path(database), conn)
-    except sqlite3.Error as error:
-        raise translate_error(error) from error
 
 
 def read_index_state(path: Path, database: sqlite3.Connection) -> IndexState | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bubbot.tape.entry import Kind
+
 INDEX_APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
-INDEX_VERSION = 3
+INDEX_VERSION = 4
 """A file of another version is deleted and filled again; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
@@ -20,15 +23,33 @@ BUSY_SECONDS = 10.0
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE state (position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL);
-CREATE TABLE share (token TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE share (tape INTEGER PRIMARY KEY, entries INTEGER NOT NULL);
 CREATE TABLE term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, df INTEGER NOT NULL);
+CREATE INDEX term_length ON term (length(term), term);
 CREATE TABLE tdel (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
+CREATE VIRTUAL TABLE events USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
 CREATE VIRTUAL TABLE gram USING fts5(body, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
 PRAGMA application_id = {INDEX_APPLICATION_ID};
 PRAGMA user_version = {INDEX_VERSION};
 COMMIT;
 """
+
+
+def tables_of(kinds: Sequence[str]) -> list[str]:
+    """Return the tables with the words of these kinds; of all for no kind.
+
+    Events have their own: they are half of a tape, and a search that leaves them out should not go through them.
+    """
+    return [
+        *(["words"] if not kinds or set(kinds) != {Kind.EVENT} else []),
+        *(["events"] if not kinds or Kind.EVENT in kinds else []),
+    ]
+
+
+def tape_token(tape: int) -> str:
+    """Return the token of every entry of a tape. A private character: no text has such a token."""
+    return f"\ue000t{tape}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,16 +231,20 @@ async def test_a_call_id_that_is_used_again_does_not_confuse(chat: TapeService) 
     assert (ids_of(result), result.own_output) == ([5, 4], 1)
 
 
-def test_the_call_of_a_result_is_looked_for_among_the_24_entries_before_it() -> None:
+def test_the_call_of_a_result_is_looked_for_among_the_8_and_then_the_24_entries_before_it() -> None:
     """None before the first entry of a tape; nothing at all without a result."""
-    hit = replace(message("user", "volcano"), id=90)
     results = [replace(answer("c", "volcano"), id=place) for place in (60, 3, 2, 1)]
-    view = SearchView("volcano", limit=1)
-    groups = len(view.queries("chat")) - 2
-    found = [[hit, *results], *[[] for _ in range(groups - 1)], [], []]
-    (query,) = view.next_queries("chat", found)
-    assert query == TapeQuery("chat", IdRanges(((36, 59), (1, 2), (1, 1))), kinds=("tool_call",))
-    assert view.next_queries("chat", [[hit, results[-1]], *found[1:]]) == ()
+    steps = SearchView("volcano", limit=1).steps("chat")
+    next(steps)
+    (query,) = steps.send([[], [], results])
+    assert query == TapeQuery("chat", IdRanges(((52, 59), (1, 2), (1, 1))), kinds=("tool_call",))
+    (query,) = steps.send([[replace(call("c", "web"), id=1)]])  # too long before the first to be its call
+    assert query == TapeQuery("chat", IdRanges(((36, 51),)), kinds=("tool_call",))
+    steps = SearchView("volcano", limit=1).steps("chat")
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        steps.send([[], [], results[-1:]])
+    assert ids_of(end.value.value) == [1]
 
 
 async def test_of_several_results_in_one_entry_only_the_search_is_left_out(chat: TapeService) -> None:
@@ -268,10 +272,11 @@ async def test_bookkeeping_does_not_use_up_what_is_read(chat: TapeService) -> No
 
 
 async def test_it_says_when_more_was_left_out_than_was_read(chat: TapeService) -> None:
-    await chat.append([*said("volcano"), call("c", "tape_search"), *[answer("c", "volcano")] * 80])
+    searches = [entry for n in range(80) for entry in (call(f"c{n}", "tape_search"), answer(f"c{n}", "volcano"))]
+    await chat.append([*said("volcano"), *searches])
     cut = await chat.read(SearchView("volcano", limit=5, typo_newest=10))
     assert (ids_of(cut), cut.incomplete) == ([], True)
-    assert (cut.own_output, cut.spelling_from) == (70, 73)
+    assert (cut.own_output, cut.spelling_from) == (70, 152)
     full = await chat.read(SearchView("volcano", limit=10))
     assert (ids_of(full), full.incomplete, full.spelling_from) == ([1], False, 0)
 
@@ -402,6 +407,6 @@ def test_a_query_that_was_cut_counts_if_the_oldest_hit_is_older_than_its_end() -
     def hits(*places: int) -> list[SearchHit]:
         return [SearchHit(place, "message", "", None, "", exact=True) for place in places]
 
-    assert view._incomplete([entries], hits(60, 40))
-    assert not view._incomplete([entries], hits(60, 51))
-    assert not view._incomplete([entries[1:]], hits(60, 40))
+    assert view._is_incomplete([entries], hits(60, 40))
+    assert not view._is_incomplete([entries], hits(60, 51))
+    assert not view._is_incomplete([entries[1:]], hits(60, 40))

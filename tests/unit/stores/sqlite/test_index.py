@@ -16,11 +16,12 @@ import pytest
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
 from bubbot.stores.sqlite.index import fill
-from bubbot.stores.sqlite.index.reader import SqliteIndex, inspect_index
+from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import event, message
+from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
@@ -83,6 +84,11 @@ def path(tmp_path: Path) -> Path:
     return index_path(tmp_path / "bubbot.db")
 
 
+def inspect_index(database: Path) -> IndexState | None:
+    with closing(sqlite3.connect(database)) as conn:
+        return read_index_state(index_path(database), conn)
+
+
 async def found(chat: TapeService, text: str) -> list[int]:
     return [hit.id for hit in (await chat.read(SearchView(text))).hits]
 
@@ -127,8 +133,8 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
     asked: list[str] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
-        found = holding(self, tape, text, kinds, newest=newest)
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+        found = holding(self, tape, text, kinds)
         asked.extend([text] if found is not None else [])
         return found
 
@@ -137,7 +143,7 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
     await chat.append([message("user", text) for text in texts])
     await filler.fill()
     for text, needle in HOLDS:
-        (found,) = await chat.fetch([TapeQuery(chat.name, searchable_text=needle)])
+        (found,) = await chat.fetch([TapeQuery(chat.name, searchable_text=needle, newest=True)])
         assert texts.index(text) + 1 in [entry.id for entry in found], needle
     assert {"cat", "dog bark"} <= set(asked)
 
@@ -149,9 +155,9 @@ async def test_only_what_looks_for_a_text_asks_the_index(
     asked: list[str] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
         asked.append(text)
-        return holding(self, tape, text, kinds, newest=newest)
+        return holding(self, tape, text, kinds)
 
     monkeypatch.setattr(SqliteIndex, "find_containing", noted)
     await chat.append([message("user", "the volcano"), *(event("note", {"n": n}) for n in range(5))])
@@ -160,26 +166,24 @@ async def test_only_what_looks_for_a_text_asks_the_index(
     assert set(asked) == {"volcano"}
 
 
-async def test_spellings_share_what_the_index_proposes(
+async def test_spellings_take_turns_and_no_more_is_read_than_is_shown(
     chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """300 entries in all, the newest of each spelling, and none twice."""
-    proposed: list[list[int]] = []
+    proposed: list[int] = []
     find_similar = SqliteIndex.find_similar
 
     def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        proposed.append(list(find_similar(self, tape, text, kinds)))
-        return iter(proposed[-1])
+        for position in find_similar(self, tape, text, kinds):
+            proposed.append(position)
+            yield position
 
     monkeypatch.setattr(SqliteIndex, "find_similar", noted)
-    texts = ("volcano", "volcanos", "volcano volcanos")
-    await chat.append([message("user", text) for _ in range(310) for text in texts])
+    await chat.append([message("user", text) for text in ("volcano", *["volcanos"] * 500, *["volcano"] * 9)])
     await filler.fill()
-    await chat.read(SearchView("volcanoz"))
-    (positions,) = proposed
-    singular = sorted([n for n in range(1, 931) if n % 3 != 2], reverse=True)[:150]
-    plural = sorted([n for n in range(1, 931) if n % 3 != 1], reverse=True)[:150]
-    assert sorted(positions) == sorted({*singular, *plural})
+    result = await chat.read(SearchView("volcanoz"))
+    assert [hit.id for hit in result.hits] == [*range(510, 501, -1), *range(501, 491, -1), 1]
+    assert proposed[:4] == [501, 510, 500, 509], "each spelling in turn, the more frequent one first"
+    assert len(proposed) == len(set(proposed)) < 40
 
 
 @pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
@@ -197,6 +201,53 @@ async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, fi
     await chat.append([message("user", f"filling {number}") for number in range(2500)])
     await filler.fill()
     assert await found(chat, f"{LONG_WORD[:30]}{LONG_WORD[31:60]} see") == [1]
+
+
+@pytest.mark.parametrize("typed", ["electroencephalgraphically", "counterrevolutionaris", "avialabel", "prclaen"])
+async def test_words_of_any_length_are_repaired(chat: TapeService, filler: Indexer, typed: str) -> None:
+    words = "electroencephalographically counterrevolutionaries available preclean"
+    await chat.append([message("user", word) for word in words.split()])
+    await chat.append([message("user", f"filling {number}") for number in range(2500)])
+    await filler.fill()
+    (entry,) = await found(chat, typed)
+    assert entry <= 4
+
+
+async def test_a_search_for_messages_goes_through_no_events(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    rows = SqliteIndex._rows
+
+    def noted(self: SqliteIndex, table: str, expression: str) -> Iterator[int]:
+        asked.append(table)
+        return rows(self, table, expression)
+
+    monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    await chat.append([message("user", "the volcano"), event("note", {"text": "volcano"})])
+    await filler.fill()
+    for kinds, tables in ((("message",), {"words"}), (("event",), {"events"}), ((), {"words", "events"})):
+        asked.clear()
+        hits = (await chat.read(SearchView("volcano", kinds=kinds))).hits
+        assert (len(hits), set(asked)) == (len(tables), tables)
+
+
+async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    rows = SqliteIndex._rows
+
+    def noted(self: SqliteIndex, table: str, expression: str) -> Iterator[int]:
+        for position in rows(self, table, expression):
+            read.append(position)
+            yield position
+
+    monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    await chat.append([message("user", f"the volcano {number}") for number in range(1000)])
+    await filler.fill()
+    assert len((await chat.read(SearchView("volcano"))).hits) == 20
+    assert len(read) <= 32
 
 
 async def test_a_long_tail_is_told(chat: TapeService, filler: Indexer) -> None:

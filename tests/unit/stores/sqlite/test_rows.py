@@ -1,0 +1,103 @@
+"""Queries as SQL: what SQLite leaves out before Python reads it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.stores.sqlite import rows
+from bubbot.stores.sqlite.connections import open_reader
+from bubbot.stores.sqlite.rows import find_entries
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.entry import TapeEntry, message
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.store import Batch
+
+ENTRIES = 4000
+
+
+@pytest.fixture
+async def conn(sqlite_store: SqliteStore, tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
+    texts = [f"word {number}" for number in range(ENTRIES - 4)]
+    texts += ["the Volcano", "100% of_it", "der Vulk\u00e1n", "a \u2603 snowman"]
+    await sqlite_store.append([Batch("chat", tuple(message("user", text) for text in texts))])
+    with closing(open_reader(tmp_path / "bubbot.db")) as opened:
+        yield opened
+
+
+def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the entries that are read whole from now on."""
+    read: list[int] = []
+    from_row = rows.from_row
+
+    def noted(tape: str, row: tuple[Any, ...]) -> TapeEntry:
+        read.append(row[0])
+        return from_row(tape, row)
+
+    monkeypatch.setattr(rows, "from_row", noted)
+    return read
+
+
+def steps_of(conn: sqlite3.Connection, query: TapeQuery) -> int:
+    """Count the steps of SQLite's virtual machine, in hundreds."""
+    counted = 0
+
+    def count() -> int:
+        nonlocal counted
+        counted += 1
+        return 0
+
+    conn.set_progress_handler(count, 100)
+    find_entries(conn, query)
+    conn.set_progress_handler(None, 0)
+    return counted
+
+
+async def test_several_ranges_do_not_go_through_the_whole_tape(conn: sqlite3.Connection) -> None:
+    few = IdRanges(((10, 12), (2000, 2003), (3000, 3000)))
+    assert [entry.id for entry in find_entries(conn, TapeQuery("chat", few))] == [
+        10,
+        11,
+        12,
+        2000,
+        2001,
+        2002,
+        2003,
+        3000,
+    ]
+    backwards = TapeQuery("chat", few, newest=True, limit=3)
+    assert [entry.id for entry in find_entries(conn, backwards)] == [3000, 2003, 2002]
+    assert steps_of(conn, TapeQuery("chat", few)) < steps_of(conn, TapeQuery("chat")) / 50
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("volcano", [ENTRIES - 3]),
+        ("100%", [ENTRIES - 2]),
+        ("f_it", [ENTRIES - 2]),
+        ("of%it", []),
+        ("vulk\u00e1n", [ENTRIES - 1]),
+        ("\u2603", [ENTRIES]),
+        ("nowhere", []),
+    ],
+)
+async def test_a_text_is_looked_for_in_few_rows(
+    conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, text: str, found: list[int]
+) -> None:
+    read = noted_reads(monkeypatch)
+    assert [entry.id for entry in find_entries(conn, TapeQuery("chat", searchable_text=text))] == found
+    assert read == found
+
+
+async def test_other_spellings_are_compared_before_rows_are_read(
+    conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = noted_reads(monkeypatch)
+    found = find_entries(conn, TapeQuery("chat", similar_text="the volcnao"))
+    assert [entry.id for entry in found] == read == [ENTRIES - 3]
