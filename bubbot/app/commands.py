@@ -36,7 +36,7 @@ class OwnCommands:
     """The commands of a feature of bubbot.
 
     Attributes:
-        module: the module with its `CommandGroup`, `COMMANDS`; only that of the requested command is imported.
+        module: the module with its `CommandGroup`, such as `TAPE_COMMANDS`; only that of the requested command is imported.
         pick: takes the feature's settings from all of them.
     """
 
@@ -81,7 +81,7 @@ def find_command(name: str) -> Command | None:
     """Find a command of a feature by its whole name; None if there is none. Raise `ConfigError` for a broken package."""
     word = name.partition(" ")[0]
     if word in OWN_COMMANDS:
-        group: CommandGroup = import_module(OWN_COMMANDS[word].module).COMMANDS
+        group: CommandGroup = getattr(import_module(OWN_COMMANDS[word].module), f"{word.upper()}_COMMANDS")
     elif word in plugins.list_names(COMMAND_GROUP):
         group = load_command_group(word)
     else:

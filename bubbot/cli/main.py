@@ -47,7 +47,7 @@ class ShellCommand:
     """A command's line of help, and its module.
 
     The module has `configure(parser) -> None` and `run(args) -> int`, where `args` also has `command` (str), `home` and
-    `config` (Path, or None if not set); that of a feature has its `CommandGroup`, `COMMANDS`.
+    `config` (Path, or None if not set); that of a feature has its `CommandGroup`, such as `USAGE_COMMANDS`.
     """
 
     help: str
@@ -175,7 +175,7 @@ def load_command(name: str, commands: Mapping[str, ShellCommand] = COMMANDS) -> 
     """Import a command, of ours or of an installed package, and return its parser and itself."""
     if name in commands:
         module: Any = import_module(commands[name].module)
-        group = None if hasattr(module, "configure") else module.COMMANDS
+        group = None if hasattr(module, "configure") else getattr(module, f"{name.upper()}_COMMANDS")
     else:
         # Imported here: only a command of an installed package needs it.
         from bubbot.app.installed import load_command_group

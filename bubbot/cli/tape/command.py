@@ -15,7 +15,7 @@ from bubbot.cli.tape import files, gc, index, repair
 from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.features.search.shell import COMMANDS as SEARCH_COMMANDS
+from bubbot.features.search.shell import TAPE_COMMANDS
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
     archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
     archive.add_argument("tape")
-    for command in SEARCH_COMMANDS.commands:
+    for command in TAPE_COMMANDS.commands:
         add_command(commands, command)
     index.configure(commands)
     files.configure(commands)
@@ -163,7 +163,7 @@ async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
 
 
 async def _search(setup: CommandSetup, args: argparse.Namespace) -> int:
-    (command,) = SEARCH_COMMANDS.commands
+    (command,) = TAPE_COMMANDS.commands
     return await run_command(setup, command, read_arguments(command, args))
 
 

@@ -177,7 +177,7 @@ async def revoke(access: AccessService, args: Person) -> str:
     return f"{args.id} may no longer talk to the bot on {args.channel}, except in groups whose members may all talk."
 
 
-COMMANDS = CommandGroup(
+ACCESS_COMMANDS = CommandGroup(
     "access",
     (list_people, pending, approve, grant, revoke, history),
     "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "

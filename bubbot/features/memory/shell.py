@@ -221,7 +221,7 @@ def _describe_change(
     return "".join(f"{line}\n" for line in lines)
 
 
-COMMANDS = CommandGroup(
+MEMORY_COMMANDS = CommandGroup(
     "memory",
     (show, save, forget, restore, export, import_memory),
     "Show and change the memory of a session. `show` and `export` are read-only and work while the bot runs. "

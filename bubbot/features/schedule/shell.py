@@ -24,7 +24,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
-WHEN = "such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'"
+WHEN_HELP = "such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'"
 JobId: TypeAlias = Annotated[str, Argument("its id, the beginning of it, or its name; list shows them")]
 Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
 
@@ -51,12 +51,12 @@ class JobHistory(ToolArgs):
 
 
 class NextTimes(ToolArgs):
-    when: Annotated[str, Argument(WHEN)]
+    when: Annotated[str, Argument(WHEN_HELP)]
     zone: Annotated[str, Argument("IANA time zone (default: the bot's)", "ZONE")] = ""
     count: Annotated[int, Argument("how many times (default: 5)", "N")] = 5
 
 
-class _JobOptions(ToolArgs):
+class _ShellJobOptions(ToolArgs):
     """The options of a job; one that was not typed changes nothing."""
 
     prompt: Annotated[str, Argument("what the bot is to be asked", "TEXT")] = ""
@@ -81,9 +81,9 @@ class _JobOptions(ToolArgs):
         return self.model_dump(exclude_unset=True, exclude={"session", "job"})
 
 
-class AddJob(_JobOptions):
+class AddJob(_ShellJobOptions):
     session: Chat
-    when: Annotated[str, Argument(WHEN)]
+    when: Annotated[str, Argument(WHEN_HELP)]
 
 
 class _EditedJob(ToolArgs):
@@ -91,7 +91,7 @@ class _EditedJob(ToolArgs):
     when: Annotated[str, Argument("another schedule")] = ""
 
 
-class EditJob(_JobOptions, _EditedJob):
+class EditJob(_ShellJobOptions, _EditedJob):
     """A job, and what to change."""
 
 
@@ -283,7 +283,7 @@ def set_chat_rules(changes: JobChanges, formatter: JobFormatter, args: ChatRules
     return formatter.format_chat_rules(changes.state.apply(facts), session), facts
 
 
-COMMANDS = CommandGroup(
+SCHEDULE_COMMANDS = CommandGroup(
     "schedule",
     (list_jobs, show, history, show_next, add, edit, pause, resume, run_now, remove, set_chat_rules),
     "Schedule prompts, commands and texts, once or repeatedly, and see their results. `bubbot run` fires the "

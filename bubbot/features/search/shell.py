@@ -63,4 +63,4 @@ async def search(context: CommandContext, args: FindWords) -> CommandResult:
     return CommandResult("".join(f"{line}\n" for line in lines), EXIT_OK if result.hits else EXIT_NO_MATCH)
 
 
-COMMANDS = CommandGroup("tape", (search,))
+TAPE_COMMANDS = CommandGroup("tape", (search,))

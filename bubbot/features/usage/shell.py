@@ -69,7 +69,7 @@ def _as_json(reporter: UsageReporter, period: Period, report: SpendingReport, ta
     }
 
 
-COMMANDS = CommandGroup(
+USAGE_COMMANDS = CommandGroup(
     "usage",
     (report,),
     "Show model calls and their cost by chat, person, job, model and day, and how much of each budget is used. "

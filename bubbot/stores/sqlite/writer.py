@@ -271,7 +271,7 @@ class GroupCommitWriter:
                 self._post_group()
 
     def _post_group(self) -> None:
-        """Have everything queued committed. A group that has not begun yet takes it along."""
+        """Start a commit of everything queued. A group that has not begun yet takes it along."""
         if not self._is_group_posted:
             self._conn.post(self._commit_group)
             self._is_group_posted = True

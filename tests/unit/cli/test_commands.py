@@ -137,7 +137,7 @@ def test_the_commands_that_belong_to_no_feature_are_there() -> None:
 def test_the_table_of_the_shell_is_what_features_declare() -> None:
     assert tuple(COMMANDS) == OWN_WORDS
     for word, own in OWN_COMMANDS.items():
-        group = import_module(own.module).COMMANDS
+        group = getattr(import_module(own.module), f"{word.upper()}_COMMANDS")
         assert isinstance(group, CommandGroup)
         assert COMMANDS[word].module in (own.module, "bubbot.cli.tape.command")
         assert {each.name.partition(" ")[0] for each in group.commands} == {group.name} == {word}
