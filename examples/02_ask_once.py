@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bubbot.app.bot import new_id, now, open_app
+from bubbot.app.bot import open_app
+from bubbot.app.tapes import new_id, now
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.settings.loader import ModelSettings, Settings

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 
 from pydantic import Field
 
-from bubbot.app.bot import PortWrappers, new_id, now, open_app
+from bubbot.app.bot import PortWrappers, open_app
+from bubbot.app.tapes import new_id, now
 from bubbot.errors import ToolRetry
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bubbot.app.bot import PortWrappers, new_id, now, open_app
+from bubbot.app.bot import PortWrappers, open_app
+from bubbot.app.tapes import new_id, now
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage

@@ -24,7 +24,7 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_c
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.gateway.outbound import Deliverer, RetryPolicy, no_wait_for_room
+from bubbot.gateway.outbound import Deliverer, RetryPolicy
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.previews import PreviewSink
 from bubbot.models.scripted import ScriptedModel
@@ -44,6 +44,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
+from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime

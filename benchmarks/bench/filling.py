@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from benchmarks.bench.measure import Figures
-from bubbot.app.bot import now
+from bubbot.app.tapes import now
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 

@@ -14,7 +14,7 @@ from benchmarks.bench.measure import Figures, Rate, Row, ratio
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.searching import SPELLING, queries
 from benchmarks.bench.words import Words
-from bubbot.app.bot import new_id, now
+from bubbot.app.tapes import new_id, now
 from bubbot.features.search.view import SearchView
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService

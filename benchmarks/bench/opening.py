@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.bench import tapes
 from benchmarks.bench.measure import Figures
 from benchmarks.bench.talk import talking
-from bubbot.app.bot import new_id, now
+from bubbot.app.tapes import new_id, now
 from bubbot.runtime.context.view import ContextView
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.service import TapeService

@@ -21,7 +21,8 @@ from benchmarks.bench import tapes
 from benchmarks.bench.measure import Figures
 from benchmarks.bench.talk import talking
 from benchmarks.soak.direct import CHANNEL
-from bubbot.app.bot import PortWrappers, new_id, now
+from bubbot.app.bot import PortWrappers
+from bubbot.app.tapes import new_id, now
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION, GRANTED
 from bubbot.features.budget.state import BUDGET_PROJECTION

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.bench import words
 from benchmarks.soak.direct import CHANNEL
 from benchmarks.soak.parts import configured
-from bubbot.app.bot import now
+from bubbot.app.tapes import now
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import session_tape

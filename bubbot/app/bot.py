@@ -8,22 +8,20 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
-from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.features import FEATURES, BotFeatures
+from bubbot.app.features import BotFeatures
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
-from bubbot.app.installed import load_features, load_strategies
+from bubbot.app.installed import FEATURES, load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
+from bubbot.app.tapes import new_id, now, tape_service
 from bubbot.app.turns import TurnServices, build_session_deps
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
@@ -50,7 +48,7 @@ from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
-from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
+from bubbot.settings.sections import StoreSettings
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
@@ -60,16 +58,6 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
-
-
-def now() -> datetime:
-    """Return the current time, in UTC."""
-    return datetime.now(UTC)  # noqa: TID251 - the one clock
-
-
-def new_id() -> str:
-    """Return a new random id, 32 hexadecimal digits."""
-    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +207,6 @@ class Bot:
         if result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
         return await result
-
-
-def tape_service(
-    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
-) -> TapeService:
-    """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
-    return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 
 @asynccontextmanager
@@ -425,20 +406,3 @@ def _texts(settings: Settings) -> Texts:
     if not texts.is_translated:
         log.warning("no translation for %r, using English", texts.language, extra={"action": "texts.missing"})
     return texts
-
-
-@asynccontextmanager
-async def open_tapes(
-    home: Home,
-    settings: StoreSettings = DEFAULT_STORE,
-    *,
-    write: bool = False,
-) -> AsyncIterator[tuple[TapeStore, str]]:
-    """Open the store and return it with the workspace label. Reading works while a bot is running."""
-    async with AsyncExitStack() as stack:
-        if write:
-            home.ensure()
-            stack.enter_context(WriterLock(home))
-        store = await open_home_store(settings, home, now=now, readonly=not write)
-        stack.push_async_callback(store.aclose)
-        yield store, await find_workspace(store, home)

@@ -13,13 +13,13 @@ from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.gateway.outbound import no_wait_for_room
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundDelivery
+from bubbot.ports.store import no_wait_for_room
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock

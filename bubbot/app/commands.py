@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot import plugins
 from bubbot.app.budget import model_facts
-from bubbot.app.features import feature_section
-from bubbot.app.installed import COMMAND_GROUP, FEATURE_GROUP, load_command_group, load_feature
+from bubbot.app.installed import COMMAND_GROUP, FEATURE_GROUP, feature_section, load_command_group, load_feature
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.feature import Feature
 from bubbot.features.budget.limits import budget_limits

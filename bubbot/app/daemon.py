@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from bubbot.app.bot import Bot, PortWrappers, now, open_bot
+from bubbot.app.bot import Bot, PortWrappers, open_bot
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.channels import STDIN, admission_settings, channel_policy, channel_tables
+from bubbot.app.tapes import now
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime

@@ -12,8 +12,7 @@ from typing import Any
 
 from bubbot import plugins
 from bubbot.app.budget import budget_settings
-from bubbot.app.features import feature_section
-from bubbot.app.installed import FEATURE_GROUP, load_features
+from bubbot.app.installed import FEATURE_GROUP, feature_section, load_features
 from bubbot.features.budget.checks import BUDGET_CHECKS
 from bubbot.features.budget.health import read_budget_health
 from bubbot.features.schedule.checks import SCHEDULE_CHECKS

@@ -12,6 +12,7 @@ from typing import Any
 from bubbot.app.budget import budget_settings
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
+from bubbot.app.installed import FEATURES, feature_section
 from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
@@ -42,9 +43,6 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.values import AUTO_SELECTOR
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
-
-FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
-"""The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,10 +293,3 @@ def _list_session_events(factories: Sequence[FeatureFactory]) -> list[str]:
     return [
         name for factory in factories for name, model in factory.events.items() if declared_references(model).sessions
     ]
-
-
-def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
-    """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
-    if factory.settings is None:
-        return None
-    return settings.section(factory.name) if factory.name in type(settings).model_fields else factory.settings()

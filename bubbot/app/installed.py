@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.features import FEATURES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
-from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME
+from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
+FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
+"""The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
@@ -132,3 +133,10 @@ def load_command_group(name: str) -> CommandGroup:
     if group.name != name or any(command.name.partition(" ")[0] != name for command in group.commands):
         raise ConfigError(f"{label} has commands with another first word.")
     return group
+
+
+def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
+    """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
+    if factory.settings is None:
+        return None
+    return settings.section(factory.name) if factory.name in type(settings).model_fields else factory.settings()

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bubbot import log as logs
-from bubbot.app.bot import now
 from bubbot.app.channels import ChannelTable, admission_settings, channel_policy, channel_tables
 from bubbot.app.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.app.daemon import Daemon
 from bubbot.app.models import ModelSet, choose_models
+from bubbot.app.tapes import now
 from bubbot.app.turns import build_session_deps
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from bubbot import plugins
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.gateway.outbound import no_wait_for_room
 from bubbot.home import Home
-from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom
+from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.handle import Clock

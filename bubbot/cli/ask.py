@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bubbot.app.bot import new_id, now
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.chat_connection import with_chat
 from bubbot.cli.output import AnswerPrinter, is_unicode, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice

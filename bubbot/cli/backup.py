@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bubbot.app.bot import now
 from bubbot.app.stores import database_file
+from bubbot.app.tapes import now
 from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError

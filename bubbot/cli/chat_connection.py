@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bubbot import plugins
-from bubbot.app.bot import Bot, new_id, now, open_app
+from bubbot.app.bot import Bot, open_app
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ModelError
 from bubbot.ports.channel import Channel, ChannelOptions, Inbound

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from bubbot.app.bot import new_id, now, open_tapes, tape_service
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.installed import load_features
+from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup, load_setup

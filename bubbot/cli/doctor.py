@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from bubbot import __version__, log
-from bubbot.app.bot import new_id, now
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.output import is_unicode, show
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import log
-from bubbot.app.bot import new_id, now
 from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, choose_home
 from bubbot.errors import ConfigError
 from bubbot.home import Home

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bubbot.app.bot import open_tapes, tape_service
+from bubbot.app.tapes import open_tapes, tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import StoreError
 from bubbot.gateway.quarantine import Quarantine

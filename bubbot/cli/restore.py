@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bubbot.app.bot import new_id, now
 from bubbot.app.stores import database_file
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.commands import read, run_command
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome

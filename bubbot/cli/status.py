@@ -6,8 +6,8 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
-from bubbot.app.bot import now, open_tapes
 from bubbot.app.health import offline_snapshot
+from bubbot.app.tapes import now, open_tapes
 from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable

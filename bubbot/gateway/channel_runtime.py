@@ -15,7 +15,7 @@ from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
-from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, no_wait_for_room, split_outbound
+from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, split_outbound
 from bubbot.gateway.outbox import Outbox
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
@@ -32,6 +32,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.attachments import refuse_fetch

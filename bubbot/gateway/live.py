@@ -22,7 +22,6 @@ from bubbot.gateway.outbound import (
     CreateTask,
     call_adapter,
     live_key,
-    no_wait_for_room,
     receipt_of,
     settle_live,
     split_outbound,
@@ -45,6 +44,7 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
+from bubbot.ports.store import no_wait_for_room
 
 log = logging.getLogger(__name__)
 

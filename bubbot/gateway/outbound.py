@@ -17,6 +17,7 @@ from bubbot.log import bind
 from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
 from bubbot.ports.middleware import AroundDelivery, CallNext, PartDelivery, wrap
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.store import no_wait_for_room
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 
@@ -147,10 +148,6 @@ async def settle_live(
 
 async def ignore_unreachable_chat(_chat: str, _reason: str) -> None:
     """Ignore an unreachable chat, for deliveries that nothing depends on."""
-
-
-async def no_wait_for_room() -> None:
-    """Return at once, for outboxes that are not on a disk."""
 
 
 class Deliverer:

@@ -302,3 +302,7 @@ def require_index(store: object) -> IndexesTexts:
 
 def _lacks(store: object, predicate: str) -> ConfigError:
     return ConfigError(f"This store ({type(store).__name__}) {predicate}.")
+
+
+async def no_wait_for_room() -> None:
+    """Return at once, for outboxes that are not on a disk."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import PortWrappers, open_app
-from bubbot.app.features import FEATURES
+from bubbot.app.installed import FEATURES
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from apscheduler.schedulers import base
 
-from bubbot.app import bot, daemon
+from bubbot.app import bot, daemon, tapes
 from tests.e2e.kill_daemon import main
 
 
@@ -32,7 +32,7 @@ def shifted(start: str) -> None:
         return datetime.now(UTC) + forward
 
     base.datetime = Shown
-    bot.now = daemon.now = now  # type: ignore[attr-defined]
+    bot.now = daemon.now = tapes.now = now  # type: ignore[attr-defined]
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from bubbot.app.bot import now, open_tapes, tape_service
+from bubbot.app.tapes import now, open_tapes, tape_service
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.home import Home
 from bubbot.ports.access import ListedPeople

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.bot import Bot, PortWrappers, new_id, open_app
+from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.app.tapes import new_id
 from bubbot.errors import ModelRateLimited, ModelRefused
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.home import Home
@@ -182,7 +183,8 @@ from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.settings.loader import Settings, ModelSettings
-from bubbot.app.bot import PortWrappers, new_id, open_app
+from bubbot.app.bot import PortWrappers, open_app
+from bubbot.app.tapes import new_id
 from tests.turns import KeptChannel, Played, calls, says
 
 at, home = sys.argv[1], Path(sys.argv[2])

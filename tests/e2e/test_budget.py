@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.bot import open_tapes
+from bubbot.app.tapes import open_tapes
 from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
 from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED

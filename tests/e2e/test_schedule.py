@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import new_id, now, open_tapes
 from bubbot.app.commands import bind_context, find_command
+from bubbot.app.tapes import new_id, now, open_tapes
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.shell import AddJob
 from bubbot.gateway.inbox import inbox_tape

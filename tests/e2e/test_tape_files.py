@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.bot import open_tapes
+from bubbot.app.tapes import open_tapes
 from bubbot.home import Home
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import ForkRecord

@@ -9,9 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bubbot.app.bot import new_id, now
 from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.commands import answer_command
 from bubbot.errors import ConfigError, ModelError
 from bubbot.ports.channel import Inbound

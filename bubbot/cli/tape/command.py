@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 
-from bubbot.app.bot import open_tapes, tape_service
+from bubbot.app.tapes import open_tapes, tape_service
 from bubbot.cli.commands import run_command
 from bubbot.cli.options import add_command, read_arguments
 from bubbot.cli.output import show, show_json, show_line

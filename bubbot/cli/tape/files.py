@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bubbot.app.bot import now, open_tapes
+from bubbot.app.tapes import now, open_tapes
 from bubbot.cli.commands import run_command
 from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.output import show

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from bubbot.app.bot import now, open_tapes
+from bubbot.app.tapes import now, open_tapes
 from bubbot.cli.commands import run_command
 from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.setup import CommandSetup

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bubbot.app.bot import tape_service
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.installed import load_features
+from bubbot.app.tapes import tape_service
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import read_session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bubbot.app.bot import open_tapes
+from bubbot.app.tapes import open_tapes
 from bubbot.cli.commands import run_command
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup

@@ -6,8 +6,8 @@ import argparse
 import asyncio
 import os
 
-from bubbot.app.bot import now
 from bubbot.app.stores import database_file
+from bubbot.app.tapes import now
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.home import WriterLock

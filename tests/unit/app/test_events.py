@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import Bot, new_id, now, open_app
+from bubbot.app.bot import Bot, open_app
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.gc_change import CollectTapes, collect
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender

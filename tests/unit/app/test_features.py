@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
-from bubbot.app.bot import Bot, now, open_app
-from bubbot.app.features import FEATURES
+from bubbot.app.bot import Bot, open_app
 from bubbot.app.health import offline_snapshot
+from bubbot.app.installed import FEATURES
+from bubbot.app.tapes import now
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.features.budget.settings import BudgetSettings

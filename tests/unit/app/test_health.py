@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import Bot, now, open_app, open_tapes
+from bubbot.app.bot import Bot, open_app
 from bubbot.app.health import offline_snapshot
+from bubbot.app.tapes import now, open_tapes
 from bubbot.gateway.health.snapshot import as_json
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender

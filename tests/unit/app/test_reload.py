@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
-from bubbot.app.bot import now
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
+from bubbot.app.tapes import now
 from bubbot.cli.run.command import _reload_when
 from bubbot.cli.run.server import attach_metrics, chat_service
 from bubbot.concurrency import Backoff

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import new_id, now
 from bubbot.app.commands import OWN_COMMANDS, bind_context
 from bubbot.app.installed import OWN_WORDS
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.commands import WRITE_COMMANDS, answer_command
 from bubbot.cli.main import COMMANDS
 from bubbot.errors import ConfigError, ControlError, EntryNotFound

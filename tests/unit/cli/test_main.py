@@ -376,7 +376,7 @@ class TestProcess:
             "bubbot.cli.doctor",
             "bubbot.settings.loader",
             "pydantic",
-            "bubbot.app.bot",
+            "bubbot.app.tapes",
             "sqlite3",
             "asyncio",
         ],

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from bubbot.app.bot import new_id, now
+from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.ports.channel import Inbound, Sender

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import now
+from bubbot.app.tapes import now
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
 from bubbot.home import Home, WriterLock

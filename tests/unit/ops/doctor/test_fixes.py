@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.bot import now
+from bubbot.app.tapes import now
 from bubbot.errors import ModelUnavailable
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState

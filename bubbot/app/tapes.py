@@ -1,0 +1,50 @@
+"""The tapes of a home, for commands that need no bot: they import little, since people wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.stores import find_workspace, open_home_store
+from bubbot.home import Home, WriterLock
+from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
+from bubbot.tape.references import ReferenceRegistry
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+
+
+def now() -> datetime:
+    """Return the current time, in UTC."""
+    return datetime.now(UTC)  # noqa: TID251 - the one clock
+
+
+def new_id() -> str:
+    """Return a new random id, 32 hexadecimal digits."""
+    return uuid4().hex
+
+
+def tape_service(
+    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
+) -> TapeService:
+    """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
+    return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
+
+
+@asynccontextmanager
+async def open_tapes(
+    home: Home,
+    settings: StoreSettings = DEFAULT_STORE,
+    *,
+    write: bool = False,
+) -> AsyncIterator[tuple[TapeStore, str]]:
+    """Open the store and return it with the workspace label. Reading works while a bot is running."""
+    async with AsyncExitStack() as stack:
+        if write:
+            home.ensure()
+            stack.enter_context(WriterLock(home))
+        store = await open_home_store(settings, home, now=now, readonly=not write)
+        stack.push_async_callback(store.aclose)
+        yield store, await find_workspace(store, home)
