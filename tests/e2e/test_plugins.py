@@ -239,7 +239,9 @@ class TestFeature:
             return text, json.loads(run(home, "status", "--json", env=plants).stdout)["watered"]
 
         assert status()[1] == 0, "there is no database yet"
-        async with running(home, env=watched) as daemon:
+        async with running(home, env=watched) as daemon, asyncio.timeout(60):
+            while "run.started" not in daemon.errors:  # noqa: ASYNC110 - another process has no event
+                await asyncio.sleep(0.02)
             await asyncio.to_thread(said, home, ",water", ",water", env=plants)
             assert "plants: watered 2 times" in await asyncio.to_thread(said, home, ",status", env=plants)
             text, count = await asyncio.to_thread(status)
