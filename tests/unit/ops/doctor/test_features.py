@@ -66,7 +66,8 @@ def check(home: Home, settings: Settings | None, *, of_tapes: bool = False) -> l
 
 
 @pytest.mark.usefixtures("pots")
-def test_those_without_tapes_run_once_the_settings_are_loaded(home: Home) -> None:
+def test_those_without_tapes_run_once_the_settings_are_loaded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bubbot.ops.doctor.features.PACKAGE_TIMEOUT_SECONDS", 0.2)
     home.config.write_text("[pots]\ndepth = 7\n")
     made = {one.id: one for one in run_checks(home, None, now=START, deep=False).findings}
     assert made["pots.depth"].cause == f"7 home config.toml {START:%Y}"
