@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -62,7 +62,7 @@ class Projection(Generic[S]):
 
     Attributes:
         name: begins the name of its checkpoints.
-        version: of the state and of `apply`; checkpoints of another version are not read.
+        version: of the state and of `apply`; checkpoints of another version are not read, but for `older_versions`.
         tapes: the name of its tape; with a slash at the end the prefix of all its tapes.
         events: the names of the facts it is made of.
         initial: builds the state of an empty tape.
@@ -75,6 +75,7 @@ class Projection(Generic[S]):
         size: how many facts a checkpoint of this state is as large as; it is written no more often than that.
         legacy: the anchor that stood in for checkpoints before.
         combine: adds up the states of several tapes, or of the shards of one.
+        older_versions: earlier versions that mean the same and that `decode` reads, too.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Projection(Generic[S]):
     size: Callable[[S], int] = lambda _: 0
     legacy: LegacyAnchor[S] | None = None
     combine: Callable[[Sequence[S]], S] | None = None
+    older_versions: Collection[int] = ()
 
     @property
     def checkpoint_name(self) -> str:
@@ -315,7 +317,7 @@ class ProjectedTape(Generic[S]):
                 return
             if entry.kind == Kind.EVENT:
                 data = entry.payload["data"]
-                if data["version"] != projection.version:
+                if data["version"] not in (projection.version, *projection.older_versions):
                     return
                 after, state = data["after"], data["state"]
                 candidate = _Candidate(after, state, projection.decode, projection.cited_ids)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
+from bubbot.features.budget.totals import SpentTotals
 from bubbot.ports.usage import (
     BUDGET_TAPE,
     RESERVED,
@@ -63,7 +64,7 @@ class BudgetState:
         day: the newest day of a call; totals of days and months that were over then are dropped.
     """
 
-    spent: dict[TotalKey, SpentTotal] = field(default_factory=dict)
+    spent: SpentTotals = field(default_factory=SpentTotals)
     open: dict[str, Reservation] = field(default_factory=dict)
     warned: set[BudgetWarning] = field(default_factory=set)
     unpriced: set[str] = field(default_factory=set)
@@ -117,20 +118,18 @@ class BudgetState:
         # A call that is still open counts on the day it began: that day is not over.
         open_periods = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
 
-        def is_current(key: TotalKey) -> bool:
-            return key.period >= first[: len(key.period)] or key.period in open_periods
+        def is_current(period: str) -> bool:
+            return period >= first[: len(period)] or period in open_periods
 
-        self.spent = {key: total for key, total in self.spent.items() if is_current(key)}
-        self.warned = {warning for warning in self.warned if is_current(warning.key)}
+        self.spent.keep_periods(is_current)
+        self.warned = {warning for warning in self.warned if is_current(warning.key.period)}
 
     def checkpoint_state(self) -> dict[str, Any]:
         """Build the state of a checkpoint."""
         return {
             "day": self.day,
             "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
-            "spent": [
-                [*key, total.calls, total.tokens, total.cost_nanousd] for key, total in sorted(self.spent.items())
-            ],
+            "spent": self.spent.encode(),
             "warned": [[*warning.key, warning.measure] for warning in sorted(self.warned)],
             "unpriced": sorted(self.unpriced),
             "failing": [list(model) for _, model in sorted(self.failing.items())],
@@ -140,7 +139,7 @@ class BudgetState:
 def budget_state_from(state: JsonObject) -> BudgetState:
     """Read the state of a checkpoint, or of an anchor of earlier versions."""
     return BudgetState(
-        {TotalKey._make(line[:3]): SpentTotal._make(map(int, line[3:])) for line in state["spent"]},
+        SpentTotals.decode(state["spent"]),
         {item["call"]: reservation_from(item, item["id"]) for item in state["open"]},
         {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
@@ -168,7 +167,7 @@ def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
 
 BUDGET_PROJECTION = Projection[BudgetState](
     name="budget",
-    version=1,
+    version=2,
     tapes=BUDGET_TAPE,
     events=(RESERVED, SETTLED, WARNED, UNPRICED),
     initial=BudgetState,
@@ -179,6 +178,7 @@ BUDGET_PROJECTION = Projection[BudgetState](
     size=lambda state: len(state.spent),
     legacy=LegacyAnchor(name="budget/mark", decode=lambda state, _cited: budget_state_from(state)),
     combine=_combine_states,
+    older_versions=(1,),
 )
 """The totals of days and months that are not over, and the reservations that are not settled."""
 

@@ -244,6 +244,11 @@ class TestUnusable:
         await service(store).append([event("todo/checkpoint", {"version": 3, "after": 30, "state": {"else": 1}})])
         assert await projected(store).load() == {2, 15, 30}
 
+    async def test_one_of_an_older_version_that_means_the_same_is_read(self, store: CountingStore) -> None:
+        await add(store, 3)
+        await service(store).append([event("todo/checkpoint", {"version": 1, "after": 3, "state": {"open": [1]}})])
+        assert await ProjectedTape(replace(TODO, older_versions=(1,)), service(store)).load() == {1}
+
     async def test_without_one_of_this_version_the_fold_begins_at_the_beginning(self, store: CountingStore) -> None:
         await add(store, 3)
         await service(store).append([event("todo/checkpoint", {"version": 1, "after": 3, "state": {"open": [1]}})])

@@ -14,13 +14,14 @@ from bubbot.errors import BudgetExceeded, LeaseLost, ModelUnavailable, StoreUnav
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.state import UNPRICED, WARNED, budget_state_from, renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.ports.usage import RESERVED, SETTLED, BudgetSubject, SpentTotal
+from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, Lease, TapeStore
 from tests.budgets import ANN, Owner, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
+from tests.tapes import note
 from tests.turns import Options, Played, running, says
 
 DAY = "2026-11-21"
@@ -389,6 +390,21 @@ class TestAStart:
         assert names(await whole(store)).count("budget/checkpoint") == 1
         assert (await read_books(store)).spent == budget._state.spent
         assert budget.spent("bot", "", DAY).calls == 120
+
+    async def test_reads_the_totals_of_a_checkpoint_of_version_1(self, store: TapeStore) -> None:
+        rows = [["bot", "", DAY, 7, 70, 7], ["chat", "a:1", DAY, 3, 30, 3]]
+        state = {"day": DAY, "open": [], "spent": rows, "warned": [], "unpriced": [], "failing": []}
+        await store.append(
+            [
+                Batch(
+                    BUDGET_TAPE,
+                    (note("before"), event("budget/checkpoint", {"version": 1, "after": 1, "state": state})),
+                )
+            ]
+        )
+        budget = await opened(store, plan())
+        assert budget.spent("bot", "", DAY) == SpentTotal(7, 70, 7)
+        assert budget.spent("chat", "a:1", DAY).calls == 3
 
     async def test_a_model_that_got_cheaper_does_not_change_what_was_spent(self, memory_store: InMemoryStore) -> None:
         await spend(await opened(memory_store, plan()), 5, 5)
