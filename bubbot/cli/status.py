@@ -6,8 +6,6 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
-from bubbot.app.health import offline_snapshot
-from bubbot.app.tapes import now, open_tapes
 from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
@@ -120,6 +118,10 @@ async def _request_snapshot(home: Home) -> HealthSnapshot:
 
 async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
+    # Imported here: a bot that runs is asked far more often, and answers without them.
+    from bubbot.app.health import offline_snapshot
+    from bubbot.app.tapes import now, open_tapes
+
     try:
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
             return await offline_snapshot(store, setup.home, setup.settings, now=now, config=setup.config)

@@ -230,6 +230,14 @@ def test_what_is_not_asked_for_is_not_loaded() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def test_a_bot_that_runs_is_asked_without_loading_one() -> None:
+    code = (
+        "import sys, bubbot.cli.status;"
+        "sys.exit(bool({'bubbot.app.features', 'bubbot.app.bot', 'bubbot.stores.sqlite.store'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
 async def test_while_no_answer_succeeds_everything_names_the_model_since_when_and_why(
     server: Server, home: Path
 ) -> None:
