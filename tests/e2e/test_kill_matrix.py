@@ -82,9 +82,10 @@ def test_a_message_that_kills_the_process_twice_ends_with_an_honest_failure(tmp_
     assert bench.faults(["poison", "after"]) == []
 
 
-def test_without_one_guard_the_matrix_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", ["", "none"])
+def test_without_one_guard_the_matrix_fails(tmp_path: Path, features: str) -> None:
     """The negative control: inbounds marked done after the merge instead of with it."""
-    bench = Bench(tmp_path / "home")
+    bench = Bench(tmp_path / "home", features)
     assert bench.run(MESSAGES, "merge:after#1", "split-done") == KILLED
     assert bench.run(bench.missing(MESSAGES)) == 0
     assert any("answered 2 times" in fault for fault in bench.faults(MESSAGES))
