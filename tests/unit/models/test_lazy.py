@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from bubbot.errors import ConfigError
+from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import Model, ModelReply, ModelRequest, ModelTraits, TokenCount
@@ -163,4 +164,31 @@ async def test_a_load_that_fails_while_warming_is_not_an_error_of_its_own() -> N
     model.warm()
     with pytest.raises(ConfigError):
         await asked(model)
+    await model.aclose()
+
+
+async def test_it_says_that_it_is_loading_from_the_first_wish_to_the_end_of_the_load() -> None:
+    release = threading.Event()
+    results: list[Model | ConfigError] = [ConfigError("broken"), ScriptedModel()]
+
+    def load() -> Model:
+        release.wait(10)
+        found = results.pop(0)
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    model = LazyModel("x/y", ModelTraits(), load)
+    fallback = FallbackModel("a/b", ModelTraits(), (ScriptedModel(), model))
+    states = [(model.is_loading, fallback.is_loading)]
+    for _ in range(2):
+        release.clear()
+        asking = asyncio.create_task(asked(model))
+        await asyncio.sleep(0)
+        states.append((model.is_loading, fallback.is_loading))
+        release.set()
+        await asyncio.wait([asking])
+        states.append((model.is_loading, fallback.is_loading))
+    assert states == [(False, False), (True, True), (False, False), (True, True), (False, False)]
+    assert asking.result() == "You said: hi"
     await model.aclose()
