@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, to_row
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, encode_content, to_row
 from bubbot.tape.entry import TapeEntry
 
 Rows = list[tuple[Any, ...]]
@@ -35,7 +35,8 @@ class RawSqlite:
         made = []
         for entry in entries:
             self._seq, head = self._seq + 1, head + 1
-            row = to_row(entry.with_id(head), seq=self._seq, tape=number, previous=chain, salt=os.urandom(16))
+            content = encode_content(entry, os.urandom(16))
+            row = to_row(entry.with_id(head), content, seq=self._seq, tape=number, previous=chain)
             chain = row[-1]
             made.append(row)
         self._ends[tape] = (number, head, chain)

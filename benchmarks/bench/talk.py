@@ -13,6 +13,7 @@ from benchmarks.bench.words import TOOLS, WINDOW, Words
 from benchmarks.soak.direct import CHANNEL, NoChannel
 from bubbot.app.bot import Bot, PortWrappers, open_bot
 from bubbot.app.channel_factory import ChannelFactory
+from bubbot.app.daemon import rare_collections
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
@@ -74,5 +75,6 @@ async def talking(home: Path, wrappers: PortWrappers | None = None) -> AsyncIter
 
     async with open_bot(load(home=home), Home(home), lines, wrappers or PortWrappers()) as app:
         assert app.tape(session(0)).name == name(0), "the home was made for another workspace"
-        yield Talk(app)
-        await app.runtime.wait_idle()
+        with rare_collections():
+            yield Talk(app)
+            await app.runtime.wait_idle()

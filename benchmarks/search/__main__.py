@@ -44,12 +44,12 @@ def main() -> None:
 
 def table(rows: list[Row]) -> str:
     """A line for each figure."""
-    lines: list[tuple[str, ...]] = [("what", "found", "p50", "p95", "p99", "cpu", "note")]
+    lines: list[tuple[str, ...]] = [("what", "found", "itself", "wrong", "cpu", "cpu p95", "wall", "note")]
     for row in rows:
-        found = "" if row.found is None else f"{100 * row.found:.1f}%"
-        times = [f"{one:.1f}" if one is not None else "" for one in (row.p50, row.p95, row.p99, row.cpu)]
-        lines.append((row.name, found, *times, row.note))
-    widths = [max(len(line[place]) for line in lines) for place in range(7)]
+        parts = ["" if part is None else f"{100 * part:.1f}%" for part in (row.found, row.shown, row.wrong)]
+        times = ["" if one is None else f"{one:.1f}" for one in (row.cpu, row.cpu95, row.wall)]
+        lines.append((row.name, *parts, *times, row.note))
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )

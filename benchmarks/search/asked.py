@@ -8,9 +8,10 @@ import string
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import reduce
 
 from bubbot.tape.query import fold_text
+from bubbot.tape.spelling import find_alike
 from bubbot.tape.words import is_run, strip_accents, tokens
 
 FIRST = 20
@@ -90,18 +91,34 @@ class Words:
     def is_found(self, one: Asked, places: Collection[int], exact: int) -> bool:
         """Whether the passages at these places, of which so many hold the query as it is typed, are a good answer.
 
-        The passage it was made from is among them; or all hold the query as it is typed; or more passages hold what was
-        meant than are shown, so that any of those will do.
+        The passage it was made from is among them; or all hold the query as it is typed; or one of them holds what was
+        meant, and more passages than are shown are as close to what was typed, so that nobody can tell which was meant.
         """
         if one.place in places or exact == FIRST:
             return True
-        return any(holds(self.passages[place], one.meant) for place in places) and self._is_crowded(one)
+        return any(holds(self.passages[place], one.meant) for place in places) and self.is_ambiguous(one)
 
-    def _is_crowded(self, one: Asked) -> bool:
-        sure = [self.places[piece] for piece in one.meant if piece in self.places]
-        candidates = min(sure, key=len) if sure else range(len(self.passages))
-        held = (place for place in candidates if holds(self.passages[place], one.meant))
-        return next(islice(held, FIRST, None), None) is not None
+    def is_ambiguous(self, one: Asked) -> bool:
+        """Whether more passages than are shown are as close to the query as the one it was made from, or closer."""
+        if all(word in self.places for word in one.meant):
+            meant = set.intersection(*(set(self.places[word]) for word in one.meant))
+            if len(meant) > FIRST:  # most are, and this takes no comparison with all words
+                return True
+        totals = reduce(_sum, map(self._mistakes, tokens(fold_text(one.text))))
+        most = totals.get(one.place if one.place is not None else -1, -1.0)
+        return sum(total <= most for total in totals.values()) > FIRST
+
+    def _mistakes(self, word: str) -> dict[int, float]:
+        """The passages that have a word like this one, with the mistakes of the closest."""
+        found: dict[int, float] = {}
+        alike = find_alike(word, self.places)
+        for near in sorted(alike, key=lambda token: -alike[token].mistakes):
+            found.update(dict.fromkeys(self.places[near], alike[near].mistakes))
+        return found
+
+
+def _sum(some: dict[int, float], others: dict[int, float]) -> dict[int, float]:
+    return {place: one + others[place] for place, one in some.items() if place in others}
 
 
 def holds(text: str, meant: Sequence[str]) -> bool:
@@ -252,10 +269,26 @@ def with_accents(words: Words, text: str, chance: random.Random) -> tuple[str, S
     return re.sub("[aeou]", lambda found: accents[found.group()], word, count=2), (word,)
 
 
-def long_word(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
-    """A word of more than 20 letters, with one mistake."""
-    known = _rare(words, words.spelt(text, 21))
-    return (damaged(known[0], 1, chance), known[:1]) if known else None
+def long_word(edits: int) -> Maker:
+    """A word of more than 20 letters, with so many mistakes."""
+
+    def make(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
+        known = words.spelt(text, 21)
+        return (damaged(word := chance.choice(known), edits, chance), [word]) if known else None
+
+    return make
+
+
+def one_word(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
+    """A word as it is."""
+    known = words.spelt(text, 3)
+    return _with_meaning(chance.choice(known)) if known else None
+
+
+def frequent_word(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
+    """The word of the passage that is in the most passages."""
+    known = words.spelt(text, 3)
+    return _with_meaning(max(known, key=words.count)) if known else None
 
 
 def nowhere(words: Words, number: int, count: int, seed: int) -> list[Asked]:
@@ -269,19 +302,9 @@ def nowhere(words: Words, number: int, count: int, seed: int) -> list[Asked]:
     return found
 
 
-def held_out(words: Words, number: int, count: int, seed: int) -> tuple[list[Asked], set[int]]:
-    """Real words, and the places of the passages that have to be left out for them to be nowhere."""
-    chance = random.Random(seed)
-    rare = sorted(word for word in words.places if words.count(word) <= 3 and len(word) >= 6 and _WORD.fullmatch(word))
-    chosen = set(chance.sample(rare, min(number * count, len(rare))))
-    places = {place for place, text in enumerate(words.passages) if not chosen.isdisjoint(tokens(fold_text(text)))}
-    ordered = sorted(chosen)
-    chance.shuffle(ordered)
-    asked_for = [Asked(" ".join(ordered[at : at + count]), None) for at in range(0, len(ordered) - count + 1, count)]
-    return asked_for, places
-
-
 CLASSES: dict[str, Maker] = {
+    "a word": one_word,
+    "a frequent word": frequent_word,
     "phrase of two words": phrase,
     "fragment within a word": fragment,
     "part of an identifier": identifier,
@@ -294,7 +317,8 @@ CLASSES: dict[str, Maker] = {
     "3 words, 1 edit each": misspelt(3, 1, 5),
     "1 word, 2 edits": misspelt(1, 2, 8),
     "2 words, 2 edits each": misspelt(2, 2, 8),
-    "1 word of more than 20 letters, 1 edit": long_word,
+    "1 word of more than 20 letters, 1 edit": long_word(1),
+    "1 word of more than 20 letters, 2 edits": long_word(2),
     "accents left out": without_accents,
     "accents added": with_accents,
 }

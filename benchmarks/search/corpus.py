@@ -17,6 +17,8 @@ SIZE = 200
 """Bytes of a passage, about."""
 CJK_PART = 0.03
 """The part of passages in Chinese or Japanese, where there are so many."""
+LONG_WORDS = 4_000
+"""Different words of more than 20 letters in the corpora that are made up."""
 _SUFFIXES = frozenset({".md", ".txt", ".rst", ".py", ".html", ".pyi", ".gz", ".pod", ".tex", ".js", ".c", ".h"})
 _LARGEST = 4_000_000
 _CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]{2,}")
@@ -112,9 +114,18 @@ def _packed(lines: Iterator[str], size: int) -> Iterator[str]:
 
 
 def zipf(number: int, seed: int) -> list[str]:
-    """So many passages out of 20,000 words, of which few are frequent; every sixteenth is Chinese."""
-    words = Words(seed)
-    return [words.signs(24) if place % 16 == 3 else words.text(28) for place in range(number)]
+    """So many passages out of 20,000 words, of which few are frequent; every sixteenth is Chinese.
+
+    Every twentieth has a long word, put together from three.
+    """
+    words, chance = Words(seed), random.Random(seed)
+    long_words = ["".join(chance.sample(words.known, 3)) for _ in range(LONG_WORDS)]
+    return [
+        words.signs(24)
+        if place % 16 == 3
+        else words.text(28) + (f" {chance.choice(long_words)}" if place % 20 == 5 else "")
+        for place in range(number)
+    ]
 
 
 _SMALL_TALK = """ok okay thanks thank you yes yeah haha hello morning tonight tomorrow yesterday later please sorry maybe really
@@ -134,7 +145,10 @@ _ENDS = ("burg", "dale", "stein", "ville", "mere", "wick", "ford", "ano", "ia", 
 
 
 def chat(number: int, seed: int) -> list[str]:
-    """So many messages as people write them: short, with repeated words, names, places, numbers, and mixed Chinese."""
+    """So many messages as people write them: short, with repeated words, names, places, numbers, and mixed Chinese.
+
+    One in 70 has a long word.
+    """
     writer = _ChatWriter(random.Random(seed))
     return [writer.message() for _ in range(number)]
 
@@ -144,9 +158,15 @@ class _ChatWriter:
         self._chance = chance
         self._words, self._names, self._chinese = (text.split() for text in (_SMALL_TALK, _NAMES, _CHINESE))
         self._places = [self._place() for _ in range(20_000)]
+        self._long_words = [self._long_word() for _ in range(LONG_WORDS)]
 
     def _place(self) -> str:
         return "".join([*self._chance.choices(_SOUNDS, k=self._chance.randint(2, 4)), self._chance.choice(_ENDS)])
+
+    def _long_word(self) -> str:
+        """A name and two places in one word, as in a hashtag."""
+        name = self._chance.choice([name for name in self._names if name.isascii() and name.isalpha()])
+        return f"{name}{self._chance.choice(self._places)}{self._chance.choice(self._places)}".lower()
 
     def message(self) -> str:
         """A message."""
@@ -163,6 +183,8 @@ class _ChatWriter:
         if chance.random() < 0.45:
             rank = min(int(chance.paretovariate(0.3)), len(self._places))
             words.append(self._places[rank - 1].capitalize())
+        if chance.random() < 0.02:
+            words.append(f"#{chance.choice(self._long_words)}")
         if chance.random() < 0.2:
             words.append(chance.choice([str(chance.randint(1, 999)), "🎉", "👍", self._said(3)]))
         return " ".join(words) + chance.choice(["", "", ".", "!", "?"])

@@ -74,14 +74,20 @@ def faults_of_joined(place: str, chat: int, said: int, heard: Sequence[str]) -> 
     return found
 
 
+OUTAGE_NOTICE = "No answer comes from "
+
+
 def is_failure(text: str) -> bool:
     """Return true if the bot says that it could not answer: only such sentences name a trace."""
     return "(trace " in text
 
 
 def faults_of_failing(place: str, chat: int, said: int, heard: Sequence[str]) -> list[str]:
-    """The same if the model fails now and then: each message has its answer, or one sentence that says so."""
-    where = f"{place} chat {chat}"
+    """The same if the model fails now and then: each message has its answer, or one sentence that says so.
+
+    Beside these, the owner of a bot whose model refuses calls is told of that.
+    """
+    where, heard = f"{place} chat {chat}", [text for text in heard if not text.startswith(OUTAGE_NOTICE)]
     if len(heard) != said:
         return [f"{where}: {said} messages have {len(heard)} answers"]
     return [

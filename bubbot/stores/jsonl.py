@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bubbot.errors import EntryInvalid
+from bubbot.records import dataclass
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode, event, thaw, timestamp
 
 NO_HASH = "0" * 64

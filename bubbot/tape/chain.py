@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
+
+from bubbot.records import dataclass
 
 GENESIS = bytes(32)
 """The chain value before the first entry of a tape that is older than `genesis`."""
@@ -36,7 +37,9 @@ def _bytes(text: str) -> bytes:
 
 def chain_value(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
     """Compute an entry's chain value: SHA-256 over the previous one and everything that erasure keeps."""
-    head = _HEAD.encode([entry_id, kind, date, key, digest.hex()])
+    # A list of texts, as JSON. The encoder is quick with a text alone; for a list it makes a new encoder each time.
+    quoted = _HEAD.encode
+    head = f'[{entry_id},{quoted(kind)},{quoted(date)},{"null" if key is None else quoted(key)},"{digest.hex()}"]'
     return sha256(previous + _bytes(head)).digest()
 
 

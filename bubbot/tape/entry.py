@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import isfinite
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryInvalid
+from bubbot.records import dataclass
 
 JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object; deeply frozen (`MappingProxyType` and tuples) wherever it belongs to an entry."""
@@ -42,20 +43,26 @@ def freeze(value: object, path: str = "payload") -> Any:
 def _freeze_fast(value: Any) -> Any:
     """Freeze values of the usual types, without tracking their place. Raise `TypeError` for others."""
     kind = type(value)
+    if kind is dict or kind is MappingProxyType:
+        "".join(value).encode()  # a key that is not text, or has a lone surrogate
+        return MappingProxyType(
+            {
+                # Most values are texts and numbers, which are frozen without a call for each.
+                name: item if (type(item) is str and item.isascii()) or type(item) in _CONSTANTS else _freeze_fast(item)
+                for name, item in value.items()
+            }
+        )
+    if kind is list or kind is tuple:
+        return tuple([item if type(item) in _CONSTANTS else _freeze_fast(item) for item in value])
     if kind is str:
         value.encode()
         return value
-    if kind is dict or kind is MappingProxyType:
-        for name in value:
-            if type(name) is not str:
-                raise TypeError
-            name.encode()
-        return MappingProxyType({name: _freeze_fast(item) for name, item in value.items()})
-    if kind is list or kind is tuple:
-        return tuple([_freeze_fast(item) for item in value])
-    if value is None or kind is int or kind is bool or (kind is float and isfinite(value)):
+    if kind in _CONSTANTS or (kind is float and isfinite(value)):
         return value
     raise TypeError
+
+
+_CONSTANTS = frozenset({int, bool, type(None)})
 
 
 def _freeze_checked(value: object, where: str) -> Any:
@@ -151,7 +158,8 @@ class TapeEntry:
             raise EntryInvalid("the payload or meta is nested too deeply to be stored") from error
         if type(self.kind) is not Kind:
             freeze(self.kind, "kind")
-        freeze(self.key, "key")
+        if self.key is not None:
+            freeze(self.key, "key")
 
     @property
     def name(self) -> str | None:
@@ -179,7 +187,7 @@ class TapeEntry:
 
     def with_meta(self, meta: JsonObject, date: str) -> TapeEntry:
         """Return the entry with this meta (frozen) below its own, and this date if it has none."""
-        merged = MappingProxyType({**meta, **self.meta}) if meta else self.meta
+        merged = MappingProxyType({**meta, **self.meta}) if meta and self.meta else meta or self.meta
         return self._copy_with(merged, self.date or date, self.id)
 
     def _copy_with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:
@@ -203,15 +211,20 @@ class TapeEntry:
 
 
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
-_FIELDS = ("kind", "payload", "meta", "date", "key", "id", "erased")
 
 
-def _assemble(values: tuple[Any, ...]) -> TapeEntry:
-    """Build an entry from values that are checked and frozen already."""
-    entry = object.__new__(TapeEntry)
-    for name, value in zip(_FIELDS, values, strict=True):
-        object.__setattr__(entry, name, value)
-    object.__setattr__(entry, "cache", {})
+def _assemble(values: tuple[str, JsonObject, JsonObject, str, str | None, int, bool]) -> TapeEntry:
+    """Build an entry from the values of its fields, which are checked and frozen already."""
+    entry, put = object.__new__(TapeEntry), object.__setattr__
+    kind, payload, meta, date, key, entry_id, erased = values
+    put(entry, "kind", kind)
+    put(entry, "payload", payload)
+    put(entry, "meta", meta)
+    put(entry, "date", date)
+    put(entry, "key", key)
+    put(entry, "id", entry_id)
+    put(entry, "erased", erased)
+    put(entry, "cache", {})
     return entry
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
+from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
 from bubbot.tape.events import KERNEL_REFERENCES
@@ -71,7 +72,7 @@ class ForkedTape(TapeHandle):
         stamp: JsonObject = EMPTY_OBJECT,
         references: ReferenceRegistry = KERNEL_REFERENCES,
         parent: ForkedTape | None = None,
-        fetch_parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
+        fetch_parent: Callable[[TapeQuery, int], Awaitable[tuple[TapeEntry, ...]]] | None = None,
         on_merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
     ) -> None:
         """Open or reopen the fork of a record.
@@ -85,7 +86,7 @@ class ForkedTape(TapeHandle):
             stamp: merged into the meta of every appended entry.
             references: what moves along if the delta gets other ids.
             parent: the fork that this is a fork of; None for a fork of the tape itself.
-            fetch_parent: answers queries on the tape, with their `as_of`; None: the parent does, or the store.
+            fetch_parent: answers a query on the tape as it was at an id; None: the parent does, or the store.
             on_merged: called with the delta after the merge.
         """
         super().__init__(record.tape, now, session, stamp)
@@ -136,7 +137,7 @@ class ForkedTape(TapeHandle):
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         """Append to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
         async with self._lock:
-            return await self._append([self._stamped(entry) for entry in entries], if_absent=if_absent)
+            return await self._append(self._stamped(entries), if_absent=if_absent)
 
     async def _append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         keys = frozenset(entry.key for entry in entries if if_absent and entry.key is not None)
@@ -182,10 +183,23 @@ class ForkedTape(TapeHandle):
 
     def stage(self, tape: str, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> None:
         """Add entries of another tape to the merge."""
-        stamped = tuple(self._stamped(entry) for entry in entries)
-        batch = Batch(tape, stamped, if_absent=if_absent, lease=self._lease)
+        batch = Batch(tape, self._stamped(entries), if_absent=if_absent, lease=self._lease)
         self._staged.append(batch)
         self._unsaved.append(batch)
+
+    async def open(
+        self, opening: Sequence[TapeEntry], staged: Sequence[Batch] = (), *, expect_head: bool = True
+    ) -> None:
+        """Store a new fork, with the first entries of its delta and batches for other tapes; durable when it returns.
+
+        `expect_head`: see `TapeStore.open_fork`.
+        """
+        async with self._lock:
+            await self._append(self._stamped(opening))
+            self._staged += staged
+            own = Batch(self.name, self.delta, lease=self._lease)
+            await self._store.open_fork(replace(self._record, staged=(own, *staged)), expect_head=expect_head)
+            self._unsaved.clear()
 
     async def save(self) -> None:
         """Make everything appended and staged so far durable."""
@@ -212,10 +226,8 @@ class ForkedTape(TapeHandle):
             await self._save()
             record = replace(self._record, id=f"{self.id}/{self._new_id()}", base=self._floor + len(self._delta))
             fork = self.reopen_fork(record, stamp=stamp)
-            await fork.append(opening)
-            record = replace(record, staged=(Batch(self.name, fork.delta, lease=self._lease),))
-            await self._store.open_fork(record)
-        return self.reopen_fork(record, stamp=stamp)
+            await fork.open(opening)
+        return fork
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """Resume a fork of this fork with everything it saved."""
@@ -316,7 +328,7 @@ class ForkedTape(TapeHandle):
             elif not archive:
                 if not self._reset.erase:
                     fact = event("tape/erased", {"archive": self._reset.archive, "entries": self.base})
-                    await self._append([self._stamped(fact)])
+                    await self._append(self._stamped([fact]))
                 self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
                 self._is_reset_saved = False
             return self._reset.archive
@@ -412,13 +424,12 @@ class ForkedTape(TapeHandle):
         self, query: TapeQuery, part: Slice, own: Slice | None = None
     ) -> tuple[list[TapeEntry], list[TapeEntry]]:
         """Return the parent's answer to `part` (cut to the limit if that is safe) and the overlay's to `own`."""
-        parent_query = replace(query, part=part, missing="error")
-        parent = await self._parent_entries(parent_query)
+        is_asked = part is query.part and query.missing == "error"
+        parent = await self._parent_entries(query if is_asked else replace(query, part=part, missing="error"))
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
     async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        as_of = self.base if query.as_of is None else min(query.as_of, self.base)
-        return await self._fetch_parent(replace(query, as_of=as_of))
+        return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
 
     def _visible(self, query: TapeQuery) -> list[TapeEntry]:
         """Return the own entries that there were as of the query."""
@@ -431,8 +442,8 @@ class ForkedTape(TapeHandle):
         return evaluate(self._visible(query), without_limit(query, part))
 
 
-async def _fetch_one(source: TapeStore | ForkedTape, query: TapeQuery) -> tuple[TapeEntry, ...]:
-    return (await source.fetch([query]))[0]
+async def _fetch_one(source: TapeStore | ForkedTape, query: TapeQuery, as_of: int) -> tuple[TapeEntry, ...]:
+    return (await source.fetch([replace(query, as_of=as_of)]))[0]
 
 
 def _group_by_tape(

@@ -196,17 +196,17 @@ class TapeHandle(ABC):
         since, until = date_bounds(start, end, zone) if zone else date_bounds(start, end)
         return (await self.fetch([TapeQuery(self.name, kinds=tuple(kinds), since=since, until=until)]))[0]
 
-    def _stamped(self, entry: TapeEntry) -> TapeEntry:
-        """Return the entry with the handle's stamp in its meta, and with a date."""
-        return entry.with_meta(self._stamp, entry.date or timestamp(self._now()))
+    def _stamped(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+        """Return the entries with the handle's stamp in their meta, and each with a date."""
+        return tuple([entry.with_meta(self._stamp, entry.date or timestamp(self._now())) for entry in entries])
 
-    def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, list[TapeEntry]]:
+    def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
         """Build the instruction to put the tape aside, and the first entries of the new one."""
         moment = self._now()
         name = f"{self.name}@{moment.strftime('%Y%m%dT%H%M%S.%f')}"
         fact = "tape/archived" if archive else "tape/erased"
         first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
-        return ResetBatch(name, erase=not archive), [self._stamped(entry) for entry in first]
+        return ResetBatch(name, erase=not archive), self._stamped(first)
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:

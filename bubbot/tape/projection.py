@@ -63,7 +63,7 @@ class Projection(Generic[S]):
     Attributes:
         name: begins the name of its checkpoints.
         version: of the state and of `apply`; checkpoints of another version are not read, but for `older_versions`.
-        tapes: the name of its tape; with a slash at the end the prefix of all its tapes.
+        tapes: the name of its tape, which may have shards; with a slash at the end the prefix of all its tapes.
         events: the names of the facts it is made of.
         initial: builds the state of an empty tape.
         apply: returns the state after these facts, in the order of the tape. It depends on nothing but its arguments;
@@ -99,8 +99,16 @@ class Projection(Generic[S]):
         return f"{self.name}/checkpoint"
 
     def reads(self, tape: str) -> bool:
-        """Return true if it is made of facts on this tape."""
-        return tape.startswith(self.tapes) if self.tapes.endswith("/") else tape == self.tapes
+        """Return true if it is made of facts on this tape, which may be a shard."""
+        if self.tapes.endswith("/"):
+            return tape.startswith(self.tapes)
+        return tape == self.tapes or tape.startswith(f"{self.tapes}/")
+
+    def combine_states(self, states: Sequence[S]) -> S:
+        """Add up the states of several tapes; of none it is that of an empty tape."""
+        if self.combine is None or len(states) < 2:
+            return states[0] if states else self.initial()
+        return self.combine(states)
 
     def selects(self, entry: TapeEntry) -> bool:
         """Return true if the entry is one of its facts."""
@@ -240,7 +248,9 @@ class ProjectedTape(Generic[S]):
 
     def _is_due(self, head: int) -> bool:
         facts = self._folded + max(0, head - self._position)
-        return self._is_checkpoint_unusable or facts >= max(self.projection.interval, self.projection.size(self._state))
+        if self._is_checkpoint_unusable:
+            return True
+        return facts >= self.projection.interval and facts >= self.projection.size(self._state)
 
     def _apply(self, entries: Sequence[TapeEntry]) -> None:
         facts = [entry for entry in entries if self.projection.selects(entry)]
@@ -388,6 +398,11 @@ async def read_projection(projection: Projection[S], tape: TapeHandle) -> S:
     return await ProjectedTape(projection, tape).load()
 
 
+async def read_combined_projection(projection: Projection[S], tapes: Iterable[TapeHandle]) -> S:
+    """Return the sum of the states of several tapes, such as the shards of one; write nothing."""
+    return projection.combine_states([await read_projection(projection, tape) for tape in tapes])
+
+
 class ProjectionRunner:
     """The projections of a process: each is in memory once, whoever asks for it."""
 
@@ -425,7 +440,6 @@ class ProjectionRunner:
 
     def combined(self, projection: Projection[S]) -> S:
         """Return the sum of a projection's states over its tapes; of none it is that of an empty tape."""
-        states = [one.state for (name, _), one in self._projected.items() if name == projection.name]
-        if projection.combine is None or len(states) < 2:
-            return states[0] if states else projection.initial()
-        return projection.combine(states)
+        return projection.combine_states(
+            [one.state for (name, _), one in self._projected.items() if name == projection.name]
+        )

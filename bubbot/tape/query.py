@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, tzinfo
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from bubbot.errors import AnchorNotFound
+from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
-
-if TYPE_CHECKING:
-    from bubbot.tape.spelling import SpellingFilter
+from bubbot.tape.spelling import SpellingFilter
 
 Span: TypeAlias = tuple[int, int | None]
 """Inclusive ids, first and last; None: up to the head."""
@@ -335,7 +334,8 @@ def build_matcher(query: TapeQuery) -> Matcher:
         from bubbot.tape.spelling import SpellingFilter  # loads rapidfuzz, which other queries do not need
 
         spelling = SpellingFilter(fold_text(query.similar_text))
-    return Matcher(query, fold_text(query.text), fold_text(query.searchable_text), spelling)
+    text, searchable_text = query.text, query.searchable_text
+    return Matcher(query, text and fold_text(text), searchable_text and fold_text(searchable_text), spelling)
 
 
 @dataclass(frozen=True, slots=True)

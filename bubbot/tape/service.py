@@ -90,12 +90,8 @@ class TapeService(TapeHandle):
             other_tapes: entries of other tapes, by tape, for the same transaction.
             lease: the lease of a session, for facts about it on another tape; None: that of this tape, if any.
         """
-        stamped = tuple(self._stamped(entry) for entry in entries)
-        batch = Batch(self.name, stamped, if_absent=if_absent, lease=lease or self._lease)
-        others = [
-            Batch(tape, tuple(self._stamped(entry) for entry in extra), if_absent=if_absent)
-            for tape, extra in other_tapes.items()
-        ]
+        batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease)
+        others = [Batch(tape, self._stamped(extra), if_absent=if_absent) for tape, extra in other_tapes.items()]
         self._window = None
         return (await self._store.append([batch, *others]))[0]
 
@@ -104,13 +100,12 @@ class TapeService(TapeHandle):
     ) -> tuple[TapeEntry, ...]:
         """Append a batch that nobody waits for (see `TapeStore.append_deferred`). `lease`: see `append`."""
         self._window = None
-        batch = Batch(self.name, tuple(map(self._stamped, entries)), lease=lease or self._lease)
+        batch = Batch(self.name, self._stamped(entries), lease=lease or self._lease)
         return (await self._store.append_deferred([batch]))[0]
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Append a batch if the newest id is still `head`. Raise `TapeConflict` if it is not."""
-        stamped = tuple(self._stamped(entry) for entry in entries)
-        batch = Batch(self.name, stamped, expect_head=head, lease=self._lease)
+        batch = Batch(self.name, self._stamped(entries), expect_head=head, lease=self._lease)
         self._window = None
         return (await self._store.append([batch]))[0]
 
@@ -127,13 +122,13 @@ class TapeService(TapeHandle):
         """Drop the cached window after somebody else has written to the tape."""
         self._window = None
 
-    async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+    async def _fetch_for_fork(self, query: TapeQuery, as_of: int) -> tuple[TapeEntry, ...]:
         """Answer a repeated query from memory while the tape is as the fork sees it, which is mostly the case."""
-        live, plain = self._window, replace(query, as_of=None)
-        answer = live.answer(plain) if live is not None and live.head == query.as_of else None
+        live, plain = self._window, query if query.as_of is None else replace(query, as_of=None)
+        answer = live.answer(plain) if live is not None and live.head == as_of else None
         if answer is None:
-            answer = (await self._store.fetch([query]))[0]
-            if live is not None and live is self._window and live.head == query.as_of:
+            answer = (await self._store.fetch([replace(query, as_of=as_of)]))[0]
+            if live is not None and live is self._window and live.head == as_of:
                 live.cache_answer(plain, answer)
         return answer
 
@@ -188,11 +183,8 @@ class TapeService(TapeHandle):
         epoch = self._lease.epoch if self._lease else 0
         record = ForkRecord(self._new_id(), self.name, head, (), session=self.session, epoch=epoch)
         fork = self.reopen_fork(record, stamp=stamp)
-        await fork.append(opening)
-        own = Batch(self.name, fork.delta, lease=self._lease)
-        record = replace(record, staged=(own, *staged))
-        await self._store.open_fork(record, expect_head=expect_head)
-        return self.reopen_fork(record, stamp=stamp)
+        await fork.open(opening, staged, expect_head=expect_head)
+        return fork
 
     async def _refresh_window(self) -> int:
         """Read the head, and cache the window of that head if it is short enough."""
@@ -216,9 +208,11 @@ class TapeService(TapeHandle):
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """Resume a fork that an earlier process left open, with everything it saved, under the lease of this tape."""
+        if self._lease and self._lease.epoch != record.epoch:
+            record = replace(record, epoch=self._lease.epoch)
         return ForkedTape(
             self._store,
-            replace(record, epoch=self._lease.epoch) if self._lease else record,
+            record,
             now=self._now,
             new_id=self._new_id,
             session=self.session,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
 
+T = TypeVar("T")
 LONG_WORD_LETTERS = 8
 """Letters from which on a word may have two mistakes, in the typed or the meant form."""
+MAX_MISTAKES = 2
+"""The most spelling mistakes of any word."""
+CLOSER_TURNS = 4
+"""How many of the closest spellings come before one that is less close: it may be what was meant."""
 _NEARLY_LONG = 6
 
 
@@ -46,6 +49,26 @@ def find_misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMat
     return matches
 
 
+def take_turns(levels: Sequence[Iterable[T]]) -> Iterator[T]:
+    """Yield four of the first level, then one of those after it, which share their turns likewise, and so on."""
+    if not levels:
+        return
+    closer, others = iter(levels[0]), take_turns(levels[1:])
+    while part := list(islice(closer, CLOSER_TURNS)):
+        yield from part
+        yield from islice(others, 1)
+    yield from others
+
+
+def share_room(levels: Sequence[Sequence[T]], room: int) -> list[T]:
+    """Choose so many: all of the first level if they fit, else four fifths; those after it share the rest likewise."""
+    if not levels or room <= 0:
+        return []
+    first = levels[0]
+    others = share_room(levels[1:], room - len(first) if len(first) <= room else room // (CLOSER_TURNS + 1))
+    return [*first[: room - len(others)], *others]
+
+
 class SpellingFilter:
     """Decides text by text what `find_misspelt` finds, and compares each word of the texts once."""
 
@@ -76,6 +99,10 @@ def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMa
 
 def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatch]:
     """Find the tokens that may stand for a word, each with the piece that does."""
+    # Imported here, as below: forty modules, which whoever does not search would wait for.
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
     if is_run(word):
         return {token: match for token in vocabulary if is_run(token) and (match := _window(word, token))}
     bare = strip_accents(word)
@@ -83,7 +110,9 @@ def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatc
         return {token: SpellingMatch(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
     near = {token: SpellingMatch(token, 0) for token in vocabulary if word in token}
     choices = {token: strip_accents(token) for token in vocabulary if _comparable(bare, token)}
-    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=max_edits(len(bare) + 2), limit=None)
+    close = process.extract(
+        bare, choices, scorer=OSA.distance, score_cutoff=max_edits(len(bare) + MAX_MISTAKES), limit=None
+    )
     return {
         token: SpellingMatch(token, _mistakes(bare, form, mistakes))
         for form, mistakes, token in close
@@ -93,7 +122,7 @@ def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatc
 
 def max_edits(typed: int, meant: int = 0) -> int:
     """Return the spelling mistakes allowed for words of these lengths: one, or two if one of them is long."""
-    return 2 if max(typed, meant) >= LONG_WORD_LETTERS and typed >= _NEARLY_LONG else 1
+    return MAX_MISTAKES if max(typed, meant) >= LONG_WORD_LETTERS and typed >= _NEARLY_LONG else 1
 
 
 def _same(word: str, bare: str, token: str) -> bool:
@@ -123,6 +152,8 @@ def _window(word: str, run: str) -> SpellingMatch | None:
     # One mistake touches two of three pieces at most, so one of them has to be there as it is.
     if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
         return None
+    from rapidfuzz.distance import OSA
+
     windows = (run[at : at + size] for at in range(len(run) - size + 1))
     return next(
         (SpellingMatch(window, 1) for window in windows if OSA.distance(word, window, score_cutoff=1) <= 1), None

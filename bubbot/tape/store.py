@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from bubbot.errors import LeaseLost
+from bubbot.records import dataclass
 from bubbot.tape.blobs import BlobStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import Rebase
+
+SYSTEM_TAPE_PREFIX = "bubbot/"
+"""The prefix of the system's own tapes; they are never indexed."""
 
 
 @dataclass(frozen=True, slots=True)

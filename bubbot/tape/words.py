@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 # Scripts written without spaces (and Hangul, whose words carry particles): compared by windows of characters.
 _RUNS = (
@@ -15,18 +16,23 @@ _SIGNS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u096
 _WORDS = f"[{_RUNS}]+|(?:[^\\W_{_RUNS}]|[{_SIGNS}])+"
 # Currency, arrows, dingbats and emoji: nobody spells them, but people look for them.
 _SYMBOLS = "\u20a0-\u20cf\u2190-\u23ff\u2500-\u27bf\u2900-\u2bff\U0001f000-\U0001faff"
-_TOKEN = re.compile(_WORDS)
-_PIECE = re.compile(f"{_WORDS}|[{_SYMBOLS}]")
+_PIECES = f"{_WORDS}|[{_SYMBOLS}]"
+_RUN = f"[{_RUNS}]"
+_SYMBOL = f"[{_SYMBOLS}]"
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
-_IS_RUN = re.compile(f"[{_RUNS}]")
-_IS_SYMBOL = re.compile(f"[{_SYMBOLS}]")
 _DIGIT = re.compile(r"\d")
 _ACCENT = re.compile("[\u0300-\u036f]")
 
 
+@cache
+def _pattern(source: str) -> re.Pattern[str]:
+    """Compile a pattern when it is used: its long ranges take milliseconds, for which every command would wait."""
+    return re.compile(source)
+
+
 def tokens(text: str) -> dict[str, None]:
     """List the different words and runs of a casefolded text, in order."""
-    return dict.fromkeys((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
+    return dict.fromkeys((_ASCII_TOKEN if text.isascii() else _pattern(_WORDS)).findall(text))
 
 
 def split_pieces(text: str) -> list[tuple[str, int]]:
@@ -35,18 +41,18 @@ def split_pieces(text: str) -> list[tuple[str, int]]:
     A character's piece depends on its neighbours alone: a text that contains another one has all its inner pieces; only
     the first and the last one may be longer.
     """
-    matches = (_ASCII_TOKEN if text.isascii() else _PIECE).finditer(text)
+    matches = (_ASCII_TOKEN if text.isascii() else _pattern(_PIECES)).finditer(text)
     return [(match.group(), match.start()) for match in matches]
 
 
 def is_run(piece: str) -> bool:
     """Return true for a run of a script written without spaces."""
-    return _IS_RUN.match(piece) is not None
+    return not piece.isascii() and _pattern(_RUN).match(piece) is not None
 
 
 def is_symbol(piece: str) -> bool:
     """Return true for a sign that stands alone, such as an emoji."""
-    return len(piece) == 1 and _IS_SYMBOL.match(piece) is not None and _TOKEN.match(piece) is None
+    return len(piece) == 1 and bool(_pattern(_SYMBOL).match(piece)) and not _pattern(_WORDS).match(piece)
 
 
 def is_spelt(word: str) -> bool:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.stores.sqlite.writer import MAX_GROUP_JOBS, DatabaseThread
+from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.references import Rebase
 from bubbot.tape.store import ForkRecord
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import batch, note, notes, texts, whole
@@ -226,17 +229,19 @@ async def test_a_caller_cancelled_before_its_append_began_wrote_nothing(store: S
 
 
 @pytest.mark.law("T3")
-async def test_a_caller_cancelled_in_mid_append_wrote_everything(tmp_path: Path) -> None:
+async def test_a_caller_cancelled_in_mid_append_wrote_everything(store: SqliteStore) -> None:
     began, go_on = threading.Event(), threading.Event()
 
-    def slow_salt(size: int) -> bytes:
-        began.set()
-        assert go_on.wait(LIMIT)
-        return bytes(size)
+    class SlowRebase(Rebase):
+        """Takes its time within the transaction."""
 
-    store = await open_store(tmp_path / "slow.db", salt=slow_salt, now=SteppingClock())
+        def plan(self, *_: object) -> None:
+            began.set()
+            assert go_on.wait(LIMIT)
+
     try:
-        job = asyncio.create_task(store.append([notes("a", "b"), notes("c", tape="other")]))
+        slow = replace(notes("c", tape="other"), rebase=SlowRebase(0, KERNEL_REFERENCES))
+        job = asyncio.create_task(store.append([notes("a", "b"), slow]))
         await asyncio.to_thread(began.wait, LIMIT)
         job.cancel()
         go_on.set()
@@ -246,6 +251,25 @@ async def test_a_caller_cancelled_in_mid_append_wrote_everything(tmp_path: Path)
         assert (await texts(store), await texts(store, "other")) == (["a", "b", "d"], ["c"])
     finally:
         go_on.set()
+
+
+async def test_contents_are_encoded_and_hashed_outside_of_the_writers_thread(tmp_path: Path) -> None:
+    threads: list[str] = []
+
+    def salt(size: int) -> bytes:
+        threads.append(threading.current_thread().name)
+        return bytes([len(threads)]) * size
+
+    store = await open_store(tmp_path / "salted.db", salt=salt, now=SteppingClock())
+    try:
+        with held(store):
+            jobs = [asyncio.create_task(store.append([notes(text, text)])) for text in "ab"]
+            await asyncio.sleep(0)
+            assert threads == [threading.current_thread().name] * 4
+        await asyncio.gather(*jobs)
+        assert len(threads) == 4
+        assert (await store.audit()).findings == ()
+    finally:
         await store.aclose()
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from bubbot.errors import ToolRetry
 from bubbot.features.search.view import SEARCH_TOOL, SearchHit, SearchResult, SearchView
-from bubbot.ports.tool import ToolArgs, split_items, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, ToolArgs, split_items, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.tape.query import date_bounds, format_date
@@ -31,7 +31,16 @@ class SearchArgs(ToolArgs):
     _kinds = field_validator("kinds", mode="before")(split_items)
 
 
-@tool(SEARCH_TOOL, commands=["search"])
+@tool(
+    SEARCH_TOOL,
+    commands=["search"],
+    help=CommandHelp(
+        HelpTopic.HISTORY,
+        "Search all that was said here",
+        (",search passport", ',search "train to Rome"'),
+        in_menu=True,
+    ),
+)
 async def tape_search(turn: Turn, args: SearchArgs) -> str:
     """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
     query = args.query.strip()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
+from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.handle import CORRECTION
@@ -23,7 +25,7 @@ from bubbot.tape.query import (
     build_matcher,
     fold_text,
 )
-from bubbot.tape.spelling import find_misspelt
+from bubbot.tape.spelling import find_misspelt, share_room
 from bubbot.tape.view import QueryAnswers
 
 SEARCH_TOOL = "tape.search"
@@ -345,18 +347,19 @@ class _MatchFilter:
     def by_spelling(self, limit: int) -> list[SearchHit]:
         """Return the entries of the rest that have every word of the text, spelling mistakes allowed.
 
-        Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest.
+        Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest. If those
+        with the fewest are too many, others have some of their room.
         """
         entries = sorted(self.rest.values(), key=_by_id, reverse=True)
         matches = find_misspelt(self.needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
         turns: Counter[str] = Counter()
-        ranked: list[tuple[float, int, SearchHit]] = []
+        levels: defaultdict[float, list[tuple[int, SearchHit]]] = defaultdict(list)
         for entry in entries:
             if (near := matches.get(entry.id)) and (hit := self._hit(entry, near.piece, exact=False)):
                 turns[near.piece] += 1
-                ranked.append((near.mistakes, turns[near.piece], hit))
-        ranked.sort(key=lambda rank: rank[:2])
-        return [hit for _, _, hit in ranked[:limit]]
+                levels[near.mistakes].append((turns[near.piece], hit))
+        ranked = [sorted(levels[mistakes], key=itemgetter(0)) for mistakes in sorted(levels)]
+        return [hit for _, hit in share_room(ranked, limit)]
 
     def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> SearchHit | None:
         if entry.id in self.corrections.hidden:

@@ -10,10 +10,10 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import head_at
 from bubbot.stores.sqlite.schema import check_version
 from bubbot.stores.sqlite.writer import translate_error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bubbot.errors import StoreUnavailable
 from bubbot.ports.store import DeploymentAudit
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import audit_all
 from bubbot.stores.sqlite.rows import UNIX_EPOCH, count_entries
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers

@@ -6,11 +6,11 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from bubbot.errors import EntryInvalid
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, to_row
+from bubbot.records import dataclass
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, encode_content, to_row
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.chain import GENESIS, TapeEnd, chain_value, genesis
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event
@@ -167,7 +167,7 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
         fact = event(TAPE_NAMED, data).with_meta(EMPTY_OBJECT, now).with_id(head + 1)
         seq += 1
         salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
-        conn.execute(INSERT_ENTRY, to_row(fact, seq=seq, tape=tape.number, previous=chain, salt=salt))
+        conn.execute(INSERT_ENTRY, to_row(fact, encode_content(fact, salt), seq=seq, tape=tape.number, previous=chain))
 
 
 def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:

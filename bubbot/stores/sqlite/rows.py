@@ -7,13 +7,13 @@ import re
 import sqlite3
 import sys
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
+from bubbot.records import dataclass
 from bubbot.tape.chain import chain_value, content_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
 from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
@@ -36,18 +36,33 @@ def microseconds(at: datetime) -> int:
     return (at - UNIX_EPOCH) // timedelta(microseconds=1)
 
 
-def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: bytes) -> tuple[Any, ...]:
+@dataclass(frozen=True, slots=True)
+class StoredContent:
+    """What a row holds of an entry wherever it comes to stand: its texts, and their digest with the salt."""
+
+    payload: str
+    meta: str
+    salt: bytes
+    digest: bytes
+
+
+def encode_content(entry: TapeEntry, salt: bytes) -> StoredContent:
+    """Encode an entry, with or without its id; `salt`: 16 random bytes."""
+    payload, meta = encode(entry.payload), encode(entry.meta)
+    return StoredContent(payload, meta, salt, content_digest(salt, payload, meta))
+
+
+def to_row(entry: TapeEntry, content: StoredContent, *, seq: int, tape: int, previous: bytes) -> tuple[Any, ...]:
     """Build the row of an entry that has its id, chained to the entry before it.
 
     Args:
         entry: with its id.
+        content: what `encode_content` made of it.
         seq: its global position.
         tape: the number of its tape.
         previous: the chain value of the entry before it.
-        salt: 16 random bytes for its digest.
     """
-    payload, meta = encode(entry.payload), encode(entry.meta)
-    digest = content_digest(salt, payload, meta)
+    digest = content.digest
     chain = chain_value(previous, entry_id=entry.id, kind=entry.kind, date=entry.date, key=entry.key, digest=digest)
     at = parse_moment(entry.date)
     return (
@@ -60,9 +75,9 @@ def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: byte
         1 if entry.opens_window else None,
         None if at is None else microseconds(at),
         entry.date,
-        payload,
-        meta,
-        salt,
+        content.payload,
+        content.meta,
+        content.salt,
         digest,
         chain,
     )

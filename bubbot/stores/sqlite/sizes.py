@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
+from bubbot.records import dataclass
 
 SHORT_WAL_BYTES = 4 << 20
 """A write-ahead log of up to this size is never truncated."""
@@ -41,7 +41,7 @@ class WalCheckpointer:
     readers overlap, that moment never comes without help.
     """
 
-    def __init__(self, database: Path, busy_ms: int, limits: WalLimits = WalLimits()) -> None:
+    def __init__(self, database: Path, busy_ms: int, limits: WalLimits = WalLimits()) -> None:  # noqa: B008 - frozen
         self._wal = database.with_name(f"{database.name}-wal")
         self._busy_ms = busy_ms
         self._limits = limits

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
-from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
+from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
 from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import audit_all, head_at
 from bubbot.stores.sqlite.backups import MigrationHook, back_up_before_migration
@@ -42,7 +42,6 @@ from bubbot.stores.sqlite.writer import (
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
-from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 
@@ -80,11 +79,15 @@ class SqliteStore:
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
-        return await self._require_writer().submit(partial(write.append, batches=batches, salt=self._salt))
+        return await self._require_writer().submit(self._append_job(batches))
 
     async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append_deferred`."""
-        return await self._require_writer().submit_deferred(partial(write.append, batches=batches, salt=self._salt))
+        return await self._require_writer().submit_deferred(self._append_job(batches))
+
+    def _append_job(self, batches: Sequence[Batch]) -> Callable[[sqlite3.Connection], list[tuple[TapeEntry, ...]]]:
+        contents = write.encode_batches(batches, self._salt)
+        return partial(write.append, batches=batches, salt=self._salt, contents=contents)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`.
@@ -113,17 +116,25 @@ class SqliteStore:
 
     async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
         """See `TapeStore.open_fork`."""
-        await self._require_writer().submit(partial(write.open_fork, record=record, expect_head=expect_head))
+        texts = write.encode_staged(record.staged)
+        job = partial(write.open_fork, record=record, texts=texts, expect_head=expect_head)
+        await self._require_writer().submit(job)
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
-        await self._require_writer().submit(partial(write.extend_fork, fork=fork, staged=staged, reset_batch=reset))
+        texts = write.encode_staged(staged)
+        job = partial(write.extend_fork, fork=fork, staged=staged, texts=texts, reset_batch=reset)
+        await self._require_writer().submit(job)
 
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
-        job = partial(write.merge_fork, fork=fork, batches=batches, tape_reset=reset, salt=self._salt)
+        # What is merged into another fork is encoded in another form.
+        contents = write.encode_batches(() if "/" in fork else batches, self._salt)
+        job = partial(
+            write.merge_fork, fork=fork, batches=batches, tape_reset=reset, salt=self._salt, contents=contents
+        )
         stored = await self._require_writer().submit(job)
         await self._finish_erasure(reset[1] if reset else None)
         return stored

@@ -15,12 +15,13 @@ from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite.index.reader import IndexReader, IndexUnreadable, SqliteIndex
 from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find_entries, from_row, microseconds, tape_number
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.index import SYSTEM_TAPE_PREFIX
 from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, build_matcher, fold_text
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a search."""
 _OPERATIONS = 50_000  # of SQLite's virtual machine between two looks at the clock
+_NEWEST_ENTRIES = 256  # read before the index is asked
 _CHUNKS = (32, 256)  # positions read at a time, first and later
 
 
@@ -119,12 +120,21 @@ def _find(conn: sqlite3.Connection, query: TapeQuery, index: SqliteIndex | None)
     # The index goes backwards, and of meta it has only the sender's name.
     if not (isinstance(query.part, WholeTape) and query.searchable_text and query.newest):
         return find_entries(conn, query)
+    newest = find_entries(conn, replace(query, part=_newest_range(conn, number)))
+    if len(newest) == query.limit:
+        return newest
     positions = index.find_containing(number, fold_text(query.searchable_text), query.kinds)
     if positions is None:
         return find_entries(conn, query)
     tail = find_entries(conn, replace(query, part=_unindexed_range(conn, number, index)))
     limit = None if query.limit is None else query.limit - len(tail)
     return (*tail, *_filter_rows(query, _read_rows(conn, query, number, positions), limit))
+
+
+def _newest_range(conn: sqlite3.Connection, tape: int) -> IdRanges:
+    """Return the range of the newest entries of a tape, where frequent words are found sooner than in the index."""
+    row = conn.execute("SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ?", (tape,)).fetchone()
+    return IdRanges(((max(1, (row[0] or 0) - _NEWEST_ENTRIES + 1), None),))
 
 
 def _unindexed_range(conn: sqlite3.Connection, tape: int, index: SqliteIndex) -> IdRanges:

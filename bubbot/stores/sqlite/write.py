@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.sqlite.index.schema import advance_generation
 from bubbot.stores.sqlite.names import protected_ids, tape_names
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, SELECT_ENTRIES, from_row, newest_position, tape_number, to_row
+from bubbot.stores.sqlite.rows import (
+    INSERT_ENTRY,
+    SELECT_ENTRIES,
+    StoredContent,
+    encode_content,
+    from_row,
+    newest_position,
+    tape_number,
+    to_row,
+)
 from bubbot.stores.sqlite.schema import LEASED_SINCE, check_version
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
@@ -24,6 +34,8 @@ from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, refu
 Salt: TypeAlias = Callable[[int], bytes]
 """Returns this many random bytes."""
 _AFTER_SLASH = chr(ord("/") + 1)  # the ids of a fork's forks begin with its own id and a slash
+Contents: TypeAlias = Mapping[int, StoredContent]
+"""The contents of entries that were encoded before the transaction, by the identity of the entry."""
 Traces: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Single entries of several tapes: (tape, ids) each."""
 
@@ -48,13 +60,6 @@ class _TapePosition:
     chain: bytes
 
 
-@dataclass
-class _GlobalPosition:
-    """The newest global position; within one transaction no other writer moves it."""
-
-    seq: int
-
-
 def _find_end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
     row = conn.execute(
         "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape,)
@@ -62,17 +67,29 @@ def _find_end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
     return _TapePosition(tape, *row) if row else _TapePosition(tape, 0, genesis(name))
 
 
-def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
+def encode_batches(batches: Sequence[Batch], salt: Salt) -> Contents:
+    """Encode and hash the entries of batches, in the caller's thread, while the writer's commits other ones.
+
+    The batches have to live as long as the result is used.
+    """
+    return {id(entry): encode_content(entry, salt(16)) for batch in batches for entry in batch.entries}
+
+
+def append(
+    conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt, contents: Contents = MappingProxyType({})
+) -> list[tuple[TapeEntry, ...]]:
     """Append the batches; the caller's transaction makes them atomic. Raises `LeaseLost` and `TapeConflict`."""
     _refuse_lost_leases(conn, batches)
-    return _append(conn, batches, salt)
+    return _append(conn, batches, salt, contents)
 
 
-def _append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
+def _append(
+    conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt, contents: Contents
+) -> list[tuple[TapeEntry, ...]]:
     """Append batches whose leases are held."""
     stored: list[tuple[TapeEntry, ...]] = []
     moved: MovedIds | None = None
-    position = _GlobalPosition(newest_position(conn))
+    appending = _Appending(salt, contents, newest_position(conn))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
         tape_end = _find_end(conn, -1 if number is None else number, batch.tape)
@@ -82,7 +99,7 @@ def _append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> l
             find = partial(_find_by_key, conn, batch.tape, tape_end.tape)
             moved = batch.rebase.plan(batch.tape, batch.entries, tape_end.head, find)
         entries = [moved.move(batch.tape, entry) for entry in batch.entries] if moved else batch.entries
-        stored.append(tuple([_append_entry(conn, batch, (tape_end, position), entry, salt) for entry in entries]))
+        stored.append(tuple([_append_entry(conn, batch, tape_end, entry, appending) for entry in entries]))
     return stored
 
 
@@ -105,10 +122,24 @@ def raise_epoch(conn: sqlite3.Connection, tape: str) -> int:
     return epoch
 
 
+@dataclass
+class _Appending:
+    """What a transaction appends with.
+
+    Attributes:
+        salt: for entries that were not encoded before.
+        contents: of those that were.
+        seq: the newest global position; within one transaction no other writer moves it.
+    """
+
+    salt: Salt
+    contents: Contents
+    seq: int
+
+
 def _append_entry(
-    conn: sqlite3.Connection, batch: Batch, ends: tuple[_TapePosition, _GlobalPosition], entry: TapeEntry, salt: Salt
+    conn: sqlite3.Connection, batch: Batch, tape_end: _TapePosition, entry: TapeEntry, appending: _Appending
 ) -> TapeEntry:
-    tape_end, position = ends
     stored_entry = None if entry.key is None else _find_by_key(conn, batch.tape, tape_end.tape, entry.key)
     if stored_entry is not None:
         if batch.skips(entry.key) or stored_entry.erased or stored_entry.same_content(entry):
@@ -117,8 +148,9 @@ def _append_entry(
             f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"
         )
     new_entry = entry.with_id(tape_end.head + 1)
-    position.seq += 1
-    row = to_row(new_entry, seq=position.seq, tape=tape_end.tape, previous=tape_end.chain, salt=salt(16))
+    content = appending.contents.get(id(entry)) or encode_content(entry, appending.salt(16))
+    appending.seq += 1
+    row = to_row(new_entry, content, seq=appending.seq, tape=tape_end.tape, previous=tape_end.chain)
     conn.execute(INSERT_ENTRY, row)
     tape_end.head, tape_end.chain = new_entry.id, row[-1]
     return new_entry
@@ -289,8 +321,8 @@ def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
     return digest
 
 
-def open_fork(conn: sqlite3.Connection, record: ForkRecord, *, expect_head: bool) -> None:
-    """Store an open fork with its staged batches."""
+def open_fork(conn: sqlite3.Connection, record: ForkRecord, texts: Sequence[str], *, expect_head: bool) -> None:
+    """Store an open fork with its staged batches; `texts`: what `encode_staged` made of them."""
     _refuse_lost_leases(conn, record.staged)
     if record.parent:
         _require_fork(conn, record.parent)
@@ -300,7 +332,7 @@ def open_fork(conn: sqlite3.Connection, record: ForkRecord, *, expect_head: bool
         "INSERT INTO forks (fork, tape, base, reset, session, epoch) VALUES (?, ?, ?, NULL, ?, ?)",
         (record.id, record.tape, record.base, record.session, record.epoch),
     )
-    _insert_batches(conn, record.id, 0, record.staged, record.reset)
+    _insert_batches(conn, record.id, 0, record.staged, texts, reset_batch=record.reset)
 
 
 def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool = True) -> None:
@@ -310,23 +342,40 @@ def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool =
         raise TapeConflict(f"{name} has entries to {head}, not to {base}")
 
 
-def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], reset_batch: ResetBatch | None) -> None:
-    """Add batches to an open fork."""
+def extend_fork(
+    conn: sqlite3.Connection,
+    fork: str,
+    staged: Sequence[Batch],
+    texts: Sequence[str],
+    reset_batch: ResetBatch | None,
+) -> None:
+    """Add batches to an open fork; `texts`: what `encode_staged` made of them."""
     _refuse_lost_leases(conn, staged)
     row = conn.execute("SELECT count(*) FROM fork_batches WHERE fork = ?", (fork,)).fetchone()
     _require_fork(conn, fork)
-    _insert_batches(conn, fork, row[0], staged, reset_batch)
+    _insert_batches(conn, fork, row[0], staged, texts, reset_batch=reset_batch)
+
+
+def encode_staged(staged: Sequence[Batch]) -> list[str]:
+    """Encode the entries of each batch of a fork, in the caller's thread."""
+    return [f"[{','.join(map(_encode_entry, batch.entries))}]" for batch in staged]
 
 
 def _insert_batches(
-    conn: sqlite3.Connection, fork: str, place: int, staged: Sequence[Batch], reset_batch: ResetBatch | None
+    conn: sqlite3.Connection,
+    fork: str,
+    place: int,
+    staged: Sequence[Batch],
+    texts: Sequence[str],
+    *,
+    reset_batch: ResetBatch | None,
 ) -> None:
     """Store batches of a fork from this place on, and its reset."""
     conn.executemany(
         "INSERT INTO fork_batches (fork, place, tape, keep_first, entries) VALUES (?, ?, ?, ?, ?)",
         [
-            (fork, at, batch.tape, int(batch.if_absent), f"[{','.join(map(_encode_entry, batch.entries))}]")
-            for at, batch in enumerate(staged, place)
+            (fork, at, batch.tape, int(batch.if_absent), text)
+            for at, (batch, text) in enumerate(zip(staged, texts, strict=True), place)
         ],
     )
     if reset_batch is not None:
@@ -352,6 +401,8 @@ def merge_fork(
     batches: Sequence[Batch],
     tape_reset: tuple[str, ResetBatch] | None,
     salt: Salt,
+    *,
+    contents: Contents = MappingProxyType({}),
 ) -> list[tuple[TapeEntry, ...]]:
     """Close the fork and append its batches, after the reset if there is one.
 
@@ -361,6 +412,7 @@ def merge_fork(
         batches: what it adds.
         tape_reset: the tape to reset first, and how; None for no reset.
         salt: for new entries.
+        contents: of those that were encoded before.
     """
     _refuse_lost_leases(conn, batches)
     opened = conn.execute("SELECT tape, base FROM forks WHERE fork = ?", (fork,)).fetchone()
@@ -370,11 +422,11 @@ def merge_fork(
     if closed > 1:  # the writer undoes the batch
         raise TapeConflict(f"the fork {fork} still has open forks: merge or discard them first")
     if parent := ForkRecord(fork, opened[0], opened[1], ()).parent:
-        extend_fork(conn, parent, batches, None)
+        extend_fork(conn, parent, batches, encode_staged(batches), None)
         return [batch.entries for batch in batches]
     if tape_reset is not None and tape_reset[0] == opened[0]:
         _check_base(conn, *opened)  # a reset must not archive entries that the fork has not seen
-    return _append(conn, batches, salt) if tape_reset is None else reset(conn, *tape_reset, batches, salt)
+    return _append(conn, batches, salt, contents) if tape_reset is None else reset(conn, *tape_reset, batches, salt)
 
 
 def forks(conn: sqlite3.Connection, only: str | None = None) -> list[ForkRecord]:

@@ -167,6 +167,10 @@ class _JobOutcome:
     error: BaseException | None = None
 
 
+RESULTS_AT_ONCE = 4
+"""Results of a commit that are handed out in one round of the event loop."""
+
+
 class CommitHook(Protocol):
     """A callable that the writer's thread runs between two groups."""
 
@@ -219,6 +223,7 @@ class GroupCommitWriter:
         self._room = asyncio.Event()
         self._room.set()
         self._queue: deque[_WriteJob] = deque()
+        self._finished: deque[_JobOutcome] = deque()
         self._is_group_posted = False
         self.commits = 0
         """How many transactions were committed; the connection's thread counts them."""
@@ -320,10 +325,10 @@ class GroupCommitWriter:
 
     def _deliver(self, outcomes: list[_JobOutcome], *, full: bool) -> None:
         """Hand out the results, in the event loop; if the disk is full, try again later."""
-        _deliver(outcomes)
-        for outcome in outcomes:
-            if outcome.error is None:
-                self.commit_counter.increment()
+        is_handing_out = bool(self._finished)
+        self._finished.extend(outcomes)
+        if not is_handing_out:
+            self._hand_out()
         if full and self._room_retry is not None:
             if self._room.is_set():
                 log.error(
@@ -341,15 +346,23 @@ class GroupCommitWriter:
             self._room.set()
             self.flush()
 
+    def _hand_out(self) -> None:
+        """Hand out some results, and the others in the next rounds of the event loop.
 
-def _deliver(outcomes: list[_JobOutcome]) -> None:
-    for outcome in outcomes:
-        if outcome.job.done.done():
-            continue
-        if outcome.error is None:
-            outcome.job.done.set_result(outcome.result)
-        else:
-            outcome.job.done.set_exception(outcome.error)
+        Each wakes a task, and a hundred of them at once would keep timers and sockets waiting for as many turns.
+        """
+        for _ in range(min(RESULTS_AT_ONCE, len(self._finished))):
+            outcome = self._finished.popleft()
+            if outcome.error is None:
+                self.commit_counter.increment()
+            if outcome.job.done.done():
+                continue
+            if outcome.error is None:
+                outcome.job.done.set_result(outcome.result)
+            else:
+                outcome.job.done.set_exception(outcome.error)
+        if self._finished:
+            asyncio.get_running_loop().call_soon(self._hand_out)
 
 
 class _GroupRolledBack(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -135,6 +136,16 @@ def test_the_link_tells_its_fields_apart() -> None:
     }
     links.add(chain_value(bytes([1]) * 32, entry_id=1, kind="a", date="", key=None, digest=bytes(32)))
     assert len(links) == 5
+
+
+@pytest.mark.law("T16")
+@pytest.mark.parametrize("text", ["", "event", '"\\/', "\n\t\x00\x7f", "é日本\u2028", "\U0001f642", "\udcff"])
+def test_the_link_is_a_hash_of_a_json_list(text: str) -> None:
+    """Stored chains depend on its exact bytes."""
+    for key in (None, text):
+        fields = json.dumps([7, text, text, key, bytes(32).hex()], ensure_ascii=False, separators=(",", ":"))
+        expected = sha256(GENESIS + fields.encode(errors="surrogateescape")).digest()
+        assert chain_value(GENESIS, entry_id=7, kind=text, date=text, key=key, digest=bytes(32)) == expected
 
 
 @pytest.mark.law("T16")

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bubbot.tape.query import fold_text
-from bubbot.tape.spelling import SpellingFilter, find_misspelt
+from bubbot.tape.spelling import SpellingFilter, find_misspelt, share_room, take_turns
 from tests.sentences import sentences
 
 
@@ -20,3 +20,28 @@ def test_a_filter_passes_the_texts_that_are_found(query: str) -> None:
     spelling = SpellingFilter(query)
     found = find_misspelt(query, dict(enumerate(texts)))
     assert [number for number, text in enumerate(texts) if spelling.matches(text)] == sorted(found)
+
+
+def test_four_turns_of_the_closest_come_before_one_of_the_others() -> None:
+    assert "".join(take_turns(["aaaaaaaaaa", "bbbbbb", "cc"])) == "aaaabaaaabaabbcbbc"
+    assert list(take_turns([])) == []
+
+
+@pytest.mark.parametrize(
+    ("levels", "room", "chosen"),
+    [
+        (["aaa", "bbb"], 5, "aaabb"),
+        (["a" * 20, "b" * 9], 20, "a" * 20),
+        (["a" * 21, "b" * 9], 20, "a" * 16 + "b" * 4),
+        (["a" * 21, "b" * 9, "c" * 9], 40, "a" * 21 + "b" * 9 + "c" * 9),
+        (["a" * 60, "b" * 60, "c" * 60], 50, "a" * 40 + "b" * 8 + "c" * 2),
+        (["a" * 60, "b"], 20, "a" * 19 + "b"),
+        (["a" * 60], 20, "a" * 20),
+        ([], 20, ""),
+        (["a"], 0, ""),
+    ],
+)
+def test_the_closest_are_shown_all_if_they_fit_and_else_leave_some_room(
+    levels: list[str], room: int, chosen: str
+) -> None:
+    assert "".join(share_room(levels, room)) == chosen

@@ -7,11 +7,12 @@ import logging
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, groupby, zip_longest
+from itertools import chain, groupby, islice, zip_longest
 from pathlib import Path
 
+from bubbot.ports.store import IndexState
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,
     index_size,
@@ -25,7 +26,6 @@ from bubbot.stores.sqlite.index.vocabulary import (
     HUGE_WORD_MARK,
     LONG_WORD_MARK,
     MAX_PART_LETTERS,
-    MAX_SPELLINGS,
     MAX_TERMS,
     MAX_TOKEN_LETTERS,
     Vocabulary,
@@ -33,7 +33,7 @@ from bubbot.stores.sqlite.index.vocabulary import (
     run_tokens,
 )
 from bubbot.stores.sqlite.rows import count_entries
-from bubbot.tape.index import IndexState
+from bubbot.tape.spelling import take_turns
 from bubbot.tape.words import is_run, is_symbol, split_pieces, tokens
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,10 @@ _MAX_TAPE_SHARE = 0.5
 _MAX_CONTAINING_TERMS = 5000  # the most terms that contain a given part
 _ENTRIES_PER_CURSOR = 26  # entries read for a page of hits, times the cost of one, divided by the cost of a cursor
 _MAX_COMBINATIONS = 64  # the most combinations of a first and a last word to look up as phrases
+_MIN_PREFIX_LETTERS = 3  # fewer letters begin too many words
 _LONG_RUN_LETTERS = 12
+_MAX_SPELLINGS_OF_LEVEL = 48  # the most spellings of a single word, equally close, that take turns
+_FEW_SPELLINGS, _MANY_SPELLINGS = 16, 96  # the most spellings of each of several words, first and then
 _NOWHERE = "\ue000n"  # a token that no entry has
 
 
@@ -141,15 +144,26 @@ class SqliteIndex:
 
     def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
         """Yield entries with the folded text's words in other spellings, the closest first; some may be missing."""
+        words = sorted(tokens(text), key=len, reverse=True)
         seen: set[int] = set()
         with _translate_errors():
-            for level in self._spelling_levels(text, seen):
-                # Each spelling in turn proposes its newest entry.
-                turns = zip_longest(*(self._matching(tape, kinds, expression) for expression in level))
-                for position in chain.from_iterable(turns):
-                    if position is not None and position not in seen:
-                        seen.add(position)
-                        yield position
+            if not words:
+                return
+            if len(words) == 1 and not is_run(words[0]):
+                levels = _word_levels(Vocabulary(self.conn).spellings(words[0]))
+                positions = take_turns([self._in_turns(tape, kinds, level) for level in levels])
+            else:
+                several = _run_levels(words[0]) if len(words) == 1 else self._words_levels(words, seen)
+                positions = chain.from_iterable(self._in_turns(tape, kinds, level) for level in several)
+            for position in positions:
+                if position not in seen:
+                    seen.add(position)
+                    yield position
+
+    def _in_turns(self, tape: int, kinds: Sequence[str], expressions: Sequence[str]) -> Iterator[int]:
+        """Yield the newest entry of each expression, then the next of each."""
+        turns = zip_longest(*(self._matching(tape, kinds, expression) for expression in expressions))
+        yield from (position for position in chain.from_iterable(turns) if position is not None)
 
     def _matching(self, tape: int, kinds: Sequence[str], expression: str) -> Iterator[int]:
         """Yield the positions that match, of a tape and of kinds as far as the index knows them."""
@@ -176,15 +190,20 @@ class SqliteIndex:
             return self._within(vocabulary, pieces.alone)
         firsts = vocabulary.ending(pieces.first) if pieces.first else None
         lasts = vocabulary.beginning(pieces.last) if pieces.last else None
+        # If too many terms begin so, FTS5 joins their entries itself: for one phrase, since each would do it again.
+        goes_on = pieces.goes_on or (lasts is None and len(pieces.last) >= _MIN_PREFIX_LETTERS)
+        combinations = 1 if goes_on else _MAX_COMBINATIONS
+        if lasts is None and goes_on and pieces.last:
+            lasts = [pieces.last[:MAX_TOKEN_LETTERS]]
         core = phrase(pieces.inner, prefix=pieces.goes_on) if pieces.inner else ""
-        others = [core, "" if lasts is None else _any(lasts)]
-        if len(firsts or ("",)) * len(lasts or ("",)) <= _MAX_COMBINATIONS:
-            expression = _phrases(pieces, firsts, lasts)
+        end = "" if lasts is None else " OR ".join(phrase((term,), prefix=goes_on) for term in lasts or [_NOWHERE])
+        if len(firsts or ("",)) * len(lasts or ("",)) <= combinations:
+            expression = _phrases(pieces.inner, firsts, lasts, goes_on=goes_on)
         else:
-            expression = _all([_any(firsts) if firsts is not None else "", *others])
+            expression = _all([_any(firsts) if firsts is not None else "", core, end])
         if firsts is not None:  # the end of a long word is not adjacent to the next token
-            end = _any(firsts) if len(pieces.first) <= MAX_TOKEN_LETTERS else ""
-            expression = f"({expression}) OR ({_all([end, phrase([LONG_WORD_MARK]), *others])})"
+            first = _any(firsts) if len(pieces.first) <= MAX_TOKEN_LETTERS else ""
+            expression = f"({expression}) OR ({_all([first, phrase([LONG_WORD_MARK]), core, end])})"
         return expression or None
 
     def _within(self, vocabulary: Vocabulary, part: str) -> str | None:
@@ -193,63 +212,33 @@ class SqliteIndex:
         A cursor for each term costs as much as reading some five entries: if the terms are many and frequent, reading
         the newest entries finds enough hits sooner.
         """
-        terms = vocabulary.containing(part, _MAX_CONTAINING_TERMS)
+        # The windows of a long word overlap: of a long part its beginning lies within one of them.
+        terms = vocabulary.containing(part[:MAX_PART_LETTERS], _MAX_CONTAINING_TERMS)
         if terms is None:
             return None
-        if len(terms) > MAX_TERMS:
-            times = sum(vocabulary.frequencies(terms).values())
-            if len(terms) * times > _ENTRIES_PER_CURSOR * self.entries:
-                return None
-        return _any([*terms, HUGE_WORD_MARK if len(part) <= MAX_PART_LETTERS else LONG_WORD_MARK])
+        if len(terms) > MAX_TERMS and len(terms) * sum(terms.values()) > _ENTRIES_PER_CURSOR * self.entries:
+            return None
+        return _any([*terms, HUGE_WORD_MARK])
 
-    def _spelling_levels(self, text: str, seen: Collection[int]) -> Iterator[list[str]]:
-        """Yield the expressions of entries with every word of the folded text in other spellings, closest first.
+    def _words_levels(self, words: Sequence[str], seen: Collection[int]) -> Iterator[list[str]]:
+        """Yield an expression for the closest spelling of each word, for those with one mistake, and for two.
 
-        A level has one expression for each spelling of a single word, or one for all spellings of all words. What a
-        later level needs is looked up only then. `seen` has what the earlier ones found.
+        If there is nothing yet (`seen`), more spellings are tried.
         """
-        words = sorted(tokens(text), key=len, reverse=True)
-        vocabulary = Vocabulary(self.conn)
-        if len(words) == 1:
-            yield from _run_levels(words[0]) if is_run(words[0]) else _word_levels(vocabulary, words[0])
-        elif words:
-            yield from _words_levels(vocabulary, words, seen)
-
-
-def _word_levels(vocabulary: Vocabulary, word: str) -> Iterator[list[str]]:
-    """Yield the spellings with equally many mistakes; those with two only after the others."""
-    close = {term: mistakes for term, mistakes in vocabulary.spellings(word).items() if mistakes <= 1}
-    for level in _by_mistakes(close):
-        yield level[:MAX_SPELLINGS]
-    distant = vocabulary.spellings(word, distant=True)
-    for level in _by_mistakes({term: mistakes for term, mistakes in distant.items() if mistakes > 1}):
-        yield level[: 3 * MAX_SPELLINGS]
-
-
-def _by_mistakes(spellings: Mapping[str, float]) -> Iterator[list[str]]:
-    """Group the phrases of spellings by their mistakes, fewest first."""
-    for _, terms in groupby(sorted(spellings, key=spellings.__getitem__), key=spellings.__getitem__):
-        yield [phrase((term,)) for term in terms]
-
-
-def _words_levels(vocabulary: Vocabulary, words: Sequence[str], seen: Collection[int]) -> Iterator[list[str]]:
-    """Yield an expression for the closest spelling of each word, for those with one mistake, and for more."""
-    runs = [" OR ".join(f"({part})" for level in _run_levels(word) for part in level) for word in words if is_run(word)]
-    spelt = [word for word in words if not is_run(word)]
-    close = [vocabulary.spellings(word) for word in spelt]
-    close = [
-        terms if min(terms.values(), default=2.0) <= 1 else vocabulary.spellings(word, distant=True)
-        for word, terms in zip(spelt, close, strict=True)
-    ]
-    done: set[str] = set()
-    for most in (0.0, 1.0, 2.0):
-        expression = _spelt_as(runs, close, most, MAX_SPELLINGS)
-        if expression not in done:
-            done.add(expression)
+        runs = [
+            " OR ".join(f"({part})" for level in _run_levels(run) for part in level) for run in words if is_run(run)
+        ]
+        spelt = [Vocabulary(self.conn).spellings(word) for word in words if not is_run(word)]
+        for expression in dict.fromkeys(_spelt_as(runs, spelt, most, _FEW_SPELLINGS) for most in (0.0, 1.0, 2.0)):
             yield [expression]
-    if not seen:
-        distant = [vocabulary.spellings(word, distant=True) for word in spelt]
-        yield [_spelt_as(runs, distant, 2.0, 6 * MAX_SPELLINGS)]
+        if not seen:
+            yield [_spelt_as(runs, spelt, 2.0, _MANY_SPELLINGS)]
+
+
+def _word_levels(spellings: Mapping[str, float]) -> list[list[str]]:
+    """Group the phrases of spellings by their mistakes, fewest first."""
+    groups = groupby(sorted(spellings, key=spellings.__getitem__), key=spellings.__getitem__)
+    return [[phrase((term,)) for term in islice(terms, _MAX_SPELLINGS_OF_LEVEL)] for _, terms in groups]
 
 
 def _spelt_as(runs: Sequence[str], spellings: Sequence[Mapping[str, float]], most: float, limit: int) -> str:
@@ -286,16 +275,16 @@ def _pairs(run: str) -> list[str]:
     return run_pairs if len(run) == 1 else run_pairs[:-1]
 
 
-def _phrases(pieces: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
-    """Combine every first word, the pieces between, and every last word into phrases."""
+def _phrases(inner: Sequence[str], firsts: list[str] | None, lasts: list[str] | None, *, goes_on: bool) -> str:
+    """Combine every first word, the pieces between, and every last word, which may go on, into phrases."""
     combinations = [
-        (*first, *pieces.inner, *last)
+        (*first, *inner, *last)
         for first in ([()] if firsts is None else [(term,) for term in firsts])
         for last in ([()] if lasts is None else [(term,) for term in lasts])
     ]
     if not combinations:
         return _any([])
-    return " OR ".join(phrase(combination, prefix=pieces.goes_on) for combination in combinations if combination)
+    return " OR ".join(phrase(combination, prefix=goes_on) for combination in combinations if combination)
 
 
 def _any(terms: Sequence[str]) -> str:

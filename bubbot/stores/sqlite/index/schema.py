@@ -6,14 +6,14 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 
 INDEX_APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
-INDEX_VERSION = 4
+INDEX_VERSION = 5
 """A file of another version is deleted and filled again; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
@@ -25,8 +25,7 @@ BEGIN IMMEDIATE;
 CREATE TABLE state (position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL);
 CREATE TABLE share (tape INTEGER PRIMARY KEY, entries INTEGER NOT NULL);
 CREATE TABLE term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, df INTEGER NOT NULL);
-CREATE INDEX term_length ON term (length(term), term);
-CREATE TABLE tdel (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
+CREATE TABLE form (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
 CREATE VIRTUAL TABLE events USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
 CREATE VIRTUAL TABLE gram USING fts5(body, content = '', columnsize = 0, detail = none, tokenize = 'ascii');

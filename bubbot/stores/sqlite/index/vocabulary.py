@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import log10
 from zlib import crc32
 
-from bubbot.tape.spelling import LONG_WORD_LETTERS, find_alike, max_edits
+from bubbot.records import dataclass
+from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike, max_edits
 from bubbot.tape.words import is_run, is_spelt, is_symbol, split_pieces, strip_accents
 
 MAX_TOKEN_LETTERS = 40
@@ -25,7 +25,8 @@ HUGE_WORD_MARK = "\ue000h"
 MAX_TERMS = 400
 """The most terms in one look-up; each costs FTS5 a cursor."""
 MAX_SPELLINGS = 16
-"""The most spellings of a word that are looked for at first, the closest and most frequent; some times as many then."""
+"""The most terms that hold a misspelt word as their part and are looked for."""
+_MAX_HALF_LETTERS = 8
 _HUGE_WORD_LETTERS = 1000
 _ENDING_MARK = "\ue000"  # after the last letters of a term among its trigrams
 _LAST = "\U0010ffff"
@@ -74,15 +75,44 @@ def grams(term: str) -> list[str]:
     return [*(term[at : at + 3] for at in range(len(term) - 2)), term[-3:] + _ENDING_MARK] if len(term) >= 3 else []
 
 
-def deletions(term: str) -> set[int]:
+def misspelt_forms(term: str) -> set[int]:
     """Hash the forms under which a misspelt term is found: without accents, and with one letter left out.
 
-    Words one mistake apart share one form. A short word is not misspelt, only typed without its accents.
+    Words one mistake apart share one form. Of two mistakes at least one half of a long term has one at most (two letters
+    swapped in the middle are one wrong letter for each half), so its halves have the forms.
     """
     bare = strip_accents(term)
-    if is_spelt(term):
-        return _hashes([bare, *_drop_each_letter(bare)])
-    return set() if bare == term else _hashes([bare])
+    if not is_spelt(term):
+        return set() if bare == term else _hashes([bare])
+    short = len(bare) < LONG_WORD_LETTERS
+    return _hashes([bare, *_drop_each_letter(bare)] if short else _half_forms(bare, len(bare)))
+
+
+def _typed_forms(word: str) -> set[int]:
+    """Hash the forms that a typed word shares with every term that it may be meant for."""
+    bare = strip_accents(word)
+    if not is_spelt(word):
+        return _hashes([bare])
+    size, forms = len(bare), [bare]
+    if size < LONG_WORD_LETTERS + MAX_MISTAKES:
+        forms += _drop_each_letter(bare)
+        if size >= LONG_WORD_LETTERS:  # a short term may have two letters less
+            forms += [shorter for form in forms[1:] for shorter in _drop_each_letter(form)]
+    longest = size + max_edits(size, size + MAX_MISTAKES)
+    for meant in range(max(LONG_WORD_LETTERS, size - MAX_MISTAKES), longest + 1):
+        forms += _half_forms(bare, meant)
+    return _hashes(forms)
+
+
+def _half_forms(word: str, size: int) -> list[str]:
+    """List the forms of the two halves of a word of about this size; only those for an equal size meet.
+
+    They are the halves with one letter left out. That serves for every mistake: with a letter too many, the other's half
+    ends one letter later.
+    """
+    letters = min(size // 2, _MAX_HALF_LETTERS)
+    halves = (word[:letters], word[::-1][:letters])
+    return [f"{side} {size} {form}" for side, half in enumerate(halves) for form in _drop_each_letter(half)]
 
 
 def phrase(tokens: Iterable[str], *, prefix: bool = False) -> str:
@@ -100,14 +130,15 @@ class Vocabulary:
 
     conn: sqlite3.Connection
 
-    def containing(self, part: str, limit: int = MAX_TERMS) -> list[str] | None:
-        """Find the terms that contain the part; None if there may be too many."""
+    def containing(self, part: str, limit: int = MAX_TERMS) -> dict[str, int] | None:
+        """Find the terms that contain the part, with the entries of each; None if there may be too many."""
         return self._with_grams(part, _covering_trigrams(part), "instr(term, ?1) > 0", limit)
 
     def ending(self, part: str) -> list[str] | None:
         """Find the terms that end with the part; None if there are too many."""
         ends = [*_covering_trigrams(part)[:-1], part[-3:] + _ENDING_MARK]
-        return self._with_grams(part, ends, "substr(term, -length(?1)) = ?1", MAX_TERMS)
+        terms = self._with_grams(part, ends, "substr(term, -length(?1)) = ?1", MAX_TERMS)
+        return None if terms is None else list(terms)
 
     def beginning(self, part: str) -> list[str] | None:
         """Find the terms that begin with the part; None if there are too many."""
@@ -116,75 +147,40 @@ class Vocabulary:
         rows = self.conn.execute(sql, (start, start + _LAST, MAX_TERMS + 1)).fetchall()
         return None if len(rows) > MAX_TERMS else [row[0] for row in rows]
 
-    def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """Count the entries of each term that there is."""
-        return dict(self._select("SELECT term, df FROM term WHERE term IN", terms))
-
-    def spellings(self, word: str, *, distant: bool = False) -> dict[str, float]:
+    def spellings(self, word: str) -> dict[str, float]:
         """Find the terms that a word may mean, the closest and most frequent first, and the mistakes of each.
 
-        Ten times as frequent is half a mistake closer. Without `distant` all terms with one mistake are found and most
-        with two, which takes less time.
+        Ten times as frequent is half a mistake closer.
         """
-        word = word[:MAX_TOKEN_LETTERS]
-        bare = strip_accents(word)
-        terms = {word, *self._by_deletion(word, bare)}
+        starts = _possible_terms(word)
+        forms = set().union(*map(_typed_forms, starts))
+        sql = "SELECT term, df FROM term WHERE id IN (SELECT term FROM form WHERE hash IN {})"
+        counts = dict(self._select(sql, sorted(forms)))
+        counts |= self._select("SELECT term, df FROM term WHERE term IN {}", [word])
         if is_spelt(word):
-            terms.update(self.containing(word, MAX_SPELLINGS) or ())
-            if distant and max_edits(len(bare), len(bare) + 2) > 1:
-                terms.update(self._similar(bare))
-        alike = find_alike(word, terms)
-        counts = self.frequencies(list(alike))
-        rated = sorted(counts, key=lambda term: alike[term].mistakes - 0.5 * log10(1 + counts[term]))
-        return {term: alike[term].mistakes for term in rated}
+            counts |= self.containing(word, MAX_SPELLINGS) or {}
+        mistakes: dict[str, float] = {}
+        for start in starts:
+            for term, match in find_alike(start, counts).items():
+                mistakes[term] = min(match.mistakes, mistakes.get(term, match.mistakes))
+        rated = sorted(mistakes, key=lambda term: mistakes[term] - 0.5 * log10(1 + counts[term]))
+        return {term: mistakes[term] for term in rated}
 
-    def _by_deletion(self, word: str, bare: str) -> list[str]:
-        """Find terms that have a form in common with the word.
-
-        Two words with one mistake between them have one if a letter is left out of each, or of one. If two mistakes are
-        allowed, two letters are left out of the word.
-        """
-        forms = [bare]
-        if is_spelt(word):
-            forms += _drop_each_letter(bare)
-            if max_edits(len(bare), len(bare) + 1) > 1:
-                forms += [shorter for form in forms[1:] for shorter in _drop_each_letter(form)]
-        sql = "SELECT DISTINCT term.term FROM tdel JOIN term ON term.id = tdel.term WHERE hash IN"
-        return [row[0] for row in self._select(sql, sorted(_hashes(forms)))]
-
-    def _similar(self, bare: str) -> list[str]:
-        """Find the terms that may be two mistakes away.
-
-        Two mistakes mostly leave three letters in a row as they are. They may leave none of a short word, so that is
-        compared with all of similar length.
-        """
-        lengths = (len(bare) - 2, len(bare) + 2)
-        if len(bare) <= LONG_WORD_LETTERS:
-            sql = "SELECT term FROM term INDEXED BY term_length WHERE length(term) BETWEEN ? AND ?"
-            return [row[0] for row in self.conn.execute(sql, lengths)]
-        expression = " OR ".join(phrase((gram,)) for gram in dict.fromkeys(grams(bare)))
-        rows = self.conn.execute(
-            "SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ? "
-            "AND length(term) BETWEEN ? AND ?",
-            (expression, *lengths),
-        )
-        return [row[0] for row in rows]
-
-    def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> list[str] | None:
+    def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> dict[str, int] | None:
         if len(part) < 3:
             return None
         if len(part) > MAX_TOKEN_LETTERS:
-            return []
+            return {}
         rows = self.conn.execute(
-            f"SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ?2 AND {condition} LIMIT ?3",
+            f"SELECT term, df FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ?2 AND {condition} LIMIT ?3",
             (part, _all_grams(part_grams), limit + 1),
         ).fetchall()
-        return None if len(rows) > limit else [row[0] for row in rows]
+        return None if len(rows) > limit else dict(rows)
 
     def _select(self, sql: str, values: Sequence[object]) -> Iterator[tuple[str, int]]:
         for start in range(0, len(values), _VALUES_PER_STATEMENT):
             part = values[start : start + _VALUES_PER_STATEMENT]
-            yield from self.conn.execute(f"{sql} ({', '.join('?' * len(part))})", part).fetchall()
+            yield from self.conn.execute(sql.format(f"({', '.join('?' * len(part))})"), part).fetchall()
 
 
 def _all_grams(texts: Iterable[str]) -> str:
@@ -194,6 +190,14 @@ def _all_grams(texts: Iterable[str]) -> str:
 def _covering_trigrams(text: str) -> list[str]:
     """Pick enough trigrams of a text to cover it: each is a list to go through, and the texts are compared anyway."""
     return [*(text[at : at + 3] for at in range(0, len(text) - 3, 3)), text[-3:]]
+
+
+def _possible_terms(word: str) -> list[str]:
+    """Cut a word to the lengths at which a term of a long one, with its mistakes, may end."""
+    if len(word) <= MAX_TOKEN_LETTERS - MAX_MISTAKES:
+        return [word]
+    ends = range(MAX_TOKEN_LETTERS - MAX_MISTAKES, MAX_TOKEN_LETTERS + MAX_MISTAKES + 1)
+    return list(dict.fromkeys(word[:end] for end in ends))
 
 
 def _drop_each_letter(word: str) -> list[str]:

@@ -77,9 +77,20 @@ async def missed(tape: TapeService, words: Words, some: Sequence[Asked]) -> list
     return found
 
 
+def test_a_passage_that_is_not_shown_is_missed_unless_more_are_as_close_than_are_shown() -> None:
+    texts = ["the mandolin", *["the mandarin"] * 18, "a mandolin"]
+    one = Asked("mandarlin", 0, ("mandolin",))
+    few, many = Words.of(texts), Words.of([*texts, "more mandarins"])
+    assert few.is_found(one, {0}, exact=0)
+    assert not few.is_found(one, {1, 19}, exact=0)
+    assert not many.is_found(one, {1, 2}, exact=0), "what was meant has to be among those shown"
+    assert not Words.of([*texts, "other things"]).is_found(one, {19}, exact=0)
+    assert Words.of([*texts, "the mandarin"]).is_found(one, {19}, exact=0)
+
+
 async def test_misspelt_and_other_words_are_found_among_the_first_twenty(tape: TapeService, words: Words) -> None:
     queries = {name: some for name, maker in CLASSES.items() if len(some := asked(words, maker, 34, 5)) == 34}
-    assert len(queries) >= 11
+    assert len(queries) >= 14
     not_found = {name: await missed(tape, words, some) for name, some in queries.items()}
     assert {name: some for name, some in not_found.items() if len(some) > 1} == {}, "97 of 100 are found"
     made_up = [*nowhere(words, 100, 1, 5), *nowhere(words, 60, 2, 5)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -13,19 +14,24 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.search.asked import damaged
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
+from bubbot.ports.store import IndexState
 from bubbot.stores.sqlite.index import fill
 from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
 from bubbot.stores.sqlite.index.schema import index_path
+from bubbot.stores.sqlite.index.vocabulary import MAX_TOKEN_LETTERS, Vocabulary
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import event, message
-from bubbot.tape.index import IndexState
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.service import TapeService
+from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
 from bubbot.tape.store import Batch
+from bubbot.tape.words import is_spelt, tokens
 from tests.doubles import CountingIds, SteppingClock
+from tests.sentences import sentences
 from tests.tapes import notes
 
 LONG_WORD = "".join(chr(97 + place * place % 23 + place % 3) for place in range(97))
@@ -196,11 +202,44 @@ async def test_misspelt_words_are_found_however_far_back(chat: TapeService, fill
     assert (await chat.read(SearchView(typed))).spelling_from == 0
 
 
+async def test_every_word_within_the_allowed_mistakes_is_a_spelling(
+    chat: TapeService, filler: Indexer, path: Path
+) -> None:
+    """What a comparison with all words finds, the forms of words find, too."""
+    chance = random.Random(8)
+    words = sorted({word for text in sentences() for word in tokens(fold_text(text)) if is_spelt(word)})
+    words += ["".join(chance.choices(words, k=size)) for size in (2, 3, 4, 5) for _ in range(40)]
+    words += ["café", "naïveté", "überraschung", "strassenbahnhaltestelle"]
+    await chat.append([message("user", " ".join(words[at : at + 200])) for at in range(0, len(words), 200)])
+    await filler.fill()
+    meant = [word for word in chance.sample(words, 300) + words[-84:] if len(word) > 5]
+    with closing(sqlite3.connect(index_path(path))) as conn:
+        terms = [row[0] for row in conn.execute("SELECT term FROM term") if is_spelt(row[0])]
+        for word in meant:
+            typed = damaged(word, 2 if len(word) >= LONG_WORD_LETTERS else 1, chance)
+            spellings = Vocabulary(conn).spellings(typed)
+            assert word[:MAX_TOKEN_LETTERS] in spellings, (word, typed)
+            if len(typed) <= MAX_TOKEN_LETTERS - MAX_MISTAKES:
+                alike = {term for term, match in find_alike(typed, terms).items() if match.mistakes}
+                assert alike <= spellings.keys(), typed
+
+
+async def test_a_word_with_two_mistakes_is_shown_beside_a_closer_one(chat: TapeService, filler: Indexer) -> None:
+    await chat.append([message("user", "the mandolin"), *(message("user", "the mandarin") for _ in range(40))])
+    await filler.fill()
+    hits = await found(chat, "mandarlin")
+    assert (len(hits), hits[-1]) == (20, 1)
+    await chat.append([message("user", "mandarlin") for _ in range(20)])
+    assert 1 not in await found(chat, "mandarlin"), "what is exactly there fills the room"
+
+
 async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", f"see {LONG_WORD[:60]} now"), message("user", "see it now")])
     await chat.append([message("user", f"filling {number}") for number in range(2500)])
     await filler.fill()
     assert await found(chat, f"{LONG_WORD[:30]}{LONG_WORD[31:60]} see") == [1]
+    assert await found(chat, f"{LONG_WORD[:3]}{LONG_WORD[4:30]}{LONG_WORD[31:60]} see") == [1]
+    assert await found(chat, f"{LONG_WORD[:3]}xy{LONG_WORD[3:60]} see") == [1]
 
 
 @pytest.mark.parametrize("typed", ["electroencephalgraphically", "counterrevolutionaris", "avialabel", "prclaen"])
@@ -247,7 +286,31 @@ async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
     await chat.append([message("user", f"the volcano {number}") for number in range(1000)])
     await filler.fill()
     assert len((await chat.read(SearchView("volcano"))).hits) == 20
-    assert len(read) <= 32
+    assert not read, "the newest entries have enough"
+    await chat.append([message("user", f"filling {number}") for number in range(300)])
+    await filler.fill()
+    assert len((await chat.read(SearchView("volcano"))).hits) == 20
+    assert 20 <= len(read) <= 32
+
+
+async def test_two_parts_that_many_words_begin_and_end_with_are_looked_up(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read the tape for them would take seconds on a long one."""
+    asked: list[Iterator[int] | None] = []
+    holding = SqliteIndex.find_containing
+
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+        asked.append(positions := holding(self, tape, text, kinds))
+        return positions
+
+    monkeypatch.setattr(SqliteIndex, "find_containing", noted)
+    await chat.append([message("user", "a subset strings are in")])
+    await chat.append([message("user", f"w{number}set and str{number}w") for number in range(500)])
+    await filler.fill()
+    assert await found(chat, "set str") == [1]
+    assert len(asked) == 1
+    assert None not in asked
 
 
 async def test_a_long_tail_is_told(chat: TapeService, filler: Indexer) -> None:
@@ -272,12 +335,12 @@ async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: Index
 
 async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Indexer, path: Path) -> None:
     await chat.append([message("user", f"word{number}") for number in range(900)])
-    assert await filler._do(filler._work.step) == 400
-    await filler._do(filler._work.close)
+    assert await filler._do(filler._writer.step) == 400
+    await filler._do(filler._writer.close)
     made = inode(path)
     state = await chat._store.index_state()  # type: ignore[attr-defined]
     assert (state.position, state.behind, state.fresh) == (400, 500, True)
-    assert await filler._do(filler._work.step) == 400
+    assert await filler._do(filler._writer.step) == 400
     await filler.fill()
     assert inode(path) == made
     assert inspect_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
@@ -292,7 +355,7 @@ async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
     await chat.append([message("user", "cathedral")])
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
-        await filler._do(lambda: filler._work._filler.index.execute("PRAGMA busy_timeout = 1"))  # type: ignore[union-attr]
+        await filler._do(lambda: filler._writer._index.execute("PRAGMA busy_timeout = 1"))  # type: ignore[union-attr]
         with pytest.raises(StoreUnavailable):
             await filler.fill()
         other.execute("ROLLBACK")
@@ -346,7 +409,7 @@ async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
     """As after a crash between the erasing commit and the deletion of the file."""
     await chat.append([message("user", "the volcano")])
     await filler.fill()
-    await filler._do(filler._work.close)
+    await filler._do(filler._writer.close)
     old = shutil.copy(path, tmp_path / "old")
     await chat.reset(archive=False)
     shutil.copy(old, path)
@@ -389,7 +452,7 @@ async def test_a_file_that_is_no_index_is_made_anew(
 ) -> None:
     await chat.append([message("user", "volcano"), *[message("user", f"word{number}") for number in range(500)]])
     await filler.fill()
-    await filler._do(filler._work.close)
+    await filler._do(filler._writer.close)
     spoil(path, how)
     assert await found(chat, "volcano") == [1]
     with caplog.at_level(logging.WARNING):
