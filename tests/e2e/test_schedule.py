@@ -41,9 +41,7 @@ PLANNING = {
                         }
                     ]
                 },
-                {
-                    "text": "Every weekday (Monday to Friday) at 09:00 (Europe/Berlin), next on Monday 2026-11-23 at 09:00."
-                },
+                {"text": "Every weekday at 09:00 (Europe/Berlin), next Mon 23 Nov 2026."},
             ],
         }
     ],

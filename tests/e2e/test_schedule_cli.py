@@ -23,6 +23,10 @@ def test_a_job_is_added_paused_resumed_edited_and_removed(tmp_path: Path) -> Non
     assert "paused" in told(home, "show", "tea")
     assert "goes on" in told(home, "resume", "tea")
     assert "every 2 hours" in told(home, "edit", "tea", "--when", "every 2h")
+    assert "every weekday at 09:00" in told(home, "edit", "tea", "--when", "每个工作日上午9点")
+    changed = told(home, "edit", "tea", "--when", "at 5pm")
+    assert "every weekday at 17:00" in changed
+    assert "bubbot schedule edit" in changed
     removed = told(home, "remove", "tea")
     assert "(tea)" in removed
     assert "a cup" in removed

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, time, timedelta
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from bubbot.features.schedule.cron import CronExpression
-from bubbot.features.schedule.plan import QuietHours, clock_entry, next_times, waits_for_clock
+from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.clock import wall_time
+from bubbot.features.schedule.plan import QuietHours, clock_entry, next_times, parse_rule, waits_for_clock
 from bubbot.features.schedule.refusal import build_refusal
 from bubbot.features.schedule.state import (
     CHAT_RULES_SET,
@@ -33,8 +34,11 @@ from bubbot.features.schedule.state import (
     ScheduleState,
     job_data,
 )
-from bubbot.features.schedule.when import Interval, OneTime, When, find_zone, next_instants, parse_when
+from bubbot.features.schedule.when.clocks import DEFAULT_TIME
+from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimedRequest
+from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zone, next_instants
 from bubbot.ports.channel import Role
+from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
 
 SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
@@ -49,17 +53,19 @@ _QUIET = re.compile(r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLimits:
-    """Limits of the schedules of a deployment.
+    """Rules of a deployment for its schedules.
 
     Attributes:
         max_jobs_per_chat: jobs that are on or paused in one chat.
         max_failures: failures in a row, after which a job is paused.
         min_unbounded_interval: minutes; a job that fires more often needs an end, unless an owner makes it.
+        default_time: the time of day of a date that names none.
     """
 
     max_jobs_per_chat: int = 20
     max_failures: int = 5
     min_unbounded_interval: int = 10
+    default_time: time = DEFAULT_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,26 @@ class JobChanges:
         if len(matches) > 1:
             raise build_refusal("job_ambiguous", job=word, jobs=", ".join(state.job.id for state in matches))
         return matches[0]
+
+    def find_at_start(self, words: str) -> tuple[JobState, str]:
+        """Find the job that the first words name, as many as possible; return the rest, too."""
+        parts = words.split()
+        for count in range(len(parts), 1, -1):
+            try:
+                return self.find(" ".join(parts[:count])), " ".join(parts[count:])
+            except ScheduleRefused:
+                continue
+        return self.find(parts[0] if parts else words), " ".join(parts[1:])
+
+    def read_time(self, source: str, zone: str = "", job: Job | None = None) -> Reading:
+        """Read a time in this zone, else in that of the job or of the chat; a mere clock keeps the days of the job."""
+        return _read(source, self._context(zone, job))
+
+    def split_request(self, source: str, zone: str = "") -> TimedRequest:
+        """Find the time in a request as people type it."""
+        from bubbot.features.schedule.when.request import split_request  # see `_read`
+
+        return split_request(source, self._context(zone))
 
     def list_jobs(self, *, in_all_chats: bool = False, include_ended: bool = False) -> list[JobState]:
         """List the jobs of this chat; of all chats if a requester who `owns_all` sets `in_all_chats`.
@@ -226,6 +252,12 @@ class JobChanges:
         existing = self.state.jobs.get(job.id)
         return next_times(JobState(job, self.now, runs=existing.runs if existing else 0), self.now, count)
 
+    def _context(self, zone: str, job: Job | None = None) -> ReadingContext:
+        """Return what times refer to."""
+        found = find_zone(zone or (job.zone if job else "") or self.chat_zone())
+        current = parse_rule(job)[0] if job is not None and job.when else None
+        return ReadingContext(self.now, found, self.limits.default_time, current)
+
     def _is_visible(self, job: Job) -> bool:
         return self.requester.owns_all or job.session == self.requester.session
 
@@ -268,11 +300,9 @@ class JobChanges:
     def _with_schedule(self, job: Job, fields: Mapping[str, Any]) -> Job:
         zone = find_zone(str(fields.get("zone") or job.zone))
         given = str(fields.get("when") or job.when)
-        when = parse_when(given, self.now, zone)
-        if isinstance(when, OneTime) and when.due_instant(zone) <= self.now:
-            raise build_refusal(
-                "at_past", given=given, instant=timestamp(when.due_instant(zone))[:16].replace("T", " ") + " UTC"
-            )
+        when = _read(given, self._context(str(zone), job)).when
+        if isinstance(when, OneTime) and (due := when.due_instant(zone)) <= self.now:
+            raise build_refusal("at_past", given=given, instant=f"{wall_time(due, zone):%Y-%m-%d %H:%M}")
         job = replace(job, when=when.text, zone=str(zone))
         if fields.get("until"):
             job = replace(job, until=self._until(str(fields["until"]), zone))
@@ -285,19 +315,30 @@ class JobChanges:
         return job
 
     def _until(self, source: str, zone: Any) -> str:
-        text = source if " " in source or ":" in source or "T" in source else f"{source} 23:59:59"
-        end = parse_when(f"at {text}", self.now, zone)
-        assert isinstance(end, OneTime)
+        context = ReadingContext(self.now, zone, time(23, 59, 59))
+        try:
+            end = _read(source, context).when
+        except ScheduleRefused as error:
+            raise build_refusal("job_until_past", given=source) if error.sentence == "at_past" else error from None
+        if not isinstance(end, OneTime):
+            raise build_refusal("when_unknown", given=source)
         if end.due_instant(zone) <= self.now:
             raise build_refusal("job_until_past", given=source)
         return timestamp(end.due_instant(zone))
+
+
+def _read(source: str, context: ReadingContext) -> Reading:
+    """Read a time. The phrases are loaded here: compiling them takes longer than a command that reads no time."""
+    from bubbot.features.schedule.when.phrases import read_time
+
+    return read_time(source, context)
 
 
 def shortest_gap(when: When, zone: Any, now: datetime) -> timedelta | None:
     """Return the shortest time between firings, among the next ones; None if there is only one."""
     if isinstance(when, Interval):
         return timedelta(seconds=when.seconds, days=when.days)
-    times = next_instants(when, zone, now, 70) if isinstance(when, CronExpression) else []
+    times = next_instants(when, zone, now, 70)
     return min((later - sooner for sooner, later in pairwise(times)), default=None)
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from types import MappingProxyType
 
 from bubbot.features.schedule.clock import find_clock_setback, first_instant, wall_time
 from bubbot.features.schedule.refusal import build_refusal
+from bubbot.records import dataclass
 
 HORIZON_YEARS = 41
 """Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import time
 
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
@@ -79,4 +80,9 @@ class ScheduleFeature:
 
 def schedule_limits(settings: ScheduleSettings) -> ScheduleLimits:
     """Return the limits of jobs."""
-    return ScheduleLimits(settings.max_jobs_per_chat, settings.max_failures, settings.min_unbounded_interval)
+    return ScheduleLimits(
+        settings.max_jobs_per_chat,
+        settings.max_failures,
+        settings.min_unbounded_interval,
+        time.fromisoformat(settings.default_time),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from bubbot.errors import ScheduleRefused
@@ -12,10 +12,11 @@ from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
 from bubbot.features.schedule.state import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when import find_zone
+from bubbot.features.schedule.when.rules import find_zone
 from bubbot.features.schedule.words import format_delay, format_moment
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
+from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import parse_moment
@@ -190,10 +191,10 @@ class Firings:
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
-        if any(entry.name == "tape/erased" for entry in result.delta):
+        if "tape/erased" in [entry.name for entry in result.delta]:
             await self._book.load()
-        else:
-            await self._book.catch_up_with(result.staged.get(SCHEDULE_TAPE, ()))
+        elif facts := result.staged.get(SCHEDULE_TAPE):
+            await self._book.catch_up_with(facts)
 
     def _role(self, firing: Firing) -> Role:
         if firing.inbound.sender.id == TERMINAL:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours
+from bubbot.features.schedule.clock import wall_time
 from bubbot.features.schedule.firing import describe_action, job_label, mark_instant
 from bubbot.features.schedule.plan import next_times, parse_rule
 from bubbot.features.schedule.state import ChatRules, DeliveryState, Job, JobState, ScheduleState
-from bubbot.features.schedule.when import find_zone
-from bubbot.features.schedule.words import describe_schedule, format_moment
+from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zone
+from bubbot.features.schedule.words import (
+    describe_rule,
+    describe_schedule,
+    format_date,
+    format_date_time,
+    format_moment,
+    has_one_clock,
+)
+from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
@@ -23,25 +31,71 @@ MAX_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class JobFormatter:
-    """Texts about jobs. `zone` is the deployment's."""
+    """Texts about jobs.
+
+    Attributes:
+        texts: the language.
+        now: the current time.
+        zone: the deployment's.
+        edit_command: how a person here types another time for a job.
+    """
 
     texts: Texts
     now: datetime
     zone: str
+    edit_command: str = ",schedule.edit {job} {when}"
 
-    def format_change(self, sentence: str, job: Job, changes: JobChanges) -> str:
-        """Confirm that a job was made or changed: its schedule in words, its zone, the next three times."""
-        text = self.texts.say(
-            sentence,
-            job=job_label(job),
-            words=self.format_schedule(job),
-            next=self._format_times(job, changes.next_times_of(job)),
-        )
+    def format_change(self, sentence: str, job: Job, changes: JobChanges, others: Sequence[When] = ()) -> str:
+        """Confirm that a job was made or changed: what was understood, with its zone, and how to change that.
+
+        Args:
+            sentence: the name of the sentence.
+            job: as it is now.
+            changes: the jobs as they were.
+            others: what the words can mean, too.
+        """
+        text = self.texts.say(sentence, job=job_label(job), plan=self._format_plan(job, changes))
         quiet = find_quiet_hours(changes.state, job.target.session, self.zone)
         first = changes.next_times_of(job, 1)
         if quiet is not None and first and not job.urgent and quiet.end_after(first[0]) is not None:
             text += self.texts.say("job_quiet", quiet=format_quiet_hours((quiet.start, quiet.end)))
-        return text
+        return f"{text}\n{self._format_hints(job, others)}"
+
+    def _format_plan(self, job: Job, changes: JobChanges) -> str:
+        """Describe the schedule of a job and its next time."""
+        when, zone = parse_rule(job)
+        words = describe_schedule(when, zone, self.texts)
+        if isinstance(when, OneTime):
+            return words
+        following = changes.next_times_of(job, 1)
+        if not following:
+            return self.texts.say("w_next", words=words, next=self.texts.say("job_never_again"))
+        format_next = format_date if has_one_clock(when) else format_date_time
+        return self.texts.say("w_next", words=words, next=format_next(following[0], zone, self.texts))
+
+    def _format_hints(self, job: Job, others: Sequence[When]) -> str:
+        """Say how to change the time; if the words can mean another one, how to take that."""
+        when, zone = parse_rule(job)
+        if not others:
+            return self.texts.say("job_change", command=self._edit_command(job, self._example(when, zone)))
+        lines: list[str] = []
+        for other in others:
+            words = typed = describe_rule(other, zone, self.texts)
+            if isinstance(other, OneTime):
+                typed = f"{wall_time(other.due_instant(zone), zone):%Y-%m-%d %H:%M}"
+            lines.append(self.texts.say("job_other", words=words, command=self._edit_command(job, typed)))
+        return "\n".join(lines)
+
+    def _edit_command(self, job: Job, when: str) -> str:
+        return self.texts.format_commands(self.edit_command).format(job=job.id, when=when)
+
+    def _example(self, when: When, zone: tzinfo) -> str:
+        """Return another time to show how one is typed."""
+        if isinstance(when, Interval) and not when.days:
+            return self.texts.say("hint_interval")
+        first = when.next_after(self.now, zone)
+        is_at_ten = first is not None and wall_time(first, zone).hour == 10
+        return self.texts.say("hint_other_time" if is_at_ten else "hint_time")
 
     def format_schedule(self, job: Job) -> str:
         """Describe the schedule of a job."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.clock import first_instant, wall_time
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.state import CLOCK, Job, JobState
-from bubbot.features.schedule.when import OneTime, When, find_zone, newest_instants, parse_stored_when
+from bubbot.features.schedule.when.rules import OneTime, When, find_zone, newest_instants, parse_stored_when
+from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.query import parse_moment
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 LATE_AFTER = timedelta(minutes=2)
 """A firing later than this was missed: the job's catch-up rule applies, and people are notified of the delay."""
 
@@ -109,7 +108,7 @@ def parse_rule(job: Job) -> tuple[When, tzinfo]:
         ScheduleRefused: a newer version wrote the rule, or the zone is no longer known.
     """
     zone = find_zone(job.zone)
-    return parse_stored_when(job.when, parse_moment(job.since) or _LONG_AGO, zone), zone
+    return parse_stored_when(job.when, zone), zone
 
 
 def next_times(job_state: JobState, now: datetime, count: int = 3) -> list[datetime]:

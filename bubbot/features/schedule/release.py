@@ -9,7 +9,7 @@ from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.firing import fired_entry
 from bubbot.features.schedule.plan import parse_rule
 from bubbot.features.schedule.state import NOT_RUN, OVER, SKIPPED, JobState
-from bubbot.features.schedule.when import OneTime, newest_instants
+from bubbot.features.schedule.when.rules import OneTime, newest_instants
 from bubbot.tape.entry import TapeEntry, event
 
 RESTORED_REASON = "reason_restored"

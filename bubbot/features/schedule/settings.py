@@ -18,3 +18,8 @@ class ScheduleSettings(SettingsSection):
         le=10_000,
         description="Minutes: what comes more often needs an end or a number of runs, unless an owner makes it.",
     )
+    default_time: str = Field(
+        default="09:00",
+        pattern=r"^([01]\d|2[0-3]):[0-5]\d$",
+        description="Time of day of a date that names none, such as tomorrow.",
+    )

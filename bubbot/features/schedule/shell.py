@@ -11,10 +11,12 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges
 from bubbot.features.schedule.feature import schedule_limits
 from bubbot.features.schedule.firing import describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when import find_zone, next_instants, parse_duration, parse_when
-from bubbot.features.schedule.words import describe_schedule, format_moment
+from bubbot.features.schedule.when.reading import ReadingContext
+from bubbot.features.schedule.when.rules import find_zone, next_instants
+from bubbot.features.schedule.words import describe_rule, describe_schedule, format_moment
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.log import printable
 from bubbot.ports.channel import Role
@@ -24,13 +26,15 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
-WHEN_HELP = "such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'"
+WHEN_HELP = "such as 'tomorrow at 9am', 'every weekday at 8', '0 9 * * 1-5', 'every 90m' or '2026-12-24 18:00'"
 JobId: TypeAlias = Annotated[str, Argument("its id, the beginning of it, or its name; list shows them")]
 Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
 
 
 def parse_seconds(text: str) -> int:
     """Parse a duration such as `5m`; 0 stands for itself. Raise `ValueError`."""
+    from bubbot.features.schedule.when.phrases import parse_duration  # compiled when a time is read
+
     try:
         return 0 if text == "0" else parse_duration(text)
     except ScheduleRefused as error:
@@ -88,7 +92,7 @@ class AddJob(_ShellJobOptions):
 
 class _EditedJob(ToolArgs):
     job: JobId
-    when: Annotated[str, Argument("another schedule")] = ""
+    when: Annotated[str, Argument("another time, such as 'at 9am'; a mere time of day keeps the days")] = ""
 
 
 class EditJob(_ShellJobOptions, _EditedJob):
@@ -130,6 +134,11 @@ def _changes(store: ScheduleStore, session: str = "") -> JobChanges:
     return JobChanges(store.state, requester, store.now(), store.new_id, store.limits, store.zone)
 
 
+def _formatter(store: ScheduleStore) -> JobFormatter:
+    """Make the formatter whose hints can be typed in a shell."""
+    return JobFormatter(Texts(), store.now(), store.zone, edit_command="bubbot schedule edit {job} --when '{when}'")
+
+
 Read: TypeAlias = Callable[[CommandContext, ScheduleStore, JobFormatter, Any], Awaitable[str]]
 Facts: TypeAlias = tuple[str, Sequence[TapeEntry]]
 """The answer, and what to write."""
@@ -143,7 +152,7 @@ def _reads(example: str) -> Callable[[Read], Command]:
         async def run(context: CommandContext, args: Any) -> CommandResult:
             jobs = await _open_jobs(context)
             with _config_error():
-                return _printable(await read(context, jobs, JobFormatter(Texts(), jobs.now(), jobs.zone), args))
+                return _printable(await read(context, jobs, _formatter(jobs), args))
 
         return Command(
             name=f"schedule {example.partition(' ')[0]}",
@@ -165,7 +174,7 @@ def _writes(example: str) -> Callable[[Change], Command]:
             jobs = await _open_jobs(context)
             with _config_error():
                 changes = _changes(jobs, getattr(args, "session", ""))
-                text, facts = change(changes, JobFormatter(Texts(), changes.now, jobs.zone), args)
+                text, facts = change(changes, _formatter(jobs), args)
             await jobs.write(facts)
             needs_daemon = not context.is_running and action in ("add", "edit", "resume", "run")
             return CommandResult(
@@ -218,11 +227,16 @@ async def history(context: CommandContext, jobs: ScheduleStore, formatter: JobFo
 @command("schedule next", example="schedule next '0 9 * * 1-5'", needs_home=False)
 async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
     """Say what a schedule means, without planning anything."""
+    from bubbot.features.schedule.when.phrases import read_time  # compiled when a time is read
+
     texts, now = Texts(), context.now()
     with _config_error():
         zone = find_zone(args.zone or str(context.zone))
-        when = parse_when(args.when, now, zone)
+        default_time = schedule_limits(context.settings or ScheduleSettings()).default_time
+        reading = read_time(args.when, ReadingContext(now, zone, default_time))
+        when = reading.when
         lines = [describe_schedule(when, zone, texts)]
+        lines += [texts.say("next_other", words=describe_rule(other, zone, texts)) for other in reading.others]
         with suppress(OverflowError):
             moments = next_instants(when, zone, now, min(max(args.count, 1), 100))
             lines += [format_moment(moment, zone, texts) for moment in moments]
@@ -232,15 +246,20 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
 @_writes("add telegram:42 '0 9 * * 1-5' --text 'Stand-up!'")
 def add(changes: JobChanges, formatter: JobFormatter, args: AddJob) -> Facts:
     """Plan a job in a chat."""
-    job, facts = changes.add(args.options())
-    return formatter.format_change("job_added", job, changes), facts
+    reading = changes.read_time(args.when, args.zone)
+    job, facts = changes.add({**args.options(), "when": reading.when.text})
+    return formatter.format_change("job_added", job, changes, reading.others), facts
 
 
 @_writes("edit 3fa9c1 --when 'every 2h'")
 def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
     """Change a job; what is left out stays."""
-    job, facts = changes.edit(changes.find(args.job), args.options())
-    return formatter.format_change("job_changed", job, changes), facts
+    job_state, options = changes.find(args.job), args.options()
+    reading = changes.read_time(args.when, args.zone, job_state.job) if args.when else None
+    if reading is not None:
+        options["when"] = reading.when.text
+    job, facts = changes.edit(job_state, options)
+    return formatter.format_change("job_changed", job, changes, reading.others if reading else ()), facts
 
 
 @_writes("pause 3fa9c1")

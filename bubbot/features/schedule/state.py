@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -12,6 +12,7 @@ from bubbot.gateway.outbox_views import DELIVERY_ABANDONED as UNDELIVERED
 from bubbot.gateway.outbox_views import RECEIPT
 from bubbot.ports.channel import HasChat
 from bubbot.ports.outbox import INTENT
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.query import TapeQuery, parse_moment

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bubbot.errors import ScheduleRefused, ToolRetry
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
@@ -15,15 +15,15 @@ from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when import parse_duration
+from bubbot.features.schedule.when.reading import Reading
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 
 WHEN = (
-    "five cron fields (0 9 * * 1-5), @daily, every 90m, every 2d from 2026-12-01 09:00, at 2026-12-24 18:00, at 18:00, "
-    "at tomorrow 9:00 or in 20m"
+    "as people say it, in English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the "
+    "month at 16:00; or 2026-12-24 18:00, every 90m, every 2d from 2026-12-01 09:00, five cron fields (0 9 * * 1-5), @daily"
 )
 
 
@@ -53,6 +53,8 @@ class _JobOptions(ToolArgs):
 
     def options(self) -> dict[str, Any]:
         """Return the options that were set, durations in seconds. Raise `ScheduleRefused`."""
+        from bubbot.features.schedule.when.phrases import parse_duration  # compiled when a time is read
+
         options = self.model_dump(exclude_unset=True)
         for name in ("jitter", "budget"):
             if options.get(name):
@@ -63,44 +65,24 @@ class _JobOptions(ToolArgs):
 
 
 class AddJobArgs(_JobOptions):
-    """The arguments of `schedule.add`. Typed, `WHEN: WORDS` is a prompt, or a command if WORDS begins with a comma."""
+    """The arguments of `schedule.add`. A typed `when` holds the prompt, too, or a command that begins with a comma."""
 
     when: str = Field(description=WHEN)
     positional: ClassVar[tuple[str, ...]] = ("when",)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _parse_typed(cls, arguments: Any) -> Any:
-        return _split_typed(arguments, "prompt")
 
 
 class RemindArgs(_JobOptions):
-    """The arguments of `schedule.remind`. Typed, `WHEN: WORDS` sends WORDS."""
+    """The arguments of `schedule.remind`. A typed `when` holds the text, too."""
 
     when: str = Field(description=WHEN)
     positional: ClassVar[tuple[str, ...]] = ("when",)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _parse_typed(cls, arguments: Any) -> Any:
-        return _split_typed(arguments, "text")
-
-
-def _split_typed(arguments: Any, name: str) -> Any:
-    """Split a typed `WHEN: WORDS` at the first `: ` into the schedule and the field `name`, or a command."""
-    when = arguments.get("when")
-    if not isinstance(when, str) or ": " not in when or any(map(arguments.get, ("prompt", "command", "text"))):
-        return arguments
-    first, _, rest = when.partition(": ")
-    rest = rest.strip()
-    return {**arguments, "when": first, "command" if rest.startswith(",") and name == "prompt" else name: rest}
 
 
 class EditJobArgs(_JobOptions):
     """The arguments of `schedule.edit`; an option that is left out stays."""
 
     job: str = Field(description="the job's id, its beginning, or its name")
-    when: str = Field(default="", description=WHEN)
+    when: str = Field(default="", description=f"{WHEN}; only a time of day keeps the days")
     positional: ClassVar[tuple[str, ...]] = ("job",)
 
 
@@ -140,6 +122,18 @@ def _retry_if_refused(turn: Turn) -> Iterator[None]:
         raise ToolRetry(refusal_text(error, turn.texts)) from error
 
 
+def _read_request(
+    pending: JobChanges, options: Mapping[str, Any], action: Literal["prompt", "text"]
+) -> tuple[Reading, dict[str, str]]:
+    """Read when a job is due, and from a typed request what it does. Raise `ScheduleRefused`."""
+    zone = options.get("zone", "")
+    if any(options.get(name) for name in ("prompt", "command", "text")):
+        return pending.read_time(options["when"], zone), {}
+    request = pending.split_request(options["when"], zone)
+    is_command = action == "prompt" and request.text.startswith(",")
+    return request.reading, {"command" if is_command else action: request.text}
+
+
 def schedule_tools(store: ScheduleStore) -> list[Tool]:
     """Build the tools for this store of jobs. Their changes are merged with the turn."""
 
@@ -158,34 +152,64 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
     def formatter(turn: Turn) -> JobFormatter:
         return JobFormatter(turn.texts, turn.now(), store.zone)
 
-    async def add(turn: Turn, args: AddJobArgs | RemindArgs) -> str:
+    async def add(turn: Turn, args: AddJobArgs | RemindArgs, action: Literal["prompt", "text"]) -> str:
         with _retry_if_refused(turn):
             pending = changes(turn)
-            job, facts = pending.add(args.options())
+            options = args.options()
+            reading, typed = _read_request(pending, options, action)
+            job, facts = pending.add({**options, **typed, "when": reading.when.text})
             turn.tape.stage(SCHEDULE_TAPE, facts)
             warning = "" if store.is_timer_running else "\n" + turn.texts.say("job_unkept")
-            return formatter(turn).format_change("job_added", job, pending) + warning
+            return formatter(turn).format_change("job_added", job, pending, reading.others) + warning
 
-    @tool("schedule.add", commands=("schedule",))
+    @tool(
+        "schedule.add",
+        commands=("schedule",),
+        help=CommandHelp(
+            HelpTopic.TIMES,
+            "Schedule a prompt or a command",
+            (",schedule every day at 8:00: What is on today?", ',schedule when="at 18:00" command=",usage"'),
+        ),
+    )
     async def schedule_add(turn: Turn, args: AddJobArgs) -> str:
         """Schedule a prompt, a command or a fixed text, for one time or again and again. Tell the person the schedule
         in words, with its zone and the next times, as the result says them."""
-        return await add(turn, args)
+        return await add(turn, args, "prompt")
 
-    @tool("schedule.remind", commands=("remind",), for_model=False)
+    @tool(
+        "schedule.remind",
+        commands=("remind",),
+        for_model=False,
+        help=CommandHelp(
+            HelpTopic.TIMES,
+            "Remind you at a time",
+            (",remind at 18:00: call Ann", ',remind when="every day at 9:00" text="Take the pills"'),
+            in_menu=True,
+        ),
+    )
     async def schedule_remind(turn: Turn, args: RemindArgs) -> str:
-        """Send a fixed text at a time: `,remind at 18:00: call Ann`."""
-        return await add(turn, args)
+        """Send a fixed text at a time: `,remind me to call Ann at 6pm`."""
+        return await add(turn, args, "text")
 
-    @tool("schedule.edit")
+    @tool(
+        "schedule.edit",
+        help=CommandHelp(
+            HelpTopic.TIMES, "Change a job", (",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"')
+        ),
+    )
     async def schedule_edit(turn: Turn, args: EditJobArgs) -> str:
         """Change a job; what is left out stays as it is."""
         with _retry_if_refused(turn):
             pending = changes(turn)
             options = {name: value for name, value in args.options().items() if name != "job"}
-            job, facts = pending.edit(pending.find(args.job), options)
+            job_state, time = (pending.find(args.job), args.when) if args.when else pending.find_at_start(args.job)
+            reading = pending.read_time(time, args.zone, job_state.job) if time else None
+            if reading is not None:
+                options["when"] = reading.when.text
+            job, facts = pending.edit(job_state, options)
             turn.tape.stage(SCHEDULE_TAPE, facts)
-            return formatter(turn).format_change("job_changed", job, changes(turn))
+            others = reading.others if reading else ()
+            return formatter(turn).format_change("job_changed", job, changes(turn), others)
 
     return [
         schedule_add,
@@ -199,20 +223,36 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
     """Build the tools that show jobs."""
 
-    @tool("schedule.list", commands=("schedules",))
+    @tool(
+        "schedule.list",
+        commands=("schedules",),
+        help=CommandHelp(
+            HelpTopic.TIMES, "Your reminders and jobs", (",schedules", ",schedules every=true"), in_menu=True
+        ),
+    )
     async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
         """List the jobs of this chat with their next times."""
         with _retry_if_refused(turn):
             jobs = changes(turn).list_jobs(in_all_chats=args.every, include_ended=args.over)
         return formatter(turn).format_list(jobs, turn.session)
 
-    @tool("schedule.show")
+    @tool(
+        "schedule.show",
+        help=CommandHelp(
+            HelpTopic.TIMES, "Everything about one job", (",schedule.show a1b2", ",schedule.show stretch")
+        ),
+    )
     async def schedule_show(turn: Turn, args: JobArgs) -> str:
         """Show everything about one job."""
         with _retry_if_refused(turn):
             return formatter(turn).format_details(changes(turn).find(args.job))
 
-    @tool("schedule.history")
+    @tool(
+        "schedule.history",
+        help=CommandHelp(
+            HelpTopic.TIMES, "What happened with a job", (",schedule.history a1b2", ",schedule.history stretch")
+        ),
+    )
     async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
         """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
         with _retry_if_refused(turn):
@@ -226,7 +266,15 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
             sent |= deliveries.fold(await turn.tape.fetch(deliveries.queries(tape)))
         return formatter(turn).format_history(job, facts, sent)
 
-    @tool("schedule.chat", role=Role.MEMBER)
+    @tool(
+        "schedule.chat",
+        role=Role.MEMBER,
+        help=CommandHelp(
+            HelpTopic.SETTINGS,
+            "Time zone and quiet hours",
+            (",schedule.chat", ",schedule.chat zone=Europe/Berlin quiet=22:00-07:00"),
+        ),
+    )
     async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
         """Tell or set this chat's time zone and quiet hours."""
         with _retry_if_refused(turn):
@@ -241,7 +289,10 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
     """Build the tools that pause, resume, run or remove jobs."""
 
-    @tool("schedule.pause")
+    @tool(
+        "schedule.pause",
+        help=CommandHelp(HelpTopic.TIMES, "Pause a job", (",schedule.pause a1b2", ",schedule.pause stretch")),
+    )
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
         """Pause a job."""
         with _retry_if_refused(turn):
@@ -250,7 +301,12 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
             turn.tape.stage(SCHEDULE_TAPE, pending.pause(state))
             return turn.texts.say("job_paused", job=state.job.id)
 
-    @tool("schedule.resume")
+    @tool(
+        "schedule.resume",
+        help=CommandHelp(
+            HelpTopic.TIMES, "Let a paused job go on", (",schedule.resume a1b2", ",schedule.resume stretch")
+        ),
+    )
     async def schedule_resume(turn: Turn, args: JobArgs) -> str:
         """Let a paused job go on."""
         with _retry_if_refused(turn):
@@ -259,7 +315,10 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
             turn.tape.stage(SCHEDULE_TAPE, pending.resume(state))
             return formatter(turn).format_change("job_resumed", state.job, changes(turn))
 
-    @tool("schedule.run")
+    @tool(
+        "schedule.run",
+        help=CommandHelp(HelpTopic.TIMES, "Run a job now", (",schedule.run a1b2", ",schedule.run stretch")),
+    )
     async def schedule_run(turn: Turn, args: JobArgs) -> str:
         """Run a job now, besides its schedule."""
         with _retry_if_refused(turn):
@@ -268,7 +327,10 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
             turn.tape.stage(SCHEDULE_TAPE, pending.run(state))
             return turn.texts.say("job_run", job=job_label(state.job))
 
-    @tool("schedule.remove")
+    @tool(
+        "schedule.remove",
+        help=CommandHelp(HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch")),
+    )
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
         """Remove a job; what it did stays on the tapes."""
         with _retry_if_refused(turn):

@@ -19,7 +19,9 @@ from bubbot.features.schedule.changes import (
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveryState, Job, ScheduleState
-from bubbot.features.schedule.when import find_zone, parse_when
+from bubbot.features.schedule.when.phrases import parse_when
+from bubbot.features.schedule.when.reading import ReadingContext
+from bubbot.features.schedule.when.rules import find_zone
 from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, event
@@ -124,13 +126,13 @@ class TestJobs:
         texts = Texts(tag)
         for day in range(7):
             assert format_moment(NOW + timedelta(days=day), UTC_ZONE, texts)
-            assert describe_schedule(parse_when(f"5 4 * * {day}", NOW, UTC_ZONE), UTC_ZONE, texts)
+            assert describe_schedule(parse_when(f"5 4 * * {day}", ReadingContext(NOW, UTC_ZONE)), UTC_ZONE, texts)
         for month in range(1, 13):
-            assert describe_schedule(parse_when(f"5 4 1 {month} *", NOW, UTC_ZONE), UTC_ZONE, texts)
+            assert describe_schedule(parse_when(f"5 4 1 {month} *", ReadingContext(NOW, UTC_ZONE)), UTC_ZONE, texts)
         for seconds in (0, 5, 90, 3600, 90_000, 700_000):
             assert format_length(seconds, texts)
         for text in ("* * * * *", "1,2 * * * *", "1,7,9 1-9 * * *", "*/7 * * * *", "0 0 */2 * 1", "0 0 1 * 1"):
-            assert describe_schedule(parse_when(text, NOW, UTC_ZONE), UTC_ZONE, texts)
+            assert describe_schedule(parse_when(text, ReadingContext(NOW, UTC_ZONE)), UTC_ZONE, texts)
 
     @pytest.mark.parametrize("tag", LANGUAGES)
     @pytest.mark.parametrize(

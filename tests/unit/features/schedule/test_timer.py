@@ -33,7 +33,7 @@ class TestDue:
     async def test_a_reminder_comes_at_its_time_and_never_again(self) -> None:
         async with timed(InMemoryStore(), said()) as bot:
             told = await bot.say(",remind in 20m: tea")
-            assert "once, on Sunday 2026-11-22 12:20 (UTC)" in told
+            assert "once, on Sun 22 Nov 2026 at 12:20 (UTC)" in told
             await bot.passes(minutes=19, seconds=58)
             assert bot.texts == [told]
             await bot.passes(seconds=4)
@@ -44,11 +44,43 @@ class TestDue:
             assert bot.bench.requests == []  # no model was asked
 
     @virtual
+    async def test_a_reminder_in_plain_words_says_what_was_understood_and_how_to_change_it(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:  # 12:00
+            told = await bot.say(",remind me to stretch at 5")
+            job = await bot.job()
+            assert told == (
+                f"Scheduled as {job}: once, on Sun 22 Nov 2026 at 17:00 (UTC).\n"
+                f"If you meant once, on Mon 23 Nov 2026 at 05:00: ,schedule.edit {job} 2026-11-23 05:00"
+            )
+            assert (await bot.say(f",schedule.edit {job} 2026-11-23 05:00")).startswith(
+                f"Changed {job}: once, on Mon 23 Nov 2026 at 05:00 (UTC).\nTo change: ,schedule.edit {job} "
+            )
+            await bot.passes(hours=17)
+            assert bot.texts[-1] == "stretch"
+
+    @virtual
+    async def test_a_mere_clock_keeps_the_days_of_a_job_that_is_named_by_two_words(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            await bot.say(',remind name="stand up" 每个工作日上午8点 站会')
+            assert "every weekday at 09:15 (UTC), next Mon 23 Nov 2026." in await bot.say(
+                ",schedule.edit stand up at 9:15am"
+            )
+            refused = await bot.say(",schedule.edit stand up yesterday")
+            assert "has passed already" in refused
+            assert "tomorrow at 9am" in refused
+
+    @virtual
+    async def test_what_is_not_sure_is_asked_and_plans_nothing(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            assert "both look like a time" in await bot.say(",remind tomorrow call Ann at 5pm")
+            assert "say what the job does" in await bot.say(",remind in 5m")
+            assert await bot.say(",schedules") == "Nothing is scheduled here."
+
+    @virtual
     async def test_a_prompt_is_asked_and_its_answer_sent(self) -> None:
         async with timed(InMemoryStore(), said(), zone="Europe/Berlin") as bot:
             told = await bot.say(",schedule 0 9 * * 1-5: is there news?")
-            assert "every weekday (Monday to Friday) at 09:00 (Europe/Berlin)" in told
-            assert told.count("09:00") == 4
+            assert "every weekday at 09:00 (Europe/Berlin), next Mon 23 Nov 2026." in told
             await bot.passes(days=7)
             assert bot.texts == [told, *["done"] * 5]
             shown = str(bot.bench.requests[0].messages[-1]["content"])
@@ -61,7 +93,7 @@ class TestDue:
             await bot.say(",schedule every 90m: ,schedules")
             await bot.passes(hours=4)
             assert [text.partition(";")[0] for text in bot.texts[1:]] == [
-                "0000a1  on: every 1 hour 30 minutes, counted from 2026-11-22 12:00 (UTC)"
+                "0000a1  on: every 1 hour 30 minutes, counted from Sun 22 Nov 2026 at 12:00 (UTC)"
             ] * 2
 
 
@@ -204,11 +236,11 @@ class TestTheClockOnTheWall:
             clock.forward = timedelta()
             told = await bot.say(f",schedule.resume {await bot.job()}")
             assert "goes on" in told
-            assert "2026-11-22 13:00" in told
+            assert "next Sun 22 Nov 2026 at 13:00" in told
             assert "not paused" in await bot.say(f",schedule.resume {await bot.job()}")
 
     @virtual
-    async def test_a_thousand_jobs_are_fired_at_once(self) -> None:
+    async def test_three_hundred_jobs_are_fired_at_once(self) -> None:
         fired: list[str] = []
 
         async def fire(inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
@@ -227,16 +259,16 @@ class TestTheClockOnTheWall:
         made = JobChanges(book.state, asker, clock(), ids, ScheduleLimits(), "UTC")
         with scheduler_reads(clock):
             job, _ = made.add({"when": "30 * * * *", "text": "x"})
-            await book.write([event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(1000)])
+            await book.write([event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(300)])
             keeping = asyncio.create_task(JobTimer(book, fire, notify_missed=tell).run())
             await asyncio.sleep(29 * 60)
             assert fired == []
             await asyncio.sleep(61)
-            assert len(fired) == len(set(fired)) == 1000
+            assert len(fired) == len(set(fired)) == 300
             await asyncio.sleep(3600)
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-        assert len(set(fired)) == 2000
+        assert len(set(fired)) == 600
         assert {one.runs for one in book.state.jobs.values()} == {2}
 
 

@@ -17,7 +17,8 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobReque
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
-from bubbot.features.schedule.when import parse_when
+from bubbot.features.schedule.when.phrases import parse_when
+from bubbot.features.schedule.when.reading import ReadingContext
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Role, Sender
@@ -44,7 +45,7 @@ def theirs(text: str, start: datetime, count: int) -> list[str]:
 
 
 def ours(text: str, start: datetime, count: int) -> list[str]:
-    when, found = parse_when(text, start, BERLIN), []
+    when, found = parse_when(text, ReadingContext(start, BERLIN)), []
     for _ in range(count):
         following = when.next_after(start, BERLIN)
         assert following is not None

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.clock import first_instant, wall_time
 from bubbot.features.schedule.cron import CronExpression, parse_cron
-from bubbot.features.schedule.when import (
+from bubbot.features.schedule.when.phrases import parse_duration, parse_when
+from bubbot.features.schedule.when.reading import ReadingContext
+from bubbot.features.schedule.when.rules import (
     OneTime,
     find_zone,
     newest_instants,
     next_instants,
-    parse_duration,
     parse_stored_when,
-    parse_when,
 )
 from bubbot.features.schedule.words import describe_schedule
 from bubbot.texts import Texts
@@ -110,7 +110,7 @@ class TestAgainstTheClock:
 
 
 def local(text: str, zone: ZoneInfo, start: datetime, count: int) -> list[str]:
-    when = parse_when(text, start, zone)
+    when = parse_when(text, ReadingContext(start, zone))
     return [one.astimezone(zone).strftime("%m-%d %H:%M %Z") for one in next_instants(when, zone, start, count)]
 
 
@@ -194,7 +194,7 @@ class TestCron:
         assert local("0 0 */2 * mon", BERLIN, NOW, 3) == ["11-23 00:00 CET", "12-07 00:00 CET", "12-21 00:00 CET"]
 
     def test_twenty_ninth_of_february(self) -> None:
-        when = parse_when("0 9 29 2 *", NOW, BERLIN)
+        when = parse_when("0 9 29 2 *", ReadingContext(NOW, BERLIN))
         assert [one.year for one in next_instants(when, BERLIN, datetime(2095, 1, 1, tzinfo=UTC), 3)] == [
             2096,
             2104,
@@ -225,8 +225,8 @@ class TestCron:
 
 class TestEveryAndAt:
     def test_every_is_anchored_so_that_a_restart_does_not_move_it(self) -> None:
-        made = parse_when("every 90m", NOW, BERLIN)
-        restarted = parse_stored_when(made.text, NOW + timedelta(days=3, minutes=17), BERLIN)
+        made = parse_when("every 90m", ReadingContext(NOW, BERLIN))
+        restarted = parse_stored_when(made.text, BERLIN)
         for later in (NOW, NOW + timedelta(minutes=89), NOW + timedelta(minutes=90), NOW + timedelta(days=40)):
             assert restarted.next_after(later, BERLIN) == made.next_after(later, BERLIN)
         assert next_instants(made, BERLIN, NOW, 2) == [NOW + timedelta(minutes=90), NOW + timedelta(minutes=180)]
@@ -259,18 +259,18 @@ class TestEveryAndAt:
         assert local(text, BERLIN, NOW, 2) == [expected]
 
     def test_a_time_that_is_over_stays_one_that_is_over(self) -> None:
-        when = parse_when("at 2026-11-22 06:00", NOW, BERLIN)
+        when = parse_when("at 2026-11-22 06:00", ReadingContext(NOW, BERLIN))
         assert isinstance(when, OneTime)
         assert (when.next_after(NOW, BERLIN), when.due_instant(BERLIN)) == (None, datetime(2026, 11, 22, 5, tzinfo=UTC))
 
     @pytest.mark.parametrize(
         "text",
-        ["", "soon", "every 5s", "every 0m", "every 20 years", "every", "every fortnight", "at 25:00", "at noon", "in", "in a bit",
-         "at 2026-02-30 10:00", "at", "every 1m from yesterday", "at 2026-12-24", "in 99999999w", "in 999999w", "every 999999w"],
+        ["", "soon", "every 5s", "every 0m", "every 20 years", "every", "at 25:00", "in", "in a bit",
+         "at 2026-02-30 10:00", "at", "every 1m from yesterday", "in 99999999w", "in 999999w", "every 999999w"],
     )  # fmt: skip
     def test_what_is_no_schedule_is_refused(self, text: str) -> None:
         with pytest.raises(ScheduleRefused):
-            parse_when(text, NOW, BERLIN)
+            parse_when(text, ReadingContext(NOW, BERLIN))
 
     def test_a_zone_that_is_none_is_refused(self) -> None:
         for name in ("Mars/Olympus", "", "../../etc/passwd"):
@@ -281,8 +281,8 @@ class TestEveryAndAt:
         "text", ["0 9 * * 1-5", "*/15 * * * *", "every 90m", "every 2d", "at 18:00", "in 20m", "@daily"]
     )
     def test_what_is_kept_means_the_same_at_any_later_time(self, text: str) -> None:
-        made = parse_when(text, NOW, BERLIN)
-        assert parse_stored_when(made.text, NOW + timedelta(days=300), BERLIN) == made
+        made = parse_when(text, ReadingContext(NOW, BERLIN))
+        assert parse_stored_when(made.text, BERLIN) == made
 
 
 class TestMany:
@@ -292,7 +292,7 @@ class TestMany:
 
     @pytest.mark.parametrize("text", ["0 9 29 2 *", "@monthly", "every 90m", "0 9 * * 1-5"])
     def test_the_newest_are_the_last_of_all(self, text: str) -> None:
-        when, start = parse_when(text, NOW - timedelta(days=2000), BERLIN), NOW - timedelta(days=2000)
+        when, start = parse_when(text, ReadingContext(NOW - timedelta(days=2000), BERLIN)), NOW - timedelta(days=2000)
         every = [one for one in next_instants(when, BERLIN, start, 40_000 if "every" in text else 1500) if one <= NOW]
         assert newest_instants(when, BERLIN, start, NOW, 4) == every[-4:]
         assert newest_instants(when, BERLIN, every[-1], NOW, 4) == []
@@ -302,20 +302,20 @@ class TestWords:
     @pytest.mark.parametrize(
         ("text", "english", "chinese"),
         [
-            ("0 9 * * 1-5", "every weekday (Monday to Friday) at 09:00", "每个工作日（星期一至星期五） 09:00"),
-            ("*/15 * * * *", "every 15 minutes", "每 15 分钟"),
-            ("0 0 13 * 5", "on day 13 of the month and every Friday at 00:00", "每月 13 日以及每逢星期五 00:00"),
+            ("0 9 * * 1-5", "every weekday at 09:00", "每个工作日（星期一至星期五） 09:00"),
+            ("*/15 * * * *", "every 15 minutes of every hour", "每小时的每 15 分钟"),
+            ("0 0 13 * 5", "on day 13 of every month and every Friday at 00:00", "每月 13 日以及每逢星期五 00:00"),
             (
                 "0 9 1,15 jan,jul *",
-                "on day 1 and 15 of the month at 09:00 in January and July",
+                "on day 1 and 15 of every month at 09:00 in January and July",
                 "每月 1和15 日 09:00（一月和七月）",
             ),
             ("*/10 9-17 * * *", "every 10 minutes of hour 9 to 17", "9至17 点的每 10 分钟"),
-            ("at 2026-12-24 18:00", "once, on Thursday 2026-12-24 18:00", "一次，2026-12-24 18:00（星期四）"),
-            ("@hourly", "every hour, at minute 0", "每小时的第 0 分"),
+            ("at 2026-12-24 18:00", "once, on Thu 24 Dec 2026 at 18:00", "一次，2026年12月24日（周四） 18:00"),
+            ("@hourly", "at minute 0 of every hour", "每小时的第 0 分"),
         ],
     )
     def test_a_schedule_is_told_with_its_zone(self, text: str, english: str, chinese: str) -> None:
-        when = parse_when(text, NOW, BERLIN)
+        when = parse_when(text, ReadingContext(NOW, BERLIN))
         assert describe_schedule(when, BERLIN, Texts()) == f"{english} (Europe/Berlin)"
         assert describe_schedule(when, BERLIN, Texts("zh")) == f"{chinese}（Europe/Berlin）"

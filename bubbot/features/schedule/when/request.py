@@ -1,0 +1,177 @@
+"""A request as people type it: a time, and what is to happen then, in either order. Pure.
+
+`me to stretch at 5pm`, `5pm stretch`, `at 18:00: call Ann`, 半小时后喝水. A colon and a space end a time for sure: what follows it
+may look like anything. Without one, whatever is left over must not look like a time.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.refusal import build_refusal
+from bubbot.features.schedule.when.phrases import TimeRun, normalize, read_run, read_time, strip_closing
+from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimedRequest
+from bubbot.features.schedule.when.rules import parse_rule_text
+
+MAX_TRAILING_CHARS = 80
+"""The characters at the end of a request in which a time may begin."""
+_COLON = re.compile(r":\s+|：\s*")
+_CRON_WORDS = re.compile(r"@\S+|(?:[\d*][\d*,/-]*\s+){2}(?:\S+\s+){2}\S+")
+_ADDRESS = re.compile(
+    r"(?:(?:please\s+)?(?:remind\s+)?(?:me|us)\b[,:]?\s*|请?提醒一?下?我们?[，,：:]?\s*|(?:请|叫)?我(?=[^们的])|请?提醒(?!我))",
+    re.IGNORECASE,
+)
+_CONNECTION = re.compile(
+    r"(?:to|that|about|and|of)\b\s+|(?:please\s+)?remind\s+me\s+(?:to|that|about)\s+|(?:[:，：、-]|,(?=\s))\s*|(?:请|记得)?(?:提醒|叫)(?:一下)?我(?:去|要)?",
+    re.IGNORECASE,
+)
+_LINK_AT_END = re.compile(r"[\s,，:：、-]+$")
+_GOES_ON = re.compile(
+    r"\s*(?:(?:for|until|till|through|or|except|before|after|but|early|late|first thing|twice|thrice|once|sharp|ish|\w+ times)\b"
+    r"|(?:to|and|than)\s+\d|[-–/~&+,]\s*\d|(?:之|以)?[前内]|左右|[到至或除多]|为止|起(?![床来飞草身立名重])|早晚"
+    r"|[一两二三四五六七八九十几\d]+次|(?:下班|放学|起床|睡觉?|[早午晚]?饭|开?会)(?:之|以)?[前后])"
+)
+"""What may limit or change the time before it."""
+_HANGS = re.compile(
+    r"(?:\b(?:and|or|to|until|till|before|after|around|about|between|from|by|since|past|for|every|each|not|except|next|last|in|of"
+    r"|the|on|this|at|than|no|approximately|roughly|nearly|almost|within|early|late|twice|times)|[-–/+&~]|或|到|至|不|除了?|从|大概|大约|约|每|次)\s*$"
+)
+"""What may limit or change the time after it."""
+_NUMBER_FIRST = re.compile(r"\s*\d")
+_NUMBER_LAST = re.compile(r"(?:^|\s)\d{1,2}\s*$")
+_STARTS = re.compile(r"(?<![\w+])(?=[\w+@])|(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[\w+@])")
+_WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+_UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?)"
+_AMOUNT = r"(?:\d+|an?|one|two|three|four|five|six|ten|half(?:\s+an?)?|a\s+few)"
+_MONTH = r"(?:january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
+_LOOKS_LIKE_TIME = re.compile(
+    rf"\b(?:today|tonight|tomorrow|tmrw|tmr|tomm?orr?ow|yesterday|noon|midnight|midday|{_WEEKDAY}|weekends?|weekdays?"
+    r"|daily|weekly|monthly|yearly|hourly|nightly|annually)\b"
+    r"|\b\d{1,2}(?::\d{2}|\s*[ap]\.?m\b|\s*o'?clock\b)|\b\d{1,2}h\d{2}\b"
+    r"|\bat\s+\d{1,2}\b(?!\s*%)|\b(?:by|until|till|from|before|after|around|about)\s+\d{1,4}\b(?!\s*(?:%|\w))"
+    r"|\b(?:half|quarter)\s+(?:past|to)\b"
+    rf"|\b(?:in|after|within)\s+{_AMOUNT}\s*{_UNIT}\b|\b{_AMOUNT}\s*{_UNIT}\s+(?:from\s+now|later|ago)\b|\bin\s+\d+\s*[mhd]\b"
+    rf"|\b(?:every|each)\s+(?:other\s+|second\s+|third\s+)?(?:{_AMOUNT}\s*)?(?:{_UNIT}|{_WEEKDAY}|morning|afternoon|evening|night|mon|tue|wed|thu|fri|sat|sun)\b"
+    rf"|\b(?:next|this|last)\s+(?:week|month|year|{_WEEKDAY}|morning|afternoon|evening|night|mon|tue|wed|thu|fri|sat|sun)\b"
+    r"|\bin\s+the\s+(?:morning|afternoon|evening)\b|\bat\s+night\b|(?<!good )\b(?:morning|afternoon|evening)\b"
+    rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}\b|\b{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b|\bin\s+{_MONTH}\b"
+    r"|\b(?:on\s+)?the\s+\d{1,2}(?:st|nd|rd|th)\b|\bon\s+(?:the\s+)?\d{1,2}(?:st|nd|rd|th)\b"
+    r"|\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}/\d{1,2}(?:/\d{4})?\b|\b\d{1,2}\.\d{1,2}\.(?!\d{1,2}\.)"
+    r"|(?:^|\bon\s+)(?:mon|tue|wed|thu|fri|sat|sun)\b|\b(?:mon|tue|wed|thu|fri|sat|sun)$"
+    r"|[今明昨][天日晚早]|大?[前后]天|(?:周|星期|礼拜)[一二三四五六日天末\d]|[上下这本]个?(?:周|星期|礼拜|月)|每[天日周月年晚早个隔小半\d两]"
+    r"|[零一二两三四五六七八九十\d]+点(?!\d)(?<!一点)|\d{1,2}点|[早晚]上[一二两三四五六七八九十\d]|凌晨|上午|中午|下午|傍晚"
+    r"|(?:半|[一二两三四五六七八九十几\d]+)个?(?:小时|分钟|秒|天|周|星期|月|年|刻钟)(?:之?后|以后)"
+    r"|\d{1,2}[号日](?![线楼门院房桌机店床馆])|[\d一二三四五六七八九十]+月[\d一二三四五六七八九十]+",
+    re.ASCII,
+)  # fmt: skip
+
+
+def split_request(source: str, context: ReadingContext) -> TimedRequest:
+    """Find the time at the beginning or at the end of a request. Raise `ScheduleRefused` if it is not sure."""
+    typed = source.strip()
+    address = _ADDRESS.match(typed)
+    request = typed[address.end() :] if address else typed
+    if (found := _before_colon(request, context)) is not None:
+        return found
+    if cron := _CRON_WORDS.match(request):
+        try:
+            rule = parse_rule_text(" ".join(cron[0].split()), context.zone)
+        except ScheduleRefused:
+            rule = None
+        if rule is not None:
+            return TimedRequest(Reading(rule), request[cron.end() :].strip())
+    return _around(request, context)
+
+
+def _before_colon(request: str, context: ReadingContext) -> TimedRequest | None:
+    """Read a time that ends at a colon; return None if what stands before it is no time."""
+    if (colon := _COLON.search(request)) is None:
+        return None
+    first, rest = request[: colon.start()], request[colon.end() :].strip()
+    try:
+        return TimedRequest(read_time(first, context), rest)
+    except ScheduleRefused as error:
+        text = normalize(first)
+        is_time = error.sentence not in ("when_unknown", "when_rest") or first.strip()[:1] in "@*"
+        if is_time or read_run(text, 0, context.zone).end == len(strip_closing(text)):
+            raise
+        return None
+
+
+def _around(request: str, context: ReadingContext) -> TimedRequest:
+    """Read a time without a colon, at the beginning or at the end."""
+    text = normalize(request)
+    body = strip_closing(text)
+    leading = _leading(body, context)
+    if leading is not None and leading.end >= len(body):
+        return TimedRequest(leading.words.read(request.strip(), context), "")
+    if leading is not None:
+        return _with_leading(request, text, leading, context)
+    start, trailing = _trailing(body, context)
+    if trailing is None:
+        found = _LOOKS_LIKE_TIME.search(text)
+        if found is not None:
+            raise build_refusal("when_middle", given=request, part=request[found.start() : found.end()].strip())
+        raise build_refusal("when_unknown", given=request)
+    rest = request[:start]
+    has_number = _NUMBER_LAST.search(text[:start]) is not None
+    if has_number and not trailing.words.clocks and (trailing.words.span is None):
+        raise build_refusal("when_number", time=request[start : len(body)].strip())
+    if _HANGS.search(text[:start]):
+        raise build_refusal("when_middle", given=request, part=request[start : len(body)].strip())
+    _check_rest(rest, request[start : len(body)])
+    reading = trailing.words.read(request[start : len(body)].strip(), context)
+    return TimedRequest(reading, _without_connection(_LINK_AT_END.sub("", rest)))
+
+
+def _with_leading(request: str, text: str, leading: TimeRun, context: ReadingContext) -> TimedRequest:
+    time, rest = request[: leading.end].strip(), request[leading.end :]
+    clocks = leading.words.clocks
+    is_open = clocks[-1].is_bare if clocks else leading.words.span is None
+    if (clocks and clocks[-1].is_loose) or (is_open and _NUMBER_FIRST.match(text, leading.end)):
+        raise build_refusal("when_number", time=time)
+    if goes_on := _GOES_ON.match(text, leading.end):
+        raise build_refusal("when_middle", given=request, part=f"{time}{request[leading.end : goes_on.end()]}")
+    _check_rest(rest, time)
+    return TimedRequest(leading.words.read(time, context), _without_connection(rest))
+
+
+def _leading(text: str, context: ReadingContext) -> TimeRun | None:
+    """Return the time at the beginning, which ends with a word; None if there is none."""
+    run = read_run(text, 0, context.zone)
+    following = text[run.end : run.end + 1]
+    cut = run.end and text[run.end - 1].isascii() and text[run.end - 1].isalnum() and following.isascii()
+    if not run.words.is_time or (cut and following.isalnum()):
+        return None
+    return run
+
+
+def _trailing(text: str, context: ReadingContext) -> tuple[int, TimeRun | None]:
+    """Return the longest time at the end and where it begins; None if there is none. Raise `ScheduleRefused`."""
+    refused: ScheduleRefused | None = None
+    for match in _STARTS.finditer(text, max(0, len(text) - MAX_TRAILING_CHARS)):
+        try:
+            run = read_run(text, match.start(), context.zone)
+        except ScheduleRefused as error:
+            refused = refused or error
+            continue
+        if run.end >= len(text) and run.words.is_time:
+            return match.start(), run
+    if refused is not None:
+        raise refused
+    return len(text), None
+
+
+def _check_rest(rest: str, time: str) -> None:
+    """Raise `ScheduleRefused` if the text that is left looks like a time, too."""
+    if found := _LOOKS_LIKE_TIME.search(normalize(rest).strip(" ,，.。!！?？")):
+        raise build_refusal("when_two_times", first=time.strip(), second=found[0].strip())
+
+
+def _without_connection(text: str) -> str:
+    """Return the text without the words that connect it with its time."""
+    text = text.strip()
+    while (match := _CONNECTION.match(text)) is not None and match.end() < len(text):
+        text = text[match.end() :].strip()
+    return text
