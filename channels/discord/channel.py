@@ -67,6 +67,11 @@ class DiscordChannel:
             timing=receive_timing,
         )
 
+    @property
+    def command_prefix(self) -> str:
+        """See `HasCommandPrefix`."""
+        return "/"
+
     async def run(self, receive: Receive) -> None:
         """Receive until cancelled."""
         await self._run(receive)

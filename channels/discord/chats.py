@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bubbot.ports.channel import CommandInfo
 from channels.discord.content import Raw, require_id
 from channels.discord.errors import DiscordApiError
 from channels.discord.inbound import DiscordPlace
 from channels.discord.inbound_text import DiscordBotUser
 from channels.discord.retry import RetryingDiscordApi
+from channels.discord.slash_commands import command_name
 
 DIRECT_MESSAGE_TYPE = 1
 THREAD_TYPES = frozenset({10, 11, 12})
@@ -55,8 +57,9 @@ class DiscordChat:
 class ChatDirectory:
     """A cache of chats and roles, fed by the gateway; fetches chats that it does not list (archived threads)."""
 
-    def __init__(self, api: RetryingDiscordApi) -> None:
+    def __init__(self, api: RetryingDiscordApi, list_commands: Callable[[], Sequence[CommandInfo]]) -> None:
         self._api = api
+        self._list_commands = list_commands
         self._listed: dict[str, DiscordChat] = {}
         self._fetched: OrderedDict[str, DiscordChat] = OrderedDict()
         self._guilds: dict[str, set[str]] = {}
@@ -69,7 +72,12 @@ class ChatDirectory:
         """Start a session, in which the gateway lists everything again; `user` is the bot. Raise `TypeError`."""
         if not isinstance(user, dict):
             raise TypeError("READY names no user")
-        self.bot_user = DiscordBotUser(require_id(user.get("id")), str(user.get("username") or ""), self.bot_user.roles)
+        self.bot_user = DiscordBotUser(
+            require_id(user.get("id")),
+            str(user.get("username") or ""),
+            self.bot_user.roles,
+            frozenset(map(command_name, self._list_commands())),
+        )
         self._listed.clear()
         self._fetched.clear()
         self._guilds.clear()

@@ -11,13 +11,24 @@ _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Punctuation after the bot's name, as in "@bot, hello". A leading comma would make the text a command."""
 
 
+_TYPED_COMMAND = re.compile(r"\s*/([A-Za-z0-9_]{1,32})(?=\s|$)")
+
+
 @dataclass(frozen=True, slots=True)
 class DiscordBotUser:
-    """The bot's account on Discord. `roles`: the roles that Discord created for it, one in each server."""
+    """The bot's account on Discord.
+
+    Attributes:
+        id: of the account.
+        name: of the account.
+        roles: the roles that Discord created for it, one in each server.
+        commands: the names of its commands, also of those that are no slash commands: people may type them.
+    """
 
     id: str
     name: str
     roles: frozenset[str] = frozenset()
+    commands: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,14 @@ def read_text(text: str, bot_user: DiscordBotUser, names: MentionNames) -> Disco
     else:
         rest = text
     # If the text is only the name, keep the name.
-    return DiscordText(replace_tags(rest if rest.strip() else text, bot_user, names), called)
+    shown = replace_tags(rest if rest.strip() else text, bot_user, names)
+    return DiscordText(_read_command(shown, bot_user), called)
+
+
+def _read_command(text: str, bot_user: DiscordBotUser) -> str:
+    """Translate a command that was typed as `/memory_save …` into the comma form; return any other text as it is."""
+    found = _TYPED_COMMAND.match(text)
+    return f",{found[1].lower()}{text[found.end() :]}" if found and found[1].lower() in bot_user.commands else text
 
 
 def replace_tags(text: str, bot_user: DiscordBotUser, names: MentionNames) -> str:

@@ -78,7 +78,7 @@ class DiscordReceiver:
         self._interactions = interactions
         self._duplicates = duplicates
         self._receive = receive
-        self._directory = ChatDirectory(api)
+        self._directory = ChatDirectory(api, options.list_commands)
         self._member_roles = MemberRoles(api, timing.monotonic, timing.role_ttl)
         self._backfill = Backfill(options, cursor, self._directory, api, timing)
         self._reactions = ReactionTracker()

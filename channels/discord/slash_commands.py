@@ -16,9 +16,8 @@ from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.inbound import read_sender
 
 log = logging.getLogger(__name__)
-PREFERRED_COMMANDS = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
-"""The commands offered first, and always if there are more than `MAX_COMMANDS`."""
-MAX_COMMANDS = 100
+MAX_MENU_COMMANDS = 12
+"""Commands to offer; Discord would take 100, which nobody reads. The others may be typed: `/memory_save`."""
 MAX_DESCRIPTION_CHARS = 100
 """Characters of a description."""
 MAX_OPTIONS = 25
@@ -27,28 +26,39 @@ COMMAND_INTERACTION_TYPE = 2
 CHAT_INPUT_COMMAND, STRING_OPTION = 1, 3
 THREAD_CHANNEL_TYPES = (10, 11, 12)
 _DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
+_LOCALES = {"en": ("en-GB", "en-US"), "zh": ("zh-CN", "zh-TW")}
+"""Discord's names of our languages, where they differ."""
 _NAME = re.compile(r"[a-z0-9_-]{1,32}")
 
 
 def build_commands(infos: Sequence[CommandInfo]) -> list[dict[str, Any]]:
-    """Build Discord's form of the commands with one-word names, with an optional string for each argument."""
-    by_name = {info.name: info for info in infos if _NAME.fullmatch(info.name)}
-    names = [
-        *(name for name in PREFERRED_COMMANDS if name in by_name),
-        *(name for name in by_name if name not in PREFERRED_COMMANDS),
-    ]
-    return [_build_command(by_name[name]) for name in names[:MAX_COMMANDS]]
+    """Build Discord's form of the commands for menus, with an optional string for each argument."""
+    by_name = {command_name(info): info for info in infos if info.in_menu}
+    return [_build_command(name, info) for name, info in by_name.items() if _NAME.fullmatch(name)][:MAX_MENU_COMMANDS]
 
 
-def _build_command(info: CommandInfo) -> dict[str, Any]:
+def command_name(info: CommandInfo) -> str:
+    """Return the name of a command on Discord, which has no dots: `memory_save`."""
+    return info.name.replace(".", "_")
+
+
+def _build_command(name: str, info: CommandInfo) -> dict[str, Any]:
     command: dict[str, Any] = {
-        "name": info.name,
+        "name": name,
         "type": CHAT_INPUT_COMMAND,
-        "description": _shorten(info.summary) or info.name,
+        "description": _shorten(info.summary) or name,
         # Servers and direct messages with the bot; not private chats between others.
         "contexts": [0, 1],
         "integration_types": [0],
     }
+    locales = {
+        locale: _shorten(text)
+        for tag, text in sorted(info.translations.items())
+        for locale in _LOCALES.get(tag, (tag,))
+        if _shorten(text) != command["description"]
+    }
+    if locales:
+        command["description_localizations"] = locales
     names = [name for name in info.arguments if _NAME.fullmatch(name)][:MAX_OPTIONS]
     if names:
         command["options"] = [
@@ -80,6 +90,7 @@ def _comparable(body: Any) -> list[Any]:
             item.get("name"),
             item.get("type", CHAT_INPUT_COMMAND),
             item.get("description"),
+            sorted((item.get("description_localizations") or {}).items()),
             sorted(item.get("contexts") or []),
             sorted(item.get("integration_types") or []),
             [

@@ -65,7 +65,7 @@ def extract_files(
     """
     limits = limits or LongBlockLimits()
     source = clean_text(source)
-    if not limits.code_characters:
+    if not limits.code_characters or _is_short(source, limits):
         return source, ()
     lines = source.split("\n")
     output: list[str] = []
@@ -79,6 +79,13 @@ def extract_files(
         output += [*lines[at : token.map[0]], *_make_reference(token, lines[token.map[0]], file.name)]
         at = token.map[1]
     return "\n".join([*output, *lines[at:]]), tuple(files)
+
+
+def _is_short(source: str, limits: LongBlockLimits) -> bool:
+    """Return true if no block of the source can be long, as in most answers: these need not be parsed for it."""
+    if source.count("\n") > min(limits.code_lines, limits.rows):
+        return False
+    return len(source.replace("\t", "    ")) <= limits.code_characters
 
 
 def _is_long(token: Token, long: LongBlockLimits) -> bool:

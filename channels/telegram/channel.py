@@ -17,6 +17,7 @@ from bubbot.ports.channel import (
     Attachment,
     BotIdentity,
     ChannelAdapter,
+    ChannelEvent,
     ChannelHealth,
     ChannelOptions,
     MessagePart,
@@ -24,9 +25,10 @@ from bubbot.ports.channel import (
     Receipt,
     Receive,
 )
+from channels.platform.ordered import receive_together
 from channels.telegram import text
 from channels.telegram.api import UPDATE_KINDS, TelegramApi, TelegramApiTiming
-from channels.telegram.command_menu import PREFERRED_COMMANDS, set_menu
+from channels.telegram.command_menu import command_name, set_menu
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, is_token_refusal, make_webhook_error
 from channels.telegram.files import LocalFiles, fetch_attachment
 from channels.telegram.identity import verify_token
@@ -62,12 +64,17 @@ class TelegramChannel:
         self._health = ChannelHealth(is_ready=False, note="not connected yet")
         self._retrying_api = RetryingTelegramApi(self._api, settings, timing, self._update_health)
 
+    @property
+    def command_prefix(self) -> str:
+        """See `HasCommandPrefix`."""
+        return "/"
+
     async def run(self, receive: Receive) -> None:
         """Poll until cancelled."""
         me = await self._connect()
 
-        async def deliver(raw: Any) -> None:
-            await self._deliver(me, receive, raw)
+        async def deliver(batch: list[Any]) -> None:
+            await receive_together(receive, (self._read(me, raw) for raw in batch))
 
         await run_polling(self._api, self._retrying_api, deliver)
 
@@ -82,7 +89,7 @@ class TelegramChannel:
     async def _connect(self) -> TelegramBotUser:
         """Fetch the bot's identity, which also tests the token, and set the menu."""
         commands = self._commands()
-        names = frozenset({*PREFERRED_COMMANDS, *(command.name for command in commands)})
+        names = frozenset(map(command_name, commands))
         me = await self._retrying_api(lambda: self._fetch_bot_user(names))
         self._health = ChannelHealth(
             is_ready=False, last_seen_at=self._health.last_seen_at, note="connected, nothing received yet"
@@ -100,13 +107,11 @@ class TelegramChannel:
         except (KeyError, TypeError, ValueError):
             raise TelegramUnavailable("its answer to getMe names no bot") from None
 
-    async def _deliver(self, me: TelegramBotUser, receive: Receive, raw: Any) -> None:
-        """Pass an update to `receive`; return when its event is durable, or at once if it does not concern us."""
+    def _read(self, me: TelegramBotUser, raw: Any) -> ChannelEvent | None:
+        """Return the event of an update; None if it does not concern us."""
         if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
             self._log_membership(raw["my_chat_member"])
-        event = read_update(self.name, me, raw)
-        if event is not None:
-            await receive(event)
+        return read_update(self.name, me, raw)
 
     def _log_membership(self, change: dict[str, Any]) -> None:
         """Log a change of the bot's membership in a chat; the operator needs the ids of chats."""
@@ -242,7 +247,7 @@ class TelegramWebhookChannel(TelegramChannel):
         except (ValueError, RecursionError):
             await receive(make_unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
         else:
-            await self._deliver(me, receive, raw)
+            await receive_together(receive, [self._read(me, raw)])
         return 200
 
 

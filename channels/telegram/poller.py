@@ -1,7 +1,7 @@
 """Long polling in our own loop: an update is acknowledged only after it was received.
 
 The first request has no offset, so that all unacknowledged updates come again. The next one moves past a batch when
-`deliver` has returned for each of its updates. After an empty answer nothing is left unacknowledged, and the offset is
+`on_batch` has returned for it. After an empty answer nothing is left unacknowledged, and the offset is
 dropped: after a quiet week Telegram's numbers may start anywhere, even below it.
 """
 
@@ -181,9 +181,9 @@ class RetryingTelegramApi:
 
 
 async def run_polling(
-    api: TelegramApi, retrying_api: RetryingTelegramApi, on_update: Callable[[Any], Awaitable[None]]
+    api: TelegramApi, retrying_api: RetryingTelegramApi, on_batch: Callable[[list[Any]], Awaitable[None]]
 ) -> None:
-    """Pass every update to `on_update` until cancelled. An error of `on_update` ends it; its batch is not acknowledged.
+    """Pass the updates of each poll to `on_batch` until cancelled. Its error ends this; the batch is not acknowledged.
 
     Telegram answers the first request, and each one after a failure, at once: the health of the connection is known
     without waiting for a message or the end of an idle poll.
@@ -200,8 +200,7 @@ async def run_polling(
 
     while True:
         batch = await retrying_api(fetch_batch)
-        for raw in batch:
-            await on_update(raw)
+        await on_batch(batch)
         offset = max(_numbers(batch)) + 1 if batch else None
 
 

@@ -215,7 +215,10 @@ async def test_a_slash_command_is_taken_and_shown_to_be_worked_on() -> None:
     async with Server() as server:
         ada = server.user("Ada")
         room = server.guild("Guild", ada, [ada]).text("general")
-        async with receiving(server, commands=lambda: [CommandInfo("status", "Say how it is.")]) as (_, heard):
+        async with receiving(server, commands=lambda: [CommandInfo("status", "Say how it is.", in_menu=True)]) as (
+            _,
+            heard,
+        ):
             await server.until(lambda: server.bot.commands)
             used = server.slash(room, ada, "status")
             await heard.until(",status")
@@ -230,7 +233,9 @@ async def test_a_slash_command_that_is_not_taken_up_is_not_answered() -> None:
     async with Server() as server:
         ada = server.user("Ada")
         heard = Heard(server, taken=False)
-        async with receiving(server, heard=heard, commands=lambda: [CommandInfo("status", "Say how it is.")]):
+        async with receiving(
+            server, heard=heard, commands=lambda: [CommandInfo("status", "Say how it is.", in_menu=True)]
+        ):
             await server.until(lambda: server.bot.commands)
             server.slash(server.dm(ada), ada, "status")
             await heard.until(",status")
@@ -244,7 +249,7 @@ async def test_a_slash_command_to_which_nothing_will_be_said_is_confirmed_to_its
     async with Server() as server:
         ada = server.user("Ada")
         heard = Heard(server, taken=None)
-        async with receiving(server, heard=heard, commands=lambda: [CommandInfo("stop", "Stop it.")]):
+        async with receiving(server, heard=heard, commands=lambda: [CommandInfo("stop", "Stop it.", in_menu=True)]):
             await server.until(lambda: server.bot.commands)
             used = server.slash(server.dm(ada), ada, "stop")
             await server.until(lambda: used.acknowledged)

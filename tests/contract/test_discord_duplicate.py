@@ -13,7 +13,7 @@ from tests.fakes.discordapi.server import Server
 
 
 async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytest.LogCaptureFixture) -> None:
-    async with Server() as server, receiving(server) as (first, heard), receiving(server) as (second, _):
+    async with Server(limits=None) as server, receiving(server) as (first, heard), receiving(server) as (second, _):
         ada = server.user("Ada")
         room = server.dm(ada)
         for number in range(REQUIRED_CONFIRMATIONS):
@@ -28,7 +28,7 @@ async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytes
 
 
 async def test_a_bot_alone_is_not_suspected() -> None:
-    async with Server() as server, receiving(server) as (channel, heard):
+    async with Server(limits=None) as server, receiving(server) as (channel, heard):
         ada = server.user("Ada")
         room = server.dm(ada)
         for number in range(2 * REQUIRED_CONFIRMATIONS):

@@ -26,7 +26,7 @@ ORIGINAL = "PATCH /webhooks/{}/{}/messages/{}"
 FOLLOW = "POST /webhooks/{}/{}"
 CREATE = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
-INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
+INFOS = [CommandInfo("note", "Adds a note.", ("text",), in_menu=True)]
 
 
 @dataclass(slots=True)

@@ -255,7 +255,10 @@ class TestFinding:
 
 class TestConnections:
     async def test_commands_are_registered_once(self, server: Server, out: Outgoing) -> None:
-        infos = [CommandInfo("help", "Helps.", ("topic",)), CommandInfo("new", "Begins anew.")]
+        infos = [
+            CommandInfo("help", "Helps.", ("topic",), in_menu=True),
+            CommandInfo("new", "Begins anew.", in_menu=True),
+        ]
         application = str(server.bot.application_id)
         for _ in range(2):
             await sync_commands(out.api, application, infos)

@@ -20,7 +20,7 @@ from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.server import Server
 from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
 
-INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
+INFOS = [CommandInfo("note", "Adds a note.", ("text",), in_menu=True)]
 SHORT = replace(
     FAST, call_timeout=0.1, upload_timeout=0.1, download_timeout=0.1, callback_timeout=0.1, defer_after=0.01
 )

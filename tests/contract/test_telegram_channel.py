@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -114,7 +115,7 @@ async def test_a_conversation_in_private(server: Server) -> None:
 async def test_a_group(server: Server) -> None:
     ada, kim = server.user("Ada"), server.user("Kim")
     room = server.group("Family", [ada, kim])
-    async with talking(server) as talk:
+    async with talking(server, commands=lambda: [CommandInfo("status")]) as talk:
         room.say("good morning", ada)
         room.say("/status", kim)
         status = await talk.next(Inbound), await talk.next(Inbound)
@@ -193,17 +194,25 @@ async def test_files_both_ways(server: Server) -> None:
 
 async def test_the_menu_is_set_once(server: Server) -> None:
     commands = [
-        CommandInfo("new", "A new window."),
-        CommandInfo("tape.search", "Find words."),
-        CommandInfo("help", "Help."),
+        CommandInfo("help", "Help.", in_menu=True, translations={"zh": "帮助"}),
+        CommandInfo("model", "The model.", in_menu=True, is_shared=False),
+        CommandInfo("memory.save", "Saves.", in_menu=True),
+        CommandInfo("context", "For developers."),
     ]
     chat = server.private(server.user("Kim"))
     for _ in range(2):
         chat.say("hello")
         async with talking(server, commands=lambda: commands) as talk:
             await talk.next(Inbound)
-    assert len(server.calls("setMyCommands")) == 1
-    assert [one["command"] for one in server.calls("getMyCommands")[-1].result] == ["help", "new"]  # type: ignore[attr-defined]
+    assert len(server.calls("setMyCommands")) == 6  # three kinds of chats in two languages, once
+    menus: dict[tuple[str, str], Any] = {
+        (json.loads(call.params["scope"])["type"], call.params.get("language_code", "")): call.result
+        for call in server.calls("getMyCommands")
+    }
+    assert [one["command"] for one in menus["all_private_chats", ""]] == ["help", "model", "memory_save"]
+    assert [one["command"] for one in menus["all_group_chats", "zh"]] == ["help", "memory_save"]
+    assert [one["description"] for one in menus["all_group_chats", "zh"]] == ["帮助", "Saves."]
+    assert menus["all_chat_administrators", ""] == menus["all_private_chats", ""]
 
 
 async def test_nothing_is_lost_or_doubled_by_a_bad_line(server: Server) -> None:

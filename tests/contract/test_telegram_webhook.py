@@ -98,19 +98,22 @@ class TestWebhook:
 
 class TestMenu:
     COMMANDS = (
-        CommandInfo("tape.search", "Find words."), CommandInfo("quit", "Leave."), CommandInfo("new", "A new window."),
-        CommandInfo("help", ""), CommandInfo("Ünicode", "No."),
+        CommandInfo("context", "For developers."), CommandInfo("new", "A new window.", in_menu=True),
+        CommandInfo("help", "", in_menu=True), CommandInfo("Ünicode", "No.", in_menu=True),
     )  # fmt: skip
     SHOWN = (
-        {"command": "help", "description": "help"},
         {"command": "new", "description": "A new window."},
-        {"command": "quit", "description": "Leave."},
+        {"command": "help", "description": "help"},
     )
 
     async def test_is_set_where_it_is_another_one(self, server: ScriptedServer) -> None:
         async with opened(server, commands=lambda: self.COMMANDS) as channel, running(channel, Heard(server)):
             await server.until(lambda: "getUpdates" in server.methods())
-        assert server.sent("setMyCommands") == [{"commands": list(self.SHOWN)}]
+        places = ("all_private_chats", "all_chat_administrators", "all_group_chats")
+        sent = server.sent("setMyCommands")
+        assert sorted(sent, key=str) == sorted(
+            [{"commands": list(self.SHOWN), "scope": {"type": place}} for place in places], key=str
+        )
 
     async def test_and_left_where_it_is_right_or_there_are_none(self, server: ScriptedServer) -> None:
         server.usual["getMyCommands"] = list(self.SHOWN)

@@ -101,19 +101,20 @@ async def test_odd_slash_commands_are_taken_or_passed_over(server: Server, ada: 
     async with connected(home, server) as daemon:
         await server.until(lambda: server.bot.commands)
         room, text = server.dm(ada), 'she said "no"\nand \\ ,stop entry="7"'
-        corrected = server.slash(room, ada, "handoff", {"name": "evening", "summary": text})
-        await server.until(lambda: corrected.text)
+        searched = server.slash(room, ada, "search", {"query": text, "limit": "1"})
+        await server.until(lambda: searched.text)
         server.bot.commands.append({"id": "1", "name": "gone", "type": 1, "description": "older", "options": []})
         gone = server.slash(room, ada, "gone")
-        await server.until(lambda: gone.text == "there is no command ,gone; did you mean new or context?")
+        await server.until(lambda: gone.text == "There is no command /gone. /help lists them all.")
         server.gateway.odd("INTERACTION_CREATE", {"type": 2, "id": "x", "data": {"name": 3}})
         server.gateway.odd("INTERACTION_CREATE", {**gone.payload, "data": {"name": "help", "type": 1, "options": 7}})
         room.say(ada, "the end")
         await answered(server, room, "You said: the end")
         assert daemon.errors.count("action=discord.interaction") == 1
         assert "Traceback" not in daemon.errors
-    states = [one["summary"] for one in named(home, f"discord:{room.id}", "evening")]
-    assert states == [text]
+    (command, _) = named(home, f"discord:{room.id}", "command")
+    quoted = text.replace('"', '""')
+    assert (command["raw"], command["status"]) == (f',search query="{quoted}" limit="1"', "ok")
     await verified(home)
 
 

@@ -53,13 +53,13 @@ class TestCommands:
         async with connected(home, server):
             await server.until(lambda: server.bot.commands)
             helped = server.slash(room, ada, "help")
-            await server.until(lambda: helped.text and ",help" in helped.text)
+            await server.until(lambda: helped.text and "/help" in helped.text)
             room.say(ada, f"{server.bot.mention} wait for me")
             await server.until(lambda: server.calls("POST /channels/{}/typing"))
             status = server.slash(room, ada, "status")
             await server.until(lambda: status.text)
             first = (status.text or "").partition("\n")[0]
-            assert re.fullmatch(r"I am (about to answer|answering).*; .*,stop ends the answer\.", first)
+            assert re.fullmatch(r"I am (about to answer|answering).*; .*/stop ends the answer\.", first)
             stop = server.slash(room, ada, "stop")
             await answered(server, room, "Stopped.")
             await server.until(lambda: stop.acknowledged and stop.state == "answered")
@@ -76,11 +76,28 @@ class TestCommands:
             room = server.dm(ada)
             room.say(ada, "count slowly")
             await server.until(lambda: server.calls("POST /channels/{}/typing"))
-            context = server.slash(room, ada, "context")
-            await server.until(lambda: context.deferred)
-            await server.until(lambda: context.text and "count slowly" in context.text)
-            assert texts(server, room) == [context.text, COUNTED]  # the notice came before the answer
-            assert len(context.saw) == 2
+            model = server.slash(room, ada, "model")
+            await server.until(lambda: model.deferred)
+            await server.until(lambda: model.text and "scripted" in model.text)
+            assert texts(server, room) == [model.text, COUNTED]  # the notice came before the answer
+            assert len(model.saw) == 2
+
+    async def test_others_may_be_typed_with_a_slash(self, server: Server, ada: User, home: Path) -> None:
+        configured(home, server, owners=[ada.id])
+        room = server.dm(ada)
+        async with connected(home, server):
+            await server.until(lambda: server.bot.commands)
+            names = {one["name"] for one in server.bot.commands}
+            assert len(names) <= 12
+            assert not {"memory_save", "quit", "context"} & names
+            room.say(ada, "/memory_save")
+            wanted = "Type /memory_save <content>, such as /memory_save Ann is allergic to nuts."
+            await server.until(
+                lambda: texts(server, room) and texts(server, room)[-1].replace("\\", "").endswith(wanted)
+            )
+            room.say(ada, "/usr is a folder")
+            await answered(server, room, "You said: /usr is a folder")
+        assert all("zh-CN" in one["description_localizations"] for one in server.bot.commands)
 
     async def test_an_answer_after_the_time_for_it_is_a_message(self, home: Path) -> None:
         async with Server(limits=None, token_life=1.5) as server:
@@ -91,8 +108,8 @@ class TestCommands:
                 room = server.dm(ada)
                 room.say(ada, "count slowly")
                 await server.until(lambda: server.calls("POST /channels/{}/typing"))
-                server.slash(room, ada, "context")
-                await server.until(lambda: any("count slowly" in one for one in texts(server, room)))
+                server.slash(room, ada, "model")
+                await server.until(lambda: any("scripted" in one for one in texts(server, room)))
                 assert server.calls("PATCH /webhooks/{}/{}/messages/{}")[-1].status == 401
                 assert next(one for one in texts(server, room) if one) == COUNTED
                 assert len([one for one in texts(server, room) if one]) == 2

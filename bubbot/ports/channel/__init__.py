@@ -12,6 +12,7 @@ from bubbot.ports.channel.capabilities import (
     ChannelHealth,
     FetchesAttachments,
     FindsMessages,
+    HasCommandPrefix,
     ReportsHealth,
     ShowsPreviews,
     SupportsClose,
@@ -39,6 +40,7 @@ from bubbot.ports.channel.events import (
     UnparsedUpdate,
 )
 from bubbot.ports.channel.port import (
+    TERMINAL_CHANNEL,
     BackfillCursor,
     Channel,
     ChannelAdapter,
@@ -66,6 +68,7 @@ from bubbot.ports.text import replace_controls
 
 __all__ = [
     "HUMAN_ORIGIN",
+    "TERMINAL_CHANNEL",
     "AcknowledgesInteractions",
     "Attachment",
     "AttachmentKind",
@@ -83,6 +86,7 @@ __all__ = [
     "FetchesAttachments",
     "FindsMessages",
     "HasChat",
+    "HasCommandPrefix",
     "Inbound",
     "MessagePart",
     "Outbound",

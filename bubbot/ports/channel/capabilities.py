@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 from bubbot.ports.channel.events import Attachment
 from bubbot.ports.channel.previews import Preview
 from bubbot.ports.channel.sending import MessagePart
+from bubbot.records import dataclass
 
 
 @runtime_checkable
@@ -25,6 +26,15 @@ class SupportsTyping(Protocol):
 
     async def typing(self, chat: str, thread: str) -> None:
         """Show it for a few seconds; the caller repeats this every four. A `DeliveryFailed` is harmless."""
+
+
+@runtime_checkable
+class HasCommandPrefix(Protocol):
+    """A channel of a platform whose commands do not begin with a comma. It passes commands on in the comma form."""
+
+    @property
+    def command_prefix(self) -> str:
+        """What commands begin with there: `/`."""
 
 
 @runtime_checkable

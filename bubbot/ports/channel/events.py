@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
+
+from bubbot.records import dataclass
 
 
 class Role(StrEnum):
@@ -32,7 +33,7 @@ class HasChat:
     @property
     def session(self) -> str:
         """The session id, `channel:chat` or `channel:chat:thread`."""
-        return ":".join(part for part in (self.channel, self.chat, self.thread) if part)
+        return ":".join([part for part in (self.channel, self.chat, self.thread) if part])
 
 
 HUMAN_ORIGIN = "human"

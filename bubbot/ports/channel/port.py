@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -12,6 +12,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel.events import ChannelEvent
 from bubbot.ports.channel.sending import MessagePart, Outbound, Receipt
 from bubbot.ports.settings import AdapterSettings
+from bubbot.records import dataclass
 
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | None]]
 """Accept an event: it returns when the event is durable; only then may the adapter acknowledge it to the platform.
@@ -44,13 +45,29 @@ class Channel(Protocol):
         """Send one part. Raise `DeliveryFailed`, `permanent` if another try is useless."""
 
 
+TERMINAL_CHANNEL = "stdin"
+"""The channel of terminals and pipes, and of programs that talk with the bot."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommandInfo:
-    """A comma command as people type it, for completion: its name, its summary, and the names of its arguments."""
+    """A comma command as people type it, for menus and completion.
+
+    Attributes:
+        name: its name, without the comma.
+        summary: its meaning in the language of the bot.
+        arguments: the names of its arguments.
+        in_menu: a menu of commands offers it.
+        is_shared: menus of groups offer it, too.
+        translations: its meaning, by language.
+    """
 
     name: str
     summary: str = ""
     arguments: tuple[str, ...] = ()
+    in_menu: bool = False
+    is_shared: bool = True
+    translations: Mapping[str, str] = field(default_factory=dict)
 
 
 async def refuse_blob(digest: str) -> bytes:

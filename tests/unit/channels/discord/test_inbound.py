@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, UnparsedUpdate
+from bubbot.ports.channel import CommandInfo, Deletion, Edit, Inbound, Reaction, UnparsedUpdate, no_commands
 from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, parse_chat, parse_chats
 from channels.discord.inbound import (
     DiscordPlace,
@@ -328,7 +328,7 @@ class NeverAsked:
        raw=st.dictionaries(st.sampled_from(["id", "guild_id", "type", "channels", "threads", "roles", "role", "name",
                                             "parent_id", "last_message_id", "thread_metadata"]), _json, max_size=6))  # fmt: skip
 def test_places_pass_over_what_is_odd(event: str, raw: dict[str, Any]) -> None:
-    known = ChatDirectory(NeverAsked())  # type: ignore[arg-type]
+    known = ChatDirectory(NeverAsked(), no_commands)  # type: ignore[arg-type]
     known.update(event, raw)
     known.update(event, [raw])
     assert all(isinstance(place, DiscordChat) for place in parse_chats("1", raw))
@@ -336,8 +336,23 @@ def test_places_pass_over_what_is_odd(event: str, raw: dict[str, Any]) -> None:
     assert known.find_cached("50") == DiscordChat("50", 0, "general", "5")
 
 
+def test_a_command_that_is_no_slash_command_may_be_typed() -> None:
+    known = ChatDirectory(NeverAsked(), lambda: [CommandInfo("memory.save")])  # type: ignore[arg-type]
+    known.start_session({"id": "900", "username": "Bubbot"})
+    names = MentionNames({}, {}, {})
+    for typed, text in {
+        "/memory_save tea": ",memory_save tea",
+        "<@900> /Memory_save tea": ",memory_save tea",
+        "/memory_save": ",memory_save",
+        "/memory_saved tea": "/memory_saved tea",
+        "/etc": "/etc",
+        "see /memory_save": "see /memory_save",
+    }.items():
+        assert read_text(typed, known.bot_user, names).text == text
+
+
 def test_places_are_learned_and_forgotten() -> None:
-    known = ChatDirectory(NeverAsked())  # type: ignore[arg-type]
+    known = ChatDirectory(NeverAsked(), no_commands)  # type: ignore[arg-type]
     known.start_session({"id": "900", "username": "Bubbot"})
     known.update("GUILD_CREATE", {
         "id": "5", "roles": [{"id": "901", "name": "Bubbot", "tags": {"bot_id": "900"}}, {"id": "77", "name": "crew"}],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from discord.http import HTTPClient
 
-from bubbot.ports.channel import BackfillCursor, ChannelOptions
+from bubbot.ports.channel import BackfillCursor, ChannelOptions, no_commands
 from channels.discord.backfill import Backfill, parse_unix_time, snowflake_at
 from channels.discord.chats import ChatDirectory
 from channels.discord.client import (
@@ -149,7 +149,7 @@ async def _never(*given: Any, **named: Any) -> Any:
 
 def missed(known: BackfillCursor, now: str = "2026-11-22T10:00:00+00:00") -> Backfill:
     options = ChannelOptions("dc", Path(), lambda: now, lambda: "id")
-    places = ChatDirectory(_never)  # type: ignore[arg-type]
+    places = ChatDirectory(_never, no_commands)  # type: ignore[arg-type]
     return Backfill(options, known, places, _never, DiscordReceiveTiming())  # type: ignore[arg-type]
 
 

@@ -47,33 +47,44 @@ def used(name: str = "note", options: dict[str, Any] | None = None, **more: Any)
     }  # fmt: skip
 
 
-def test_commands_that_people_type_in_one_word_are_offered_the_known_ones_first() -> None:
+def test_commands_for_menus_are_offered() -> None:
     infos = [
-        CommandInfo("zebra", "Looks\nfor a zebra.", ("where", "_odd", "Loud")),
-        CommandInfo("tape.search", "Has a full stop."),
-        CommandInfo("status", "x" * 200),
-        CommandInfo("help", "", ()),
+        CommandInfo("zebra", "Looks\nfor a zebra.", ("where", "_odd", "Loud"), in_menu=True),
+        CommandInfo("context", "For developers."),
+        CommandInfo("memory.save", "Saves.", in_menu=True, translations={"en": "Saves.", "zh": "保存", "de": "Merkt."}),
+        CommandInfo("status", "x" * 200, in_menu=True),
+        CommandInfo("help", "", (), in_menu=True),
     ]
     made = build_commands(infos)
     check(made)
-    assert [one["name"] for one in made] == ["help", "status", "zebra"]
-    assert [one["description"] for one in made] == ["help", "x" * 99 + "…", "Looks for a zebra."]
-    assert made[2]["options"] == [
+    assert [one["name"] for one in made] == ["zebra", "memory_save", "status", "help"]
+    assert [one["description"] for one in made] == ["Looks for a zebra.", "Saves.", "x" * 99 + "…", "help"]
+    assert made[1]["description_localizations"] == {"de": "Merkt.", "zh-CN": "保存", "zh-TW": "保存"}
+    assert made[0]["options"] == [
         {"type": 3, "name": "where", "description": "where", "required": False},
         {"type": 3, "name": "_odd", "description": "_odd", "required": False},
     ]
     assert all(one["contexts"] == [0, 1] and one["integration_types"] == [0] for one in made)
 
 
-def test_no_more_are_offered_than_discord_takes() -> None:
-    infos = [CommandInfo(f"c{number}", "x", tuple(f"a{one}" for one in range(40))) for number in range(120)]
-    made = build_commands([*infos, CommandInfo("new", "Begins anew.")])
+def test_no_more_are_offered_than_people_read() -> None:
+    arguments = tuple(f"a{one}" for one in range(40))
+    made = build_commands([CommandInfo(f"c{number}", "x", arguments, in_menu=True) for number in range(120)])
     check(made)
-    assert len(made) == 100
-    assert made[0]["name"] == "new"
+    assert [one["name"] for one in made] == [f"c{number}" for number in range(12)]
 
 
-@given(st.lists(st.builds(CommandInfo, st.text(max_size=40), st.text(max_size=150), st.tuples(st.text(max_size=40)))))
+@given(
+    st.lists(
+        st.builds(
+            CommandInfo,
+            st.text(max_size=40),
+            st.text(max_size=150),
+            st.tuples(st.text(max_size=40)),
+            in_menu=st.just(True),
+        )
+    )
+)
 def test_whatever_the_tools_are_called_discord_takes_the_list(infos: list[CommandInfo]) -> None:
     check(build_commands(infos))
 
