@@ -5,12 +5,15 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install test test-all proof check soak bench mutants lock clean
+.PHONY: chat install dist test test-all proof check soak bench mutants lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
 
 install: $(VENV)/.base  ## the bot alone, without the demonstration model
+
+dist: $(VENV)/.base  ## the wheel, the sdist, constraints.txt and install.sh in dist/: the same bytes at each build of a commit
+	@$(VENV)/bin/python requirements/dist.py
 
 test: $(VENV)/.dev  ## every check and test
 	@$(VENV)/bin/python -m pytest
@@ -62,4 +65,4 @@ lock:  ## renew the lock files: nothing younger than a week, wheels only, hashes
 	@sh requirements/lock.sh $(PYTHON)
 
 clean:
-	rm -rf $(VENV) .venv-3.* build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the list of `bubbot model install`, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -39,6 +39,16 @@ PY
         case $use in base) ;; *) grep -v '^--only-binary' "$tools/weights" ;; esac
     } > "requirements/$use.txt"
 done
+"$python" - <<'PY'
+import pathlib, re
+def pins(name):
+    return dict(re.findall(r"^([\w.-]+)(==(?:.*\\\n)*.*\n)", pathlib.Path(f"requirements/{name}.txt").read_text(), re.MULTILINE))
+base, local = pins("base"), pins("local")
+pathlib.Path("bubbot/models/local/requirements.txt").write_text(
+    "# The demonstration model, for `bubbot model install`. Written by make lock; install with --no-deps --require-hashes.\n"
+    "--only-binary :all:\n" + "".join(name + local[name] for name in sorted(local.keys() - base.keys()))
+)
+PY
 printf 'uv\n' | compile "$tools/lock"
 {
     echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."

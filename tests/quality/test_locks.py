@@ -13,6 +13,7 @@ from packaging.version import Version
 
 LOCKS = Path(__file__).parents[2] / "requirements"
 FILES = sorted(LOCKS.glob("*.txt"))
+MODEL = LOCKS.parent / "bubbot" / "models" / "local" / "requirements.txt"
 TOOL = LOCKS / "lock-tool.in"
 """What writes them."""
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -86,6 +87,15 @@ def test_the_lock_files_are_the_three_that_the_makefile_names_and_contain_each_o
     base, local, dev = _by_name("base"), _by_name("local"), _by_name("dev")
     assert base.items() <= local.items()
     assert local.items() <= dev.items()
+
+
+def test_the_list_of_the_demonstration_model_is_what_it_adds_to_the_others() -> None:
+    listed = _pins(MODEL)
+    base, local = _by_name("base"), _by_name("local")
+    assert {pin.requirement.name: f"{pin.exact} {sorted(pin.hashes)}" for pin in listed} == {
+        name: pin for name, pin in local.items() if name not in base
+    }
+    assert [line for line in _lines(MODEL) if line.startswith("-")] == ["--only-binary :all:"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

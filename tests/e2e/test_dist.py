@@ -1,0 +1,285 @@
+"""What `make dist` builds: the same bytes each time, everything in it, and an installation by each way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.docs.pages import ROOT
+
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("BUBBOT_", "SOURCE_DATE", "XDG_"))}
+
+
+def build(folder: Path, root: Path = ROOT, **env: str) -> dict[str, str]:
+    """Build into a folder; give the digest of each file."""
+    subprocess.run(
+        [sys.executable, root / "requirements" / "dist.py", folder],
+        env={**CLEAN, **env},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=True,
+    )
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built folder; shared by all workers of a run."""
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(dist.glob("*.whl")))
+
+
+def test_two_builds_give_the_same_bytes_from_any_place_under_any_mask(dist: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "elsewhere"
+    os.umask(mask := os.umask(0o077))
+    try:
+        os.umask(0o077)
+        shutil.copytree(
+            ROOT,
+            clone,
+            ignore=lambda _, names: [name for name in names if name.startswith(".venv") or name == "__pycache__"],
+        )
+        again = build(tmp_path / "again", clone, TZ="Asia/Tokyo", LC_ALL="C")
+    finally:
+        os.umask(mask)
+    assert again == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in dist.iterdir()}
+
+
+@pytest.mark.proof
+def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+        date = str(archive.getmembers()[0].mtime)
+    source = next(tmp_path.iterdir())
+    code = "from setuptools import build_meta; build_meta.build_wheel('.')"
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=source,
+        env={**CLEAN, "SOURCE_DATE_EPOCH": date, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        check=True,
+    )
+    assert next(source.glob("*.whl")).read_bytes() == next(dist.glob("*.whl")).read_bytes()
+
+
+def test_the_wheel_has_everything_that_is_no_module(wheel: zipfile.ZipFile) -> None:
+    names = {re.sub(r"^[^/]+\.data/(data/)?", "", name) for name in wheel.namelist()}
+    assert {
+        "scripts/bubbot",
+        "share/man/man1/bubbot.1",
+        "bubbot/models/local/requirements.txt",
+        "bubbot/ops/onboarding/config.example.toml",
+        "bubbot/ops/service/units/bubbot.service",
+        "bubbot/cli/completion/templates/bubbot.bash",
+        "bubbot/cli/completion/templates/bubbot.zsh",
+        "bubbot/cli/completion/templates/bubbot.fish",
+    } <= names
+    modules = {
+        file.relative_to(ROOT).as_posix() for top in ("bubbot", "channels") for file in (ROOT / top).rglob("*.py")
+    }
+    assert modules <= names
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {
+        "bubbot",
+        "channels",
+        "scripts",
+        "share",
+    }
+
+
+def test_the_constraints_are_the_locked_versions(dist: Path) -> None:
+    lock = re.findall(
+        r"^([\w.-]+==\S+)", (ROOT / "requirements" / "base.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    lines = (dist / "constraints.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert [str(Requirement(line)).partition(";")[0].strip() for line in lines] == lock
+    assert all("--hash" not in line for line in lines)
+
+
+def test_what_the_wheel_installs_runs(dist: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as archive:
+        archive.extractall(place)
+    environment = {
+        **CLEAN,
+        "PYTHONPATH": str(place),
+        "BUBBOT_HOME": str(tmp_path / "home"),
+        "BUBBOT_MODEL__NAME": "scripted",
+    }
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "bubbot", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    where = subprocess.run(
+        [sys.executable, "-c", "import bubbot; print(bubbot.__file__)"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert where.stdout.startswith(str(place))
+    assert run("ask", "hello") == "You said: hello\n"
+    assert "complete -F" in run("completion", "bash")
+    assert "demonstration model" in run("model", "install", "--dry-run") or "would run" in run(
+        "model", "install", "--dry-run"
+    )
+    assert "ExecStart" in run("service", "install", "--user", "--dry-run")
+
+
+class TestInstallScript:
+    """`install.sh`, with programs that only print what they are told in the place of uv and pipx."""
+
+    def run(
+        self, dist: Path, folder: Path, *arguments: str, programs: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        tools = folder / "tools"
+        tools.mkdir(exist_ok=True)
+        for name in ("sh", "sed", "cat", "dirname", "basename", "readlink", "mkdir", "ln", "rm"):
+            if not (tools / name).exists():
+                (tools / name).symlink_to(shutil.which(name) or name)
+        for name in ("uv", "pipx"):
+            (tools / name).unlink(missing_ok=True)
+            if name in programs:
+                (tools / name).write_text(
+                    f'#!/bin/sh\ncase $1 in tool|environment|list) : ;; esac\necho "{name} $*" >> "$LOG"\n'
+                )
+                (tools / name).chmod(0o755)
+        environment = {"PATH": str(tools), "HOME": str(folder), "LOG": str(folder / "log"), "PYTHON": sys.executable}
+        return subprocess.run(
+            ["sh", dist / "install.sh", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    @pytest.mark.parametrize(
+        ("programs", "wanted"),
+        [
+            (("uv", "pipx"), "+ uv tool install --force -c {dist}/constraints.txt {wheel}"),
+            (("pipx",), "+ pipx install --force --pip-args=-c '{dist}/constraints.txt' {wheel}"),
+            (
+                (),
+                "/bubbot-venv/bin/python -m pip install --disable-pip-version-check --quiet -c {dist}/constraints.txt {wheel}",
+            ),
+        ],
+    )
+    def test_it_takes_what_is_there_and_a_dry_run_changes_nothing(
+        self, dist: Path, tmp_path: Path, programs: tuple[str, ...], wanted: str
+    ) -> None:
+        done = self.run(dist, tmp_path, "--dry-run", programs=programs)
+        assert done.returncode == 0, done.stderr
+        assert wanted.format(dist=dist, wheel=next(dist.glob("*.whl"))) in done.stdout
+        log = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
+        assert " install" not in log
+        assert {path.name for path in tmp_path.iterdir()} <= {"tools", "log"}
+
+    def test_it_runs_what_it_prints(self, dist: Path, tmp_path: Path) -> None:
+        done = self.run(dist, tmp_path, programs=("uv",))
+        assert done.returncode == 0, done.stderr
+        assert f"uv tool install --force -c {dist}/constraints.txt" in (tmp_path / "log").read_text()
+        assert "Run this script again to upgrade" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "told"),
+        [
+            (("--with", "uv"), 1, "there is no uv here"),
+            (("--with", "conda"), 2, "--with takes uv, pipx or venv"),
+            (("--with",), 2, "--with takes uv, pipx or venv"),
+            (("--nothing",), 2, "unknown option --nothing"),
+        ],
+    )
+    def test_what_it_cannot_do_is_one_sentence(
+        self, dist: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, told: str
+    ) -> None:
+        done = self.run(dist, tmp_path, *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+        assert told in done.stderr
+
+    def test_without_a_wheel_beside_it(self, dist: Path, tmp_path: Path) -> None:
+        shutil.copy(dist / "install.sh", tmp_path)
+        done = self.run(tmp_path, tmp_path)
+        assert done.returncode == 1
+        assert "one bubbot-*.whl beside this file" in done.stderr
+
+    def test_nothing_to_remove_is_no_failure(self, dist: Path, tmp_path: Path) -> None:
+        done = self.run(dist, tmp_path, "--uninstall")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "nothing to remove" in done.stdout
+
+    def test_a_plain_environment_is_removed_with_its_links_and_nothing_else(self, dist: Path, tmp_path: Path) -> None:
+        data, links = tmp_path / ".local" / "share", tmp_path / ".local" / "bin"
+        (data / "bubbot-venv" / "bin").mkdir(parents=True)
+        (data / "bubbot").mkdir()
+        links.mkdir()
+        (links / "bubbot").symlink_to(data / "bubbot-venv" / "bin" / "bubbot")
+        (links / "other").symlink_to(data / "bubbot")
+        assert self.run(dist, tmp_path, "--uninstall").returncode == 0
+        assert [path.name for path in data.iterdir()] == ["bubbot"]
+        assert [path.name for path in links.iterdir()] == ["other"]
+
+    def test_shellcheck_finds_nothing(self) -> None:
+        if shutil.which("shellcheck") is None:
+            pytest.skip("there is no shellcheck here")
+        done = subprocess.run(
+            ["shellcheck", "--shell=sh", ROOT / "install.sh"], capture_output=True, text=True, check=False
+        )
+        assert done.stdout == ""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("way", ["uv", "pipx", "venv"])
+def test_installed_for_real_it_answers_and_is_removed(dist: Path, tmp_path: Path, way: str) -> None:
+    """Needs the tool on the PATH, and an index of packages."""
+    if way != "venv" and shutil.which(way) is None:
+        pytest.fail(f"there is no {way} here: install it for the proof")
+    environment = {
+        **CLEAN,
+        "HOME": str(tmp_path),
+        "PATH": f"{tmp_path}/.local/bin:{CLEAN['PATH']}",
+        "PYTHON": sys.executable,
+    }
+
+    def run(*command: str | Path, **env: str) -> str:
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**environment, **env}, capture_output=True, text=True, timeout=900, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    bubbot = tmp_path / ".local" / "bin" / "bubbot"
+    run("sh", dist / "install.sh", "--with", way)
+    run(bubbot, "model", "install")
+    run("sh", dist / "install.sh")  # finds the way again, and the model stays
+    assert "is installed" in run(bubbot, "model", "install", "--dry-run")
+    assert run(bubbot, "ask", "hello", BUBBOT_MODEL__NAME="scripted") == "You said: hello\n"
+    assert "Paris" in run(bubbot, "ask", "--session", "other", "What is the capital of France?")
+    assert f"{tmp_path}/.local/share" in run(bubbot, "service", "install", "--user", "--dry-run")
+    run("sh", dist / "install.sh", "--uninstall")
+    assert not bubbot.exists()
+    assert (tmp_path / ".local" / "share" / "bubbot" / "bubbot.db").exists()
