@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -21,6 +21,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
+from bubbot.records import dataclass
 from bubbot.runtime.attachments import TakesAttachments
 from bubbot.runtime.compose import PromptSection
 from bubbot.tape.entry import TapeEntry

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from bubbot.ports.channel import Role, Sender
+from bubbot.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
 from zoneinfo import ZoneInfo
@@ -28,6 +27,7 @@ from bubbot.ports.session_names import (
 )
 from bubbot.ports.tool import NoArgs, ToolArgs
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
@@ -95,7 +95,7 @@ class CommandContext:
     now: Clock
     new_id: NewId
     settings: Any = None
-    zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - immutable
+    zone: ZoneInfo = ZoneInfo("UTC")
     exclusive: Callable[[str], AbstractAsyncContextManager[None]] = no_exclusion
     services: Sequence[object] = ()
     is_running: bool = False

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
 from bubbot.ports.channel import Role
+from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
 
 _METRIC_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeLoad:
+    """The work of a bot at one moment.
+
+    Attributes:
+        waiting: messages that wait for a turn.
+        running: turns under way.
+        sessions: sessions in memory.
+    """
+
+    waiting: int = 0
+    running: int = 0
+    sessions: int = 0
 
 
 class HealthReport(Protocol):

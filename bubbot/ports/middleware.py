@@ -7,7 +7,7 @@ The first of a list is outermost.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta
 from bubbot.ports.tool import Tool, ToolArgs, ToolOutput
 from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.records import dataclass
 
 V = TypeVar("V")
 R = TypeVar("R")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, thaw
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
@@ -67,7 +68,7 @@ class ToolSpec:
 
 def tools_text(tools: tuple[ToolSpec, ...]) -> str:
     """Join the tool schemas to one canonical JSON list."""
-    return f"[{','.join(tool.text for tool in tools)}]"
+    return f"[{','.join([tool.text for tool in tools])}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +309,16 @@ class WarmsUp(Protocol):
 
     def warm(self) -> None:
         """Begin to load and to connect, in the background."""
+        ...
+
+
+@runtime_checkable
+class LoadsLater(Protocol):
+    """A `Model` that loads when it is needed."""
+
+    @property
+    def is_loading(self) -> bool:
+        """True while it loads; requests wait for that."""
         ...
 
 

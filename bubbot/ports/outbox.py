@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import Any
 
 from bubbot.ports.channel import MessagePart, OutboundFile
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 
 INTENT = "outbox/intent"
@@ -49,7 +51,10 @@ def intent_from(entry: TapeEntry) -> OutboxMessage:
 
 def part_data(part: MessagePart) -> JsonObject:
     """Build the stored form of a part, without empty fields."""
-    return {key: value for key, value in asdict(part).items() if value or key in ("chat", "text")}
+    data: dict[str, Any] = {name: getattr(part, name) for name in MessagePart.__slots__}
+    if part.file is not None:
+        data["file"] = asdict(part.file)
+    return {name: value for name, value in data.items() if value or name in ("chat", "text")}
 
 
 def part_from(data: JsonObject) -> MessagePart:

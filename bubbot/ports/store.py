@@ -6,15 +6,15 @@ A store that lacks one works; what needs it says so in one sentence (`require_ch
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bubbot.errors import ConfigError
+from bubbot.records import dataclass
 from bubbot.tape.chain import AuditFinding
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import Clock
-from bubbot.tape.index import IndexState
 from bubbot.tape.store import Batch, TapeStore
 
 
@@ -248,6 +248,27 @@ class FillsIndex(Protocol):
     async def aclose(self) -> None:
         """Close what is open."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The progress of an index.
+
+    Attributes:
+        position: the global position up to which it covers every entry.
+        entries: entries up to there.
+        behind: entries after that.
+        bytes: its size.
+        texts: the bytes of the texts that it indexes.
+        fresh: it belongs to this database; another one is never used.
+    """
+
+    position: int
+    entries: int
+    behind: int
+    bytes: int
+    texts: int
+    fresh: bool
 
 
 @runtime_checkable

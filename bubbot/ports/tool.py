@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import field
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cache
 from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
@@ -15,6 +16,7 @@ from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject
 
 
@@ -36,6 +38,45 @@ class RerunModel:
     text: str = ""
 
 
+class HelpTopic(StrEnum):
+    """A part of the list of commands."""
+
+    TALK = "talk"
+    MEMORY = "memory"
+    TIMES = "times"
+    HISTORY = "history"
+    SETTINGS = "settings"
+    ADMIN = "admin"
+    OTHER = "other"
+
+
+class CommandPlace(StrEnum):
+    """The chats in which a command may be typed."""
+
+    ANYWHERE = "anywhere"
+    DIRECT = "direct"
+    TERMINAL = "terminal"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHelp:
+    """What people are told of a command.
+
+    Attributes:
+        topic: where it stands in the list of commands.
+        brief: its meaning in at most 40 characters, for lists and menus; empty: the beginning of its summary.
+        examples: how it is typed, with the comma.
+        in_menu: platforms offer it in their menus of commands. A menu has at most 12.
+        place: the chats in which it may be typed.
+    """
+
+    topic: HelpTopic = HelpTopic.OTHER
+    brief: str = ""
+    examples: tuple[str, ...] = ()
+    in_menu: bool = False
+    place: CommandPlace = CommandPlace.ANYWHERE
+
+
 ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
@@ -53,6 +94,7 @@ class Tool:
         commands: further names that people may type.
         for_model: offered to models; otherwise it is only a command.
         role: the least role that may use it.
+        help: what people are told of it as a command.
     """
 
     name: str
@@ -62,6 +104,12 @@ class Tool:
     commands: tuple[str, ...] = ()
     for_model: bool = True
     role: Role = Role.MEMBER
+    help: CommandHelp = CommandHelp()
+
+    @property
+    def typed_name(self) -> str:
+        """The name that people type, without the comma."""
+        return self.commands[0] if self.commands else self.name
 
     @property
     def provider_name(self) -> str:
@@ -88,16 +136,50 @@ class Tool:
         return self.validate(values)
 
     def validate(self, values: dict[str, Any]) -> ToolArgs:
-        """Validate the arguments. Raise `ToolRetry` with each wrong field, its value and what it must be."""
+        """Validate the arguments. Raise `ArgumentsInvalid` with each wrong field, its value and what it must be."""
         return validate_args(self.name, self.args, values)
 
 
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """What is wrong with one argument.
+
+    Attributes:
+        name: the argument; empty for a rule about several.
+        kind: the type of the error in pydantic's words: `missing`, `int_parsing` and so on.
+        value: what it is.
+        limits: what pydantic says of its limits, such as `ge` and `max_length`.
+        reason: what a validator of ours says.
+    """
+
+    name: str
+    kind: str
+    value: object = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+class ArgumentsInvalid(ToolRetry):
+    """Arguments that do not fit. The text is for models; `problems` are for whoever tells people."""
+
+    problems: tuple[ArgumentProblem, ...] = ()
+
+
 def validate_args(name: str, args: type[A], values: Mapping[str, Any]) -> A:
-    """Validate the arguments of a tool or command. Raise `ToolRetry` as `Tool.validate` does."""
+    """Validate the arguments of a tool or command. Raise `ArgumentsInvalid` as `Tool.validate` does."""
     try:
         return args.model_validate(values)
     except ValidationError as error:
-        raise ToolRetry(f"{name}: {'; '.join(_problem(item, args) for item in error.errors())}") from error
+        items = error.errors()
+        invalid = ArgumentsInvalid(f"{name}: {'; '.join(_problem(item, args) for item in items)}")
+        invalid.problems = tuple(map(_argument_problem, items))
+        raise invalid from error
+
+
+def _argument_problem(item: Any) -> ArgumentProblem:
+    limits = item.get("ctx", {})
+    name = str(item["loc"][0]) if item["loc"] else ""
+    return ArgumentProblem(name, item["type"], item["input"], limits, str(limits.get("error", "")))
 
 
 @cache
@@ -106,8 +188,8 @@ def _build_schema(args: type[ToolArgs]) -> JsonObject:
     schema = args.model_json_schema()
     for key in ("title", "description"):  # the class docstring is for us; every request would carry it
         schema.pop(key, None)
-    for field in schema.get("properties", {}).values():
-        field.pop("title", None)
+    for value in schema.get("properties", {}).values():
+        value.pop("title", None)
     return schema
 
 
@@ -127,6 +209,7 @@ def tool(
     commands: Iterable[str] = (),
     for_model: bool = True,
     role: Role = Role.MEMBER,
+    help: CommandHelp = CommandHelp(),  # noqa: A002, B008 - the field's name; frozen
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -135,6 +218,7 @@ def tool(
         commands: further names that people may type.
         for_model: offer it to models.
         role: the least role that may use it.
+        help: what people are told of it as a command.
 
     Raises:
         ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
@@ -147,7 +231,7 @@ def tool(
         summary = " ".join((handler.__doc__ or "").split())
         if not summary:
             raise ConfigError(f"the tool {name} needs a docstring: it is what the model reads")
-        return Tool(name, summary, args, handler, tuple(commands), for_model, role)
+        return Tool(name, summary, args, handler, tuple(commands), for_model, role, help)
 
     return decorate
 
@@ -178,14 +262,10 @@ class Toolbox:
         """Find the tool of this name, with dots or underscores. Raise `ToolError` with the closest names."""
         tool = self._names.get(name)
         if tool is None:
-            close = self.find_similar(name)
+            close = get_close_matches(name, self._names, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
         return tool
-
-    def find_similar(self, name: str) -> list[str]:
-        """Return the names that are similar to this one, closest first."""
-        return get_close_matches(name, self._names, n=3, cutoff=0.5)
 
     def for_model(self, role: Role) -> tuple[Tool, ...]:
         """Return the tools that a model may call on behalf of this role."""
@@ -194,10 +274,6 @@ class Toolbox:
     def specs(self, role: Role) -> tuple[ToolSpec, ...]:
         """Return the specs of `for_model`; they are built once, since a schema takes a millisecond."""
         return self._specs[role]
-
-    def for_person(self, role: Role) -> tuple[Tool, ...]:
-        """Return the commands that this role may type."""
-        return tuple(tool for tool in self._tools if role.at_least(tool.role))
 
 
 def split_items(value: object) -> object:

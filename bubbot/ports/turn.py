@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import tzinfo
 from typing import Literal, Protocol, TypeVar
 
 from bubbot.errors import ModelCallDenied
 from bubbot.ports.channel import HUMAN_ORIGIN, Deletion, Edit, Inbound, Outbound, OutboundFile, Reaction, Role, Sender
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject
 from bubbot.texts import Texts
 
@@ -79,6 +79,10 @@ class SpentTotal(NamedTuple):
     def add_call(self, tokens: int, cost_nanousd: int | None) -> SpentTotal:
         """Add one call; a call without a known price costs nothing here."""
         return SpentTotal(self.calls + 1, self.tokens + tokens, self.cost_nanousd + (cost_nanousd or 0))
+
+    def add(self, other: SpentTotal) -> SpentTotal:
+        """Add another total."""
+        return SpentTotal(self.calls + other.calls, self.tokens + other.tokens, self.cost_nanousd + other.cost_nanousd)
 
 
 ZERO_SPENT = SpentTotal()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from bubbot.records import dataclass
 from bubbot.texts import SILENT_MARK
 
 _THOUGHT_OPENING = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
@@ -50,7 +50,9 @@ class PreviewText:
     def feed(self, delta: str) -> str:
         """Return what may be shown now; hold back what may still turn out to be something else."""
         self._unread += delta
-        while self._skip_to_tag():
+        if not self._closing and "<" not in self._unread:  # as in most pieces
+            self._waiting, self._unread = self._waiting + self._unread, ""
+        while self._unread and self._skip_to_tag():
             pass
         text = self._waiting if self._begun else self._waiting.lstrip()
         if not self._begun and SILENT_MARK.startswith(text.rstrip()):

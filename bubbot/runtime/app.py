@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from bubbot.errors import ConfigError, LeaseLost
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
+from bubbot.ports.health import RuntimeLoad
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.messages import find_message_id
 from bubbot.runtime.session import SessionChannel, SessionDeps, SessionRuntime
@@ -22,21 +22,6 @@ MAX_IDLE_SESSIONS = 256
 """Idle sessions kept in memory at most; a dropped session is read from its tape again."""
 MAX_CACHED_ENTRIES = 50_000
 """Window entries kept in memory at most, about 105 MB; a session with a running turn keeps its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeLoad:
-    """The work of a bot at one moment.
-
-    Attributes:
-        waiting: messages that wait for a turn.
-        running: turns under way.
-        sessions: sessions in memory.
-    """
-
-    waiting: int = 0
-    running: int = 0
-    sessions: int = 0
 
 
 class AppRuntime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
@@ -15,6 +15,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
 from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_IMAGES,
     MAX_REQUEST_IMAGE_BYTES,
@@ -51,7 +52,7 @@ class ContextPolicy:
     """
 
     selector: str = "auto"
-    prompt: PromptSettings = PromptSettings()  # noqa: RUF009 - frozen
+    prompt: PromptSettings = PromptSettings()
     sections: Sequence[PromptSection] = ()
     rules: Sequence[str] = ()
     parameters: JsonObject = field(default_factory=dict)
@@ -195,7 +196,8 @@ async def embed_images(request: ModelRequest, blob: Callable[[str], Awaitable[by
 
     An image whose bytes are gone (erased, or imported without them) becomes a text.
     """
-    if not any(type(message["content"]) is not str and find_images(message) for message in request.messages):
+    nested = [message for message in request.messages if type(message["content"]) is not str]
+    if not any(find_images(message) for message in nested):
         return request
     messages = tuple([await _with_image_bytes(message, blob) for message in request.messages])
     if not request.texts:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from bubbot.errors import ModelOverflow
 from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
-from bubbot.runtime.context.compact import estimate_message_tokens
+from bubbot.runtime.context.compact import estimate_context_tokens
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ async def count_tokens(model: Model, request: ModelRequest, timeout: float) -> T
 
 
 def _estimate(composed: ComposedRequest) -> int:
-    return sum(map(estimate_message_tokens, composed.context.context_messages))
+    return estimate_context_tokens(composed.context.context_messages)
 
 
 def _scale_budget(composed: ComposedRequest, count: TokenCount, limit: int) -> int:

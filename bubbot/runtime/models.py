@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bubbot.errors import ConfigError, ModelUnavailable
-from bubbot.ports.model import Model
+from bubbot.ports.model import LoadsLater, Model
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import ModelChoiceView
 from bubbot.tape.view import View
@@ -53,6 +53,10 @@ class SessionModels:
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
+
+    def loading_names(self) -> list[str]:
+        """Return the names of the models that are still loading."""
+        return [name for name, model in self._loaded.items() if isinstance(model, LoadsLater) and model.is_loading]
 
     async def aclose(self) -> None:
         """Close every model that was loaded."""

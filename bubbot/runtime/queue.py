@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Literal
 
 from bubbot.ports.channel import Deletion, Edit, Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.records import dataclass
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
@@ -65,11 +66,17 @@ class QueuedMessage:
 
 
 class MessageQueue:
-    """The messages and changes of one session, in the order they came."""
+    """The messages and changes of one session, in the order they came.
+
+    Somebody may send thousands of messages at once, while other sessions wait for the same event loop: nothing that is
+    done for each message or each turn looks at all that waits.
+    """
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
         self._items: deque[QueuedMessage | TapeChange] = deque()
+        self._message_count = 0
+        self._platform_ids: Counter[str] = Counter()
         self._arrived = asyncio.Event()
 
     def __bool__(self) -> bool:
@@ -78,7 +85,7 @@ class MessageQueue:
     @property
     def message_count(self) -> int:
         """The number of waiting messages, without changes."""
-        return sum(isinstance(item, QueuedMessage) for item in self._items)
+        return self._message_count
 
     @property
     def stoppable_count(self) -> int:
@@ -89,12 +96,22 @@ class MessageQueue:
     def add(self, item: QueuedMessage | TapeChange) -> None:
         """Append an item."""
         self._items.append(item)
+        self._count(item, 1)
         self._arrived.set()
+
+    def _count(self, item: QueuedMessage | TapeChange, change: int) -> None:
+        self._message_count += change * isinstance(item, QueuedMessage)
+        if (inbound := _inbound(item)) is not None and inbound.message:
+            self._platform_ids[inbound.message] += change
+            if not self._platform_ids[inbound.message]:
+                del self._platform_ids[inbound.message]
 
     def take_all(self) -> list[QueuedMessage]:
         """Empty the queue; return its messages."""
         messages = [item for item in self._items if isinstance(item, QueuedMessage)]
         self._items.clear()
+        self._message_count = 0
+        self._platform_ids.clear()
         return messages
 
     def count_interrupted(self, turns: Mapping[int, str]) -> None:
@@ -112,10 +129,11 @@ class MessageQueue:
         rules, first = self.policy, self._items[0]
         if not rules.debounce or isinstance(first, TapeChange) or not (_may_join(first) or self.is_stale(first, now())):
             return
-        loop, count = asyncio.get_running_loop(), self.message_count
+        loop, count, checked = asyncio.get_running_loop(), self.message_count, 1
         latest = loop.time() + MAX_DEBOUNCE_FACTOR * rules.debounce
         until = loop.time() + rules.debounce
-        while self._accepts_more(now()):
+        while self._accepts_more(first, checked, now()):
+            checked = len(self._items)
             self._arrived.clear()
             try:
                 async with asyncio.timeout_at(min(until, latest)):
@@ -125,25 +143,28 @@ class MessageQueue:
             if self.message_count != count:
                 count, until = self.message_count, loop.time() + rules.debounce
 
-    def _accepts_more(self, now: datetime) -> bool:
-        """Return true if a message that comes now could still be taken with the first."""
-        messages = [item for item in self._items if isinstance(item, QueuedMessage)]
-        if self.is_stale(messages[0], now):
-            return all(self.is_stale(item, now) for item in messages)
-        count = len(messages) + sum(_is_recorded_only(item) for item in self._items)
-        return len(self._joinable()) == count < MAX_JOINED_MESSAGES
+    def _accepts_more(self, first: QueuedMessage, checked: int, now: datetime) -> bool:
+        """Return true if a message that comes now could still be taken with the first.
+
+        Args:
+            first: the first item.
+            checked: so many items from the front let more messages join.
+            now: the time.
+        """
+        arrived = islice(self._items, checked, None)
+        if self.is_stale(first, now):
+            return all(self.is_stale(item, now) for item in arrived if isinstance(item, QueuedMessage))
+        return self.message_count < MAX_JOINED_MESSAGES and all(_lets_join(item, first) for item in arrived)
 
     def has_message(self, message: str) -> bool:
         """Return true if a message with this platform id waits, to be answered or only recorded."""
-        return any(
-            inbound is not None and inbound.message == message for inbound in (_inbound(item) for item in self._items)
-        )
+        return message in self._platform_ids
 
     def take_change(self) -> TapeChange | None:
         """Take a change from the front; None if the first item is not a change."""
         first = self._items[0] if self._items else None
         if isinstance(first, TapeChange):
-            self._items.popleft()
+            self._remove([first])
             return first
         return None
 
@@ -157,7 +178,7 @@ class MessageQueue:
         assert isinstance(first, QueuedMessage)
         old = self.is_stale(first, now)
         if old:
-            messages = [message for message in self._items if isinstance(message, QueuedMessage)]
+            messages = (message for message in self._items if isinstance(message, QueuedMessage))
             batch = list(takewhile(lambda message: self.is_stale(message, now), messages))
         else:
             batch = self._next_batch(first, now)
@@ -202,13 +223,15 @@ class MessageQueue:
 
     def take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """Take the edits of a message that the model has not been shown yet."""
-        edits = [item for item in self._items if isinstance(item, TapeChange) and _is_change_of(item, Edit, accepted)]
+        edits = [item for item in self._changes() if _is_change_of(item, Edit, accepted)]
         self._remove(edits)
         return edits
 
     def take_withdrawn(self) -> list[tuple[QueuedMessage, TapeChange]]:
         """Take the messages that were deleted before their turn, each with its deletion."""
-        deletions = [item for item in self._items if isinstance(item, TapeChange) and isinstance(item.event, Deletion)]
+        deletions = [item for item in self._changes() if isinstance(item.event, Deletion)]
+        if not deletions:
+            return []
         pairs = [
             (item, next(deletion for deletion in deletions if _is_change_of(deletion, Deletion, item.accepted)))
             for item in self._items
@@ -246,9 +269,30 @@ class MessageQueue:
                 break
         return messages
 
-    def _remove(self, items: Iterable[QueuedMessage | TapeChange]) -> None:
+    def _changes(self) -> list[TapeChange]:
+        if self._message_count == len(self._items):
+            return []
+        return [item for item in self._items if isinstance(item, TapeChange)]
+
+    def _remove(self, items: Sequence[QueuedMessage | TapeChange]) -> None:
+        """Remove items, which mostly stand at the front."""
         ids = {id(item) for item in items}
-        self._items = deque(item for item in self._items if id(item) not in ids)
+        passed: list[QueuedMessage | TapeChange] = []
+        while ids:
+            item = self._items.popleft()
+            if id(item) in ids:
+                ids.remove(id(item))
+                self._count(item, -1)
+            else:
+                passed.append(item)
+        self._items.extendleft(reversed(passed))
+
+
+def _lets_join(item: QueuedMessage | TapeChange, first: QueuedMessage) -> bool:
+    """Return true if messages behind this item can still be answered with the first one."""
+    if isinstance(item, TapeChange):
+        return not _is_recorded_only(item)
+    return _may_join(item) and item.accepted.inbound.sender.id == first.accepted.inbound.sender.id
 
 
 def _may_join(waiting: QueuedMessage) -> bool:

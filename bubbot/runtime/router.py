@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import field
 from typing import Any, Literal, get_args, get_origin
-from xml.sax.saxutils import escape, quoteattr
 
-from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolFailed, ToolRetry
+from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolFailed, ToolRetry
+from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.text import clean
-from bubbot.ports.tool import RerunModel, Tool, ToolArgs, Toolbox
+from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, ToolArgs, Toolbox
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.runtime.argument_errors import describe_argument
 from bubbot.runtime.calls import ToolCallRunner
 from bubbot.tape import entry as make
-from bubbot.texts import Texts
+from bubbot.texts import COMMAND_PREFIX, Texts
 
 log = logging.getLogger(__name__)
 
-COMMAND_PREFIX = ","
 OVERTAKING_COMMANDS = (",stop", ",status")
 """Commands that do not wait for the running turn, and that nothing stops."""
 
@@ -55,6 +56,9 @@ class CommandOutcome:
 
     def for_model(self) -> str:
         """Format a failed command for the model; the output cannot close the block."""
+        # Imported here: it loads the standard library's HTTP client, which few turns need.
+        from xml.sax.saxutils import escape, quoteattr
+
         return f'<command name={quoteattr(self.name)} status="{self.status}">\n{escape(self.output)}\n</command>'
 
 
@@ -137,13 +141,13 @@ class InputRouter:
         turn.message_ids.append(stored[0].id)
 
     async def _outcome(self, turn: Turn, line: str) -> CommandOutcome:
-        name = line.removeprefix(COMMAND_PREFIX).split(maxsplit=1)[0] if line.strip(", ") else ""
+        name = _read_name(line)
         try:
-            tool, args = parse_command(line, self._toolbox, turn.texts)
+            offered = [tool for tool in self._toolbox if is_offered(tool, turn)]
+            tool = find_command(name, self._toolbox, offered, turn.texts)
             name = tool.name
-            if not turn.role.at_least(tool.role):
-                needed, role = turn.texts.role(tool.role), turn.texts.role(turn.role)
-                raise CommandError(turn.texts.say("not_allowed", command=name, needed=needed, role=role))
+            _check_allowed(tool, turn)
+            args = parse_arguments(line, tool, turn.texts)
             turn.runs_command = True
             output = await self._calls.invoke(turn, tool, args)
         except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
@@ -163,46 +167,109 @@ def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
 
 
 def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
-    """Parse a command into the tool and its checked arguments.
+    """Parse a command into the tool and its checked arguments, as `parse_arguments` does. Raise `CommandError`."""
+    tool = find_command(_read_name(line), toolbox, tuple(toolbox), texts)
+    return tool, parse_arguments(line, tool, texts)
+
+
+def _read_name(line: str) -> str:
+    return body.split(maxsplit=1)[0] if (body := line.strip().removeprefix(COMMAND_PREFIX).strip()) else ""
+
+
+def is_offered(tool: Tool, turn: Turn) -> bool:
+    """Return true if a person may type a command in the chat of this turn."""
+    return turn.role.at_least(tool.role) and _is_place(tool.help.place, turn)
+
+
+def _is_place(place: CommandPlace, turn: Turn) -> bool:
+    if place is CommandPlace.DIRECT:
+        return all(accepted.inbound.direct for accepted in turn.inbounds)
+    return place is CommandPlace.ANYWHERE or turn.session.partition(":")[0] == TERMINAL_CHANNEL
+
+
+def find_command(name: str, tools: Iterable[Tool], offered: Sequence[Tool], texts: Texts) -> Tool:
+    """Find the command that was typed. Raise `CommandError` with the one of those on offer that may have been meant."""
+    if not name:
+        raise CommandError(texts.say("no_name"))
+    for tool in tools:
+        if name in tool.names:
+            return tool
+    raise CommandError(unknown_command_text(name, offered, texts))
+
+
+def _check_allowed(tool: Tool, turn: Turn) -> None:
+    """Raise `CommandError` if this person may not use a command, or not here."""
+    texts = turn.texts
+    command = format_command(tool, texts)
+    if not turn.role.at_least(tool.role):
+        needed, role = texts.role(tool.role), texts.role(turn.role)
+        raise CommandError(texts.say("not_allowed", command=command, needed=needed, role=role))
+    if not _is_place(tool.help.place, turn):
+        is_direct = tool.help.place is CommandPlace.DIRECT
+        raise CommandError(texts.say("only_direct" if is_direct else "only_terminal", command=command))
+
+
+def format_command(tool: Tool, texts: Texts) -> str:
+    """Return how a command is typed here: `,memory.save`, or `/memory_save` on platforms with commands of their own."""
+    return texts.format_commands(f"{COMMAND_PREFIX}{tool.typed_name}")
+
+
+def parse_arguments(line: str, tool: Tool, texts: Texts) -> ToolArgs:
+    """Parse the arguments of a command and check them.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's
     positional fields, and the last field takes all remaining words. A quote within quoted words is written twice;
     quotes elsewhere are ordinary characters.
 
     Raises:
-        CommandError: with the right form of the command.
+        CommandError: what is wrong, the right form of the command, and an example.
     """
-    body = line.strip().removeprefix(COMMAND_PREFIX).strip()
-    if not body:
-        raise CommandError(texts.say("no_name"))
-    name, *rest = body.split(maxsplit=1)
+    rest = line.strip().removeprefix(COMMAND_PREFIX).strip().partition(_read_name(line))[2]
     try:
-        tool = toolbox.find(name)
-    except ToolError as error:
-        raise CommandError(unknown_command_text(name, toolbox.find_similar(name), texts)) from error
-    try:
-        return tool, tool.validate(_parse_values(tool, rest[0] if rest else ""))
-    except ToolRetry as error:
-        raise CommandError(texts.say("wrong_form", problem=error, usage=command_usage(tool))) from error
+        return tool.validate(_parse_values(tool, rest, texts))
+    except ArgumentsInvalid as error:
+        problems = texts.say("and_also").join(describe_argument(each, tool.args, texts) for each in error.problems)
+    except CommandError as error:
+        problems = str(error)
+    example = texts.format_commands(tool.help.examples[0]) if tool.help.examples else ""
+    usage = command_usage(tool, texts, is_short=True)
+    right_form = texts.say("right_form", usage=usage)
+    if example:
+        right_form = texts.say("right_form_example", usage=usage, example=example)
+    raise CommandError(texts.say("wrong_form", command=format_command(tool, texts), problem=problems, form=right_form))
 
 
-def unknown_command_text(name: str, near: Sequence[str], texts: Texts) -> str:
-    """Build the text for an unknown command; `near` are similar names."""
-    if not near:
-        return texts.say("no_command", name=name)
-    return texts.say("no_command_but", name=name, near=texts.say("or").join(near))
+def unknown_command_text(name: str, offered: Sequence[Tool], texts: Texts) -> str:
+    """Build the text for an unknown command; it guesses only among commands that are near."""
+    typed = texts.format_commands(f"{COMMAND_PREFIX}{name}")
+    near = _find_nearest(name, offered)
+    if near is None:
+        return texts.say("no_command", command=typed)
+    return texts.say("no_command_but", command=typed, near=format_command(near, texts))
 
 
-def command_usage(tool: Tool) -> str:
-    """Format how a command is typed: `,tape.search <query> [kinds=…] [limit=…]`."""
+def _find_nearest(name: str, offered: Sequence[Tool]) -> Tool | None:
+    """Find the command whose name is a typing error away: one letter, or two of six and more."""
+    from rapidfuzz.distance import OSA  # only a command that does not exist needs it
+
+    typed = name.replace("_", ".").lower()
+    near = [(OSA.distance(typed, each.replace("_", ".")), tool) for tool in offered for each in tool.names]
+    distance, found = min(near, key=lambda item: item[0], default=(len(name), None))
+    return found if distance <= (1 if len(name) < 6 else 2) and distance < len(name) - 1 else None
+
+
+def command_usage(tool: Tool, texts: Texts, *, is_short: bool = False) -> str:
+    """Format how a command is typed: `,search <query> [kinds=…] [limit=…]`; the short form is `,search <query> …`."""
     fields = tool.args.model_fields
-    positional = _positional_fields(tool)
+    positional = positional_fields(tool)
     words = [f"<{name}>" if fields[name].is_required() else f"[{name}]" for name in positional]
     keyed = [f"[{name}=…]" for name in fields if name not in positional]
-    return " ".join([f"{COMMAND_PREFIX}{tool.commands[0] if tool.commands else tool.name}", *words, *keyed])
+    if is_short and keyed:
+        keyed = ["…"]
+    return " ".join([format_command(tool, texts), *words, *keyed])
 
 
-def _positional_fields(tool: Tool) -> tuple[str, ...]:
+def positional_fields(tool: Tool) -> tuple[str, ...]:
     """List the fields that plain words fill: the declared ones, else the required ones, else the first."""
     if tool.args.positional:
         return tool.args.positional
@@ -210,8 +277,8 @@ def _positional_fields(tool: Tool) -> tuple[str, ...]:
     return tuple(name for name, field in fields.items() if field.is_required()) or tuple(fields)[:1]
 
 
-def _parse_values(tool: Tool, text: str) -> dict[str, Any]:
-    """Split the text after the command's name into argument values."""
+def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
+    """Split the text after the command's name into argument values. Raise `CommandError` for words that fit nowhere."""
     fields = tool.args.model_fields
     values: dict[str, Any] = {}
     text = text.strip()
@@ -223,7 +290,7 @@ def _parse_values(tool: Tool, text: str) -> dict[str, Any]:
         match = trailing.pop()
         values[match["key"]] = _match_value(match)
         text = text[: match.start()].rstrip()
-    open_fields = [name for name in _positional_fields(tool) if name not in values]
+    open_fields = [name for name in positional_fields(tool) if name not in values]
     for index, name in enumerate(open_fields):
         if not text:
             break
@@ -232,7 +299,7 @@ def _parse_values(tool: Tool, text: str) -> dict[str, Any]:
         elif word := _WORD.match(text):
             values[name], text = word[0], text[word.end() :].lstrip()
     if text:
-        raise ToolRetry(f"{tool.name} does not know what to do with {text!r}")
+        raise CommandError(texts.say("too_many_words", words=text))
     return {name: _split_list(fields[name].annotation, value) for name, value in values.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
@@ -13,6 +13,7 @@ from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, Usage, tools_text
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
 from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer

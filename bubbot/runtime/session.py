@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from datetime import tzinfo
 from functools import partial
 
@@ -47,6 +47,7 @@ from bubbot.ports.turn import (
     TurnResult,
     TurnSource,
 )
+from bubbot.records import dataclass
 from bubbot.runtime.attachments import (
     AttachmentResult,
     Fetch,
@@ -76,7 +77,7 @@ from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
-from bubbot.texts import DEFECT_IN_ENGLISH, Texts
+from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, Texts
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class SessionChannel:
         chat_limit: a chat's own limit of turns at once.
         fetch: fetches the attachments of a message.
         find_channel: gives another channel by its name; None if it does not run here.
+        command_prefix: what commands begin with there.
         inbox_of: names the inbox tape of a session.
         outbox_of: names the outbox tape of a session.
     """
@@ -103,10 +105,11 @@ class SessionChannel:
     name: str
     split: Callable[[Outbound], Sequence[MessagePart]]
     role: Callable[[Inbound], Role]
-    queue_policy: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
+    queue_policy: QueuePolicy = QueuePolicy()
     chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
     fetch: Fetch = refuse_fetch
     find_channel: Callable[[str], SessionChannel | None] = lambda _channel: None
+    command_prefix: str = COMMAND_PREFIX
     _: KW_ONLY
     inbox_of: Callable[[str], str]
     outbox_of: Callable[[str], str]
@@ -256,6 +259,11 @@ class SessionRuntime:
         """The task of the running turn; None while no turn runs."""
         return self._loop_task
 
+    @property
+    def _texts(self) -> Texts:
+        """The bot's own sentences as this channel's people read them."""
+        return self._deps.texts.with_command_prefix(self._link.command_prefix)
+
     def reload(self, channel: SessionChannel | None, deps: SessionDeps) -> None:
         """Use this channel (None: keep it) and these settings; a running turn ends in its own loop."""
         self._link, self._deps = channel or self._link, deps
@@ -335,7 +343,7 @@ class SessionRuntime:
         """Tell the chat of the next message how many turns are before it."""
         if waiting := self._queue.peek_batch(self._deps.now()):
             inbound = waiting[0].inbound
-            text = self._deps.texts.say("waiting_for_place", count=before)
+            text = self._texts.say("waiting_for_place", count=before)
             out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
             await self._deps.notify(inbound.channel, out)
 
@@ -365,7 +373,7 @@ class SessionRuntime:
 
     async def _fail_batch(self, batch: Sequence[AcceptedInbound], error: Exception) -> TurnResult:
         """End messages that no turn can be made of with a failure, so that no later start meets them again."""
-        first, text = batch[0], _failure_text(self._deps.texts, error)
+        first, text = batch[0], _failure_text(self._texts, error)
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
         if isinstance(error, BubbotError):
@@ -506,7 +514,7 @@ class SessionRuntime:
             now=self._deps.now,
             zone=self._deps.zone,
             inbounds=list(batch),
-            texts=self._deps.texts,
+            texts=self._texts,
         )
         if first.is_typed:  # people's messages join no other turn, which may stay silent
             turn.join = lambda: self._join_waiting(turn)
@@ -670,7 +678,7 @@ async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
     """Record that a budget or a rate ended the turn."""
     await turn.tape.append([make.error(error.kind, clean(str(error)))])
     log.info("turn refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
-    return TurnOutcome("failed", error.notice)
+    return TurnOutcome("failed", turn.texts.format_commands(error.notice))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ models stay in English, such as `SILENT_MARK` and `OUTCOME_UNKNOWN`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bubbot.errors import BubbotError
@@ -19,6 +20,10 @@ from bubbot.texts.catalogue import (
     list_names,
     read_catalogue,
 )
+
+COMMAND_PREFIX = ","
+"""What commands begin with in texts of ours, and in a terminal."""
+_COMMAND = re.compile(r"(?<![\w,]),((?=[a-z{])[a-z]*(?:\.[a-z]+)*)")
 
 SILENT_MARK = "[SILENT]"
 """The answer with which a model stays silent."""
@@ -38,10 +43,28 @@ class Texts:
     Attributes:
         language: its tag; `zh-Hans` is `zh`, and untranslated languages are English.
         package: the package whose catalogues hold the sentences.
+        command_prefix: what commands begin with where the sentences are read: `,`, or `/` on platforms with commands of
+            their own, whose names have no dots.
     """
 
     language: str = SOURCE_LANGUAGE
     package: str = "bubbot.texts"
+    command_prefix: str = COMMAND_PREFIX
+
+    def with_command_prefix(self, prefix: str) -> Texts:
+        """Return the same sentences for a place where commands begin with this."""
+        if prefix == self.command_prefix:
+            return self
+        other = replace(self, command_prefix=prefix)
+        # What is read once counts for both: a process may outlive the files.
+        vars(other).update(_areas=self._areas, _catalogues=self._catalogues)
+        return other
+
+    def format_commands(self, text: str) -> str:
+        """Write the commands in a text of ours, such as `,memory.save`, as they are typed here: `/memory_save`."""
+        if self.command_prefix == COMMAND_PREFIX:
+            return text
+        return _COMMAND.sub(lambda found: self.command_prefix + found[1].replace(".", "_"), text)
 
     @property
     def is_translated(self) -> bool:
@@ -65,10 +88,10 @@ class Texts:
         """
         catalogue = self._catalogue(name)
         if not catalogue.entries[name].plural:
-            return catalogue.find(name).format_map(values)
+            return self.format_commands(catalogue.find(name)).format_map(values)
         count = values["count"]
         assert isinstance(count, int)
-        return catalogue.find(name, count).format_map(values)
+        return self.format_commands(catalogue.find(name, count)).format_map(values)
 
     def format_failure(self, error: BubbotError, turn: str) -> str:
         """Tell people that an error ended the turn with this id."""
@@ -80,13 +103,21 @@ class Texts:
 
     def reason(self, error: BubbotError) -> str:
         """Return an error as a reason; in English if nobody has translated its kind."""
-        detail = str(error)
-        template = self._translate(f"error.{error.kind}")
+        detail = self.format_commands(str(error))
+        template = self.format_commands(self._translate(f"error.{error.kind}"))
         return template.format_map({**vars(error), "detail": detail.rstrip(".")}) if template else detail
 
     def summary(self, tool: str, english: str) -> str:
         """Return the summary of a tool for people."""
-        return self._translate(f"command.{tool}") or english
+        return self.format_commands(self._translate(f"command.{tool}") or english)
+
+    def brief(self, tool: str, english: str) -> str:
+        """Return the meaning of a command in a few words."""
+        return self._translate(f"brief.{tool}") or english
+
+    def topic(self, topic: str) -> str:
+        """Return the heading of a part of the list of commands."""
+        return self.say(f"topic.{topic}")
 
     def role(self, role: str) -> str:
         """Return the name of a role."""

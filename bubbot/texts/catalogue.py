@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
 from pathlib import PurePath
 from typing import TYPE_CHECKING
+
+from bubbot.records import dataclass
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

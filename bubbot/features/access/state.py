@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
 from bubbot.ports.channel import Role
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.projection import Projection
 from bubbot.tape.query import TapeQuery, parse_moment

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bubbot.feature import Feature
 from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits, MeterTranscription
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.attachments.tools import file_tools
 from bubbot.ports.model import TranscribesAudio
+from bubbot.records import dataclass
 from bubbot.texts import Texts
 
 

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.model import TranscribesAudio, Transcript
 from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.turn import AcceptedInbound
+from bubbot.records import dataclass
 from bubbot.runtime.attachments import (
     MAX_FILE_NAME_CHARS,
     MAX_NOTE_CHARS,

@@ -11,7 +11,7 @@ from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
 from bubbot.features.attachments.intake import image_type
 from bubbot.ports.channel import OutboundFile
 from bubbot.ports.text import clean, format_bytes
-from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.attachments import file_name
 
@@ -30,7 +30,14 @@ class SendArgs(ToolArgs):
 def file_tools(max_bytes: int) -> Sequence[Tool]:
     """Build the tools of this file. `max_bytes`: the size limit of one file."""
 
-    @tool("file.send")
+    @tool(
+        "file.send",
+        help=CommandHelp(
+            HelpTopic.TALK,
+            "Send a text as a file",
+            (',file.send name=list.txt text="milk, bread"', ",file.send name=photo.jpg handle=" + "3f" * 32),
+        ),
+    )
     async def file_send(turn: Turn, args: SendArgs) -> str:
         """Send a file with the answer: one made of text, or a kept attachment or result by its handle."""
         name = file_name(args.name).lstrip(".")

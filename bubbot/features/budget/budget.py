@@ -1,4 +1,4 @@
-"""Budgets: each model call is reserved before and settled after it, each a fact on `bubbot/budget`.
+"""Budgets: each model call is reserved before and settled after it, each a fact on `bubbot/budget` or a shard of it.
 
 `docs/concepts/budget.md` explains budgets, `docs/reference/tape-format.md` lists the events.
 """
@@ -9,18 +9,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
+from bubbot.features.budget.outages import explain_outage, needs_operator
 from bubbot.features.budget.state import (
     BUDGET_PROJECTION,
+    OUTAGE,
     UNPRICED,
     WARNED,
     BudgetState,
     BudgetWarning,
     CallError,
+    combine_failing,
     renewal_day,
 )
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, ModelReply, Usage
@@ -38,6 +41,7 @@ from bubbot.ports.usage import (
     TotalKey,
     budget_owner_text,
 )
+from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
@@ -49,6 +53,8 @@ log = logging.getLogger(__name__)
 
 EACH_KEY = "each"
 """The name of a limit for everybody without their own."""
+OUTAGE_NOTICE_INTERVAL = timedelta(hours=1)
+"""The shortest time between two notices to the owner of one model's outages."""
 NOTICE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two notices to one person that a budget is used up."""
 
@@ -190,18 +196,21 @@ class Budget:
         self._texts = texts or Texts()
         self._notify_owner = notify_owner
         self._projections = projections or ProjectionRunner()
-        self._projected = self._projections.project(BUDGET_PROJECTION, tape, self._forget_written)
+        self._projected = [
+            self._projections.project(BUDGET_PROJECTION, shard, self._forget_written) for shard in tape.shards()
+        ]
         self._open: dict[str, Reservation] = {}
         self._unwritten: dict[str, Reservation] = {}
         self._warned: set[BudgetWarning | str] = set()
+        self._reporting: set[str] = set()
         self._call_ended = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._refused_at: dict[tuple[str, str], datetime] = {}
 
     @property
-    def _state(self) -> BudgetState:
-        """The state on the tape."""
-        return self._projected.state
+    def _states(self) -> list[BudgetState]:
+        """The states on the tape and its shards."""
+        return [projected.state for projected in self._projected]
 
     def spent(self, scope: str, name: str, period: str) -> SpentTotal:
         """Return what was settled for a scope and name in a day or month that is not over."""
@@ -210,11 +219,11 @@ class Budget:
     def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """Return what was settled in the days and months that are not over."""
         unwritten = {key: self._spent(key) for took in self._unwritten.values() for key in took.totals()}
-        return {**self._state.spent, **unwritten}
+        return {**BUDGET_PROJECTION.combine_states(self._states).spent, **unwritten}
 
     def failing_models(self) -> Mapping[str, FailingModel]:
         """Return the models whose newest calls failed, by name."""
-        return self._state.failing
+        return combine_failing(self._states)
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations of calls in progress."""
@@ -229,10 +238,16 @@ class Budget:
 
         Those count as spent in full, since nobody knows better.
         """
-        state = await self._projected.load()
-        unsettled = [MeteredCall(hold, output_estimate=hold.output, status="unknown") for hold in state.open.values()]
+        unsettled = [
+            MeteredCall(hold, output_estimate=hold.output, status="unknown")
+            for projected in self._projected
+            for hold in (await projected.load()).open.values()
+        ]
         for call in unsettled:
-            await self._append(self._settlement(call)[1])  # the next call notifies the owner: no channel runs yet
+            session = call.reservation.subject.session
+            await self._append(
+                self._settlement(call)[1], session
+            )  # the next call notifies the owner: no channel runs yet
         if unsettled:
             log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
         return len(unsettled)
@@ -306,7 +321,7 @@ class Budget:
         if not limited:
             return MeteredCall(hold, timestamp(self._now()), lease=lease)
         fact = event(RESERVED, hold.as_json() | _epoch(lease), key=f"reserved:{hold.call}")
-        writing = asyncio.ensure_future(self._append(fact, lease))
+        writing = asyncio.ensure_future(self._append(fact, payer.session, lease))
         try:
             stored = await asyncio.shield(writing)
         except BaseException:
@@ -327,6 +342,8 @@ class Budget:
 
     def _limited_totals(self, hold: Reservation) -> list[TotalKey]:
         """Return the totals of a call that have a limit."""
+        if not self.limits.limits:
+            return []
         scopes = [scope for scope in hold.scopes() if self.limits.find_limit(*scope) is not None]
         return [TotalKey(*scope, period) for scope in scopes for period in (hold.day, hold.day[:7])]
 
@@ -343,7 +360,10 @@ class Budget:
 
     def _spent(self, key: TotalKey) -> SpentTotal:
         """Return what is settled of a total, on the tape or on its way there."""
-        return _add_calls(self._state.spent.get(key, ZERO_SPENT), self._unwritten.values(), key)
+        total = ZERO_SPENT
+        for projected in self._projected:
+            total = total.add(projected.state.spent.get(key, ZERO_SPENT))
+        return _add_calls(total, self._unwritten.values(), key)
 
     def _held(self, key: TotalKey) -> SpentTotal:
         """Return what calls in progress hold of a total."""
@@ -407,10 +427,12 @@ class Budget:
 
     async def _write(self, took: Reservation, fact: TapeEntry, lease: Lease | None) -> None:
         """Write what a call took; notify the owner if that brings a budget near its limit."""
+        tape = self._tape.shard(took.subject.session)
         try:
-            await self._follow(await self._tape.append_deferred([fact], lease=lease))
+            await self._follow(tape, await tape.append_deferred([fact], lease=lease))
             await self._send_warnings(took)
-            await self._projections.write_checkpoints(self._tape.name)
+            await self._report_outage(took.model)
+            await self._projections.write_checkpoints(tape.name)
         except BubbotError as error:  # the call counts until the process ends; the turn itself reports the error
             log.info("model call usage not written: %s", error, extra={"action": "budget.unwritten"})
 
@@ -435,13 +457,14 @@ class Budget:
         self._open.pop(hold.call, None)
         self._call_ended.set()
 
-    async def _append(self, fact: TapeEntry, lease: Lease | None = None) -> TapeEntry:
-        stored = await self._tape.append([fact], if_absent=True, lease=lease)
-        await self._follow(stored)
+    async def _append(self, fact: TapeEntry, session: str = "", lease: Lease | None = None) -> TapeEntry:
+        tape = self._tape.shard(session)
+        stored = await tape.append([fact], if_absent=True, lease=lease)
+        await self._follow(tape, stored)
         return stored[0]
 
-    async def _follow(self, stored: Sequence[TapeEntry]) -> None:
-        await self._projections.follow({self._tape.name: stored})
+    async def _follow(self, tape: TapeService, stored: Sequence[TapeEntry]) -> None:
+        await self._projections.follow({tape.name: stored})
 
     def _forget_written(self, facts: Sequence[TapeEntry]) -> None:
         """Drop what is known of these facts apart from the tape: its state counts them from now on."""
@@ -455,24 +478,46 @@ class Budget:
                 )
             elif fact.name == UNPRICED:
                 self._warned.discard(data["model"])
+            elif fact.name == OUTAGE:
+                self._reporting.discard(data["model"])
 
     async def _send_warnings(self, hold: Reservation) -> None:
         """Warn once for each budget and period, and for each model without a price that a budget should count."""
-        limited = self._limited_totals(hold)
+        limited, (about_all, *_) = self._limited_totals(hold), self._states
+        if not limited:
+            return
         for key in limited:
             for measure, share in self._shares(key):
                 warning = BudgetWarning(key, measure)
-                if warning not in self._state.warned and warning not in self._warned:
+                if warning not in about_all.warned and warning not in self._warned:
                     self._warned.add(warning)  # before the first await: other calls settle meanwhile
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     fact = event(WARNED, data, key=f"warned:{self._new_id()}")
                     await self._warn(fact, self._warning_text(key, share))
         limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
         priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
-        if hold.cost_nanousd is None and priced and hold.model not in self._state.unpriced | self._warned:
+        if hold.cost_nanousd is None and priced and hold.model not in about_all.unpriced | self._warned:
             self._warned.add(hold.model)
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
             await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
+
+    async def _report_outage(self, model: str) -> None:
+        """Tell the owner once of each outage that only an operator can end: others may be the ones who meet it.
+
+        One failure is none yet, and a model that now answers and now does not is told of once in an hour.
+        """
+        failing, (about_all, *_) = self.failing_models().get(model), self._states
+        if failing is None or not needs_operator(failing) or failing.newest == failing.since:
+            return
+        since, told = about_all.reported.get(model, ("", ""))
+        if since == failing.since or told > timestamp(self._now() - OUTAGE_NOTICE_INTERVAL):
+            return
+        key = f"outage:{model}:{failing.since}"
+        if model not in self._reporting:
+            self._reporting.add(model)  # before the first await, as above
+            fact = event(OUTAGE, {"model": model, "since": failing.since}, key=key)
+            why = explain_outage(self._texts, failing)
+            await self._warn(fact, self._texts.say("model_outage", model=model, why=why))
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from bubbot.errors import ConfigError
-from bubbot.features.budget.health import explain_outage, model_outages
+from bubbot.features.budget.health import model_outages
 from bubbot.features.budget.limits import budget_limits
+from bubbot.features.budget.outages import explain_outage
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
 from bubbot.ports.usage import BUDGET_TAPE
-from bubbot.tape.projection import read_projection
+from bubbot.tape.projection import read_combined_projection
 from bubbot.texts import Texts
 
 
@@ -28,7 +29,7 @@ async def check_answers(home: HomeReader) -> list[Finding]:
     findings = []
     budget, models = home.settings
     async with home.open_tape(BUDGET_TAPE) as tape:
-        state = await read_projection(BUDGET_PROJECTION, tape)
+        state = await read_combined_projection(BUDGET_PROJECTION, tape.shards())
     for model in model_outages(state.failing, budget, models, home.now().isoformat()):
         since, newest = (datetime.fromisoformat(date) for date in (model.since, model.newest))
         cause = (

@@ -52,6 +52,13 @@ class ModelUnpriced(TypedDict):
     model: str
 
 
+class ModelOutageReported(TypedDict):
+    """`budget/outage`"""
+
+    model: str
+    since: str
+
+
 class OpenReservation(CallReserved):
     """A reservation in a checkpoint."""
 
@@ -66,7 +73,9 @@ class BudgetCheckpointState(TypedDict, total=False):
     spent: Sequence[Sequence[Any]]
     warned: Sequence[Sequence[str]]
     unpriced: Sequence[str]
+    reported: Sequence[Sequence[str]]
     failing: Sequence[Sequence[Any]]
+    answered: Sequence[Sequence[str]]
 
 
 class BudgetCheckpoint(TypedDict):
@@ -97,6 +106,7 @@ BUDGET_EVENTS: Mapping[str, type] = MappingProxyType(
         "budget/settled": CallSettled,
         "budget/warned": BudgetWarned,
         "budget/unpriced": ModelUnpriced,
+        "budget/outage": ModelOutageReported,
         "budget/checkpoint": BudgetCheckpoint,
         "rates/checkpoint": RatesCheckpoint,
     }

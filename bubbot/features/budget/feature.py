@@ -9,7 +9,6 @@ from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.budget.budget import Budget, NotifyOwner
 from bubbot.features.budget.health import (
     BUDGET_METRICS,
-    ModelOutage,
     budget_currency,
     budget_health,
     budget_readiness,
@@ -18,6 +17,7 @@ from bubbot.features.budget.health import (
 )
 from bubbot.features.budget.limits import ALWAYS_NOTIFY, ModelFacts, budget_limits, message_rates
 from bubbot.features.budget.metering import BudgetFallbackModel, BudgetMeter, RateGate
+from bubbot.features.budget.outages import ModelOutage
 from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.report import LimitReporter
 from bubbot.features.budget.settings import BudgetSettings

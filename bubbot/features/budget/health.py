@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbot.errors import (
-    ModelEmptyAnswer,
-    ModelKeyMissing,
-    ModelRateLimited,
-    ModelRefused,
-    ModelUnavailable,
-    ModelUnconfigured,
-)
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.limits import ModelFacts, budget_limits
+from bubbot.features.budget.outages import ModelOutage, explain_outage
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.ports.checks import HomeReader
@@ -35,7 +28,8 @@ from bubbot.ports.usage import (
     TotalKey,
     budget_owner_text,
 )
-from bubbot.tape.projection import read_projection
+from bubbot.records import dataclass
+from bubbot.tape.projection import read_combined_projection
 from bubbot.texts import Texts
 
 MAX_NEAR_BUDGETS = 5
@@ -73,25 +67,6 @@ class BudgetUsage:
         return len(self.period) == 7
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutage:
-    """A model that does not answer.
-
-    Attributes:
-        name: that of the model.
-        since: when it first did not answer, ISO 8601.
-        newest: when it was last asked, ISO 8601.
-        kind: that of the error.
-        status: the HTTP status that its provider sent; None if there was none.
-    """
-
-    name: str
-    since: str
-    newest: str
-    kind: str
-    status: int | None = None
-
-
 def budget_health(
     context: HealthContext, usages: Sequence[BudgetUsage], outages: Sequence[ModelOutage], currency: Currency
 ) -> FeatureHealth:
@@ -111,7 +86,7 @@ def budget_health(
         rows.append(HealthRow(say("st_budget"), tuple(_describe_usages(context.texts, usages, currency))))
     return FeatureHealth(
         name="budget",
-        trouble=f"No answer comes from {', '.join(outage.name for outage in outages)}." if outages else "",
+        trouble="; ".join(_describe_trouble(context, outage) for outage in outages),
         rows=tuple(rows),
         basis={"currency": currency.name},
         data={"budget": [asdict(usage) for usage in usages]},
@@ -136,7 +111,7 @@ async def read_budget_health(home: HomeReader, context: HealthContext) -> Featur
     if not home.has_tapes:
         return budget_health(context, (), (), currency)
     async with home.open_tape(BUDGET_TAPE) as tape:
-        state = await read_projection(BUDGET_PROJECTION, tape)
+        state = await read_combined_projection(BUDGET_PROJECTION, tape.shards())
     today = home.now().astimezone(ZoneInfo(context.zone)).strftime("%Y-%m-%d")
     usages = budget_usage(state.spent, budget_limits(*settings), today, currency.usd_rate)
     return budget_health(context, usages, model_outages(state.failing, *settings, context.at), currency)
@@ -235,6 +210,11 @@ def _sample_usages(usages: Sequence[BudgetUsage]) -> Iterator[MetricSample]:
                 yield MetricSample(_LIMIT, usage.most, labels)
 
 
+def _describe_trouble(context: HealthContext, outage: ModelOutage) -> str:
+    since = context.format_time(outage.since)
+    return f"no answer comes from {outage.name} since {since}: {explain_outage(Texts(), outage)}"
+
+
 def _describe_outage(context: HealthContext, outage: ModelOutage) -> str:
     return context.texts.say(
         "st_failing_is",
@@ -243,29 +223,3 @@ def _describe_outage(context: HealthContext, outage: ModelOutage) -> str:
         why=explain_outage(context.texts, outage),
         newest=context.format_time(outage.newest),
     )
-
-
-def explain_outage(texts: Texts, outage: ModelOutage) -> str:
-    """Say why a model does not answer, in our own words: a provider's may repeat what somebody wrote."""
-    match outage.kind, outage.status:
-        case ModelUnconfigured.kind, _:
-            return texts.say("failing_unconfigured")
-        case ModelKeyMissing.kind, _:
-            return texts.say("failing_no_key")
-        case ModelRefused.kind, 401 | 403:
-            return texts.say("failing_key")
-        case ModelRefused.kind, 402 | 429:
-            return texts.say("failing_no_credit")
-        case ModelRefused.kind, None:
-            return texts.say("failing_refused")
-        case ModelRefused.kind, status:
-            return texts.say("failing_refused_status", status=status)
-        case ModelRateLimited.kind, _:
-            return texts.say("failing_rate")
-        case ModelEmptyAnswer.kind, _:
-            return texts.say("failing_empty")
-        case ModelUnavailable.kind, int(status):
-            return texts.say("failing_status", status=status)
-        case ModelUnavailable.kind, _:
-            return texts.say("failing_unavailable")
-    return texts.say("failing_otherwise", kind=outage.kind)

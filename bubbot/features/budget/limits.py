@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.rates import MessageRate
 from bubbot.features.budget.settings import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.ports.model import ModelPrice
+from bubbot.records import dataclass
 
 FREE = ModelPrice(0.0, 0.0)
 DEFAULT_ANSWER_TOKENS = 4096
@@ -58,6 +58,8 @@ def budget_limits(budget: BudgetSettings, models: ModelFacts) -> BudgetLimits:
     limits |= {
         (scope, name): _limit(entry, usd_rate) for scope, table in tables.items() for name, entry in table.items()
     }
+    if set(limits.values()) == {SpendingLimit()}:
+        limits = {}  # each call asks for the limits of all its totals
     prices: dict[str, ModelPrice | None] = {}
 
     def list_price(name: str) -> ModelPrice | None:

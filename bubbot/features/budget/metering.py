@@ -44,17 +44,13 @@ class BudgetMeter:
             async with self._budget.metered_call(
                 budget_subject(call.turn), call.model.name, call.count_input(), lease=call.turn.tape.lease
             ) as metered:
-                size = 0
-
-                def count(delta: TextDelta) -> None:
-                    nonlocal size
-                    size += len(delta.text.encode(errors="replace"))
-                    metered.output_estimate = size // 3 + 1
-
-                call.on_text.append(count)
-                reply = await call_next(call)
-                answer_tokens = estimate_tokens(reply.text) if reply.text else 0
-                metered.output_estimate = max(metered.output_estimate, answer_tokens)
+                deltas: list[TextDelta] = []
+                call.on_text.append(deltas.append)
+                try:
+                    reply = await call_next(call)
+                finally:
+                    metered.output_estimate = _estimate_output("".join([delta.text for delta in deltas]))
+                metered.output_estimate = max(metered.output_estimate, _estimate_output(reply.text))
                 metered.reply = reply
                 if not reply.calls and route_assistant(clean(reply.text)).empty:
                     metered.error = CallError(ModelEmptyAnswer.kind)
@@ -83,6 +79,10 @@ class BudgetMeter:
             yield record
 
 
+def _estimate_output(text: str) -> int:
+    return estimate_tokens(text) if text else 0
+
+
 def budget_subject(turn: Turn) -> BudgetSubject:
     """Name the budget subject of a turn: its session, its person, and the job that caused it."""
     return BudgetSubject(turn.session, user_key(turn.session, turn.sender.id), turn.cause, turn.id)
@@ -106,6 +106,8 @@ class BudgetFallbackModel:
     async def find_model(self, turn: Turn) -> Model:
         """Return the model that the turn asks."""
         model = await self._models(turn)
+        if not self._cheaper:
+            return model
         for name in (model.name, *self._cheaper):
             if not self._budget.is_used_up("model", name):
                 return model if name == model.name else self._named(name)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
 from bubbot.features.budget.state import RATES_PROJECTION
 from bubbot.ports.usage import CHAT_SCOPE, USER_SCOPE, BudgetSubject
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.records import dataclass
+from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import parse_moment
+from bubbot.tape.service import TapeService
 
 EACH_KEY = "each"
 """The name of a rate for everybody without their own."""
@@ -47,12 +49,13 @@ class RateLimiter:
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
     _notified_until: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
-    async def load(self, tape: TapeHandle, projections: ProjectionRunner | None = None) -> None:
+    async def load(self, tape: TapeService, projections: ProjectionRunner | None = None) -> None:
         """Count the calls of earlier processes within the last hour, by the newest reservations on the budget tape."""
         if not self.rates:
             return
-        now = self.now()
-        turns = await (projections or ProjectionRunner()).project(RATES_PROJECTION, tape).catch_up()
+        now, runner = self.now(), projections or ProjectionRunner()
+        shards = [await runner.project(RATES_PROJECTION, shard).catch_up() for shard in tape.shards()]
+        turns = RATES_PROJECTION.combine_states(shards)
         for date, payer in turns.values():
             at = parse_moment(date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.usage import COST, TOKENS, ZERO_SPENT, Currency, TotalKey, budget_owner_text
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.projection import read_projection
+from bubbot.records import dataclass
+from bubbot.tape.projection import read_combined_projection
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
 
@@ -25,14 +25,14 @@ class LimitReporter:
         currency: the currency of the reports.
     """
 
-    tape: TapeHandle
+    tape: TapeService
     limits: BudgetLimits
     today: Callable[[], str]
-    currency: Currency = Currency()  # noqa: RUF009 - frozen
+    currency: Currency = Currency()
 
     async def report_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
         """Report the used share of the budgets of these scopes; None: of all that have spending."""
-        books = await read_projection(BUDGET_PROJECTION, self.tape)
+        books = await read_combined_projection(BUDGET_PROJECTION, self.tape.shards())
         today = self.today()
         lines: list[str] = []
         for scope, name in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,16 +16,17 @@ from bubbot.ports.usage import (
     BudgetSubject,
     FailingModel,
     Reservation,
-    SpentTotal,
     TotalKey,
     reservation_from,
 )
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.query import parse_moment
 
 WARNED = "budget/warned"
 UNPRICED = "budget/unpriced"
+OUTAGE = "budget/outage"
 BUDGET_CHECKPOINT_INTERVAL = 200
 """Facts between two checkpoints at least; more if a checkpoint has more totals than that."""
 
@@ -60,7 +61,9 @@ class BudgetState:
         open: reservations of calls that are not settled, by call.
         warned: the warnings that the owner got.
         unpriced: models without a price that the owner was warned of.
+        reported: models whose outage the owner was told of last: when that outage began, and when the owner was told.
         failing: models whose newest calls failed.
+        answered: when each model last answered, or a fallback for it, ISO 8601: its failures may be on another shard.
         day: the newest day of a call; totals of days and months that were over then are dropped.
     """
 
@@ -68,7 +71,9 @@ class BudgetState:
     open: dict[str, Reservation] = field(default_factory=dict)
     warned: set[BudgetWarning] = field(default_factory=set)
     unpriced: set[str] = field(default_factory=set)
+    reported: dict[str, tuple[str, str]] = field(default_factory=dict)
     failing: dict[str, FailingModel] = field(default_factory=dict)
+    answered: dict[str, str] = field(default_factory=dict)
     day: str = ""
 
     def apply(self, entries: Sequence[TapeEntry]) -> BudgetState:
@@ -85,16 +90,19 @@ class BudgetState:
         elif entry.name == SETTLED:
             self.open.pop(data["call"], None)
             hold = reservation_from(data, entry.id)
+            tokens = hold.tokens
             for key in hold.totals():
-                self.spent[key] = self.spent.get(key, ZERO_SPENT).add_call(hold.tokens, hold.cost_nanousd)
-            self._apply_outcome(data)
+                self.spent.add_call(key, tokens, hold.cost_nanousd)
+            self._apply_outcome(data, entry.date)
             self._advance(hold.day)
         elif entry.name == WARNED:
             self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
         elif entry.name == UNPRICED:
             self.unpriced.add(data["model"])
+        elif entry.name == OUTAGE:
+            self.reported[data["model"]] = (data["since"], entry.date)
 
-    def _apply_outcome(self, data: JsonObject) -> None:
+    def _apply_outcome(self, data: JsonObject, date: str) -> None:
         """Update the failing models.
 
         A model fails from its first failed call until one that it answers, or that a fallback answers for it.
@@ -104,8 +112,9 @@ class BudgetState:
             since = self.failing[name].since if name in self.failing else at
             self.failing[name] = FailingModel(name, since, at, error["kind"], error.get("status"))
         elif data["status"] == "answered":
-            self.failing.pop(data["model"], None)
-            self.failing.pop(data.get("requested", ""), None)
+            for name in {data["model"], data.get("requested", data["model"])}:
+                self.failing.pop(name, None)
+                self.answered[name] = date
 
     def _advance(self, day: str) -> None:
         """Drop the totals of days and months that are over, even if a clock is set back by `CLOCK_GRACE`."""
@@ -132,7 +141,9 @@ class BudgetState:
             "spent": self.spent.encode(),
             "warned": [[*warning.key, warning.measure] for warning in sorted(self.warned)],
             "unpriced": sorted(self.unpriced),
+            "reported": [[name, *times] for name, times in sorted(self.reported.items())],
             "failing": [list(model) for _, model in sorted(self.failing.items())],
+            "answered": sorted(self.answered.items()),
         }
 
 
@@ -143,24 +154,40 @@ def budget_state_from(state: JsonObject) -> BudgetState:
         {item["call"]: reservation_from(item, item["id"]) for item in state["open"]},
         {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
+        {str(name): (str(since), str(told)) for name, since, told in state.get("reported", ())},
         {model[0]: FailingModel(*model) for model in state.get("failing", ())},  # the oldest anchors stored none
+        {str(name): str(date) for name, date in state.get("answered", ())},
         str(state.get("day", "")),
     )
 
 
+def combine_failing(states: Sequence[BudgetState]) -> Mapping[str, FailingModel]:
+    """Return the failing models of all shards: those that no shard has an answer of since their newest failure."""
+    if len(states) == 1:
+        return states[0].failing
+    failing: dict[str, FailingModel] = {}
+    for model in sorted((model for state in states for model in state.failing.values()), key=lambda each: each.newest):
+        answered = max((state.answered.get(model.name, "") for state in states), default="")
+        if model.newest <= answered:
+            continue
+        since = model.since if model.since > answered else model.newest
+        before = failing.get(model.name)
+        failing[model.name] = model._replace(since=min(since, before.since) if before else since)
+    return failing
+
+
 def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
     """Add up the states of shards; a call is on one of them."""
-    total = BudgetState()
+    total = BudgetState(failing=dict(combine_failing(states)))
     for state in states:
         for key, spent in state.spent.items():
-            before = total.spent.get(key, ZERO_SPENT)
-            total.spent[key] = SpentTotal(
-                before.calls + spent.calls, before.tokens + spent.tokens, before.cost_nanousd + spent.cost_nanousd
-            )
+            total.spent[key] = total.spent.get(key, ZERO_SPENT).add(spent)
         total.open |= state.open
         total.warned |= state.warned
         total.unpriced |= state.unpriced
-        total.failing |= state.failing
+        total.reported |= state.reported
+        for name, at in state.answered.items():
+            total.answered[name] = max(total.answered.get(name, ""), at)
         total.day = max(total.day, state.day)
     return total
 
@@ -169,7 +196,7 @@ BUDGET_PROJECTION = Projection[BudgetState](
     name="budget",
     version=2,
     tapes=BUDGET_TAPE,
-    events=(RESERVED, SETTLED, WARNED, UNPRICED),
+    events=(RESERVED, SETTLED, WARNED, UNPRICED, OUTAGE),
     initial=BudgetState,
     apply=BudgetState.apply,
     encode=BudgetState.checkpoint_state,
@@ -215,6 +242,12 @@ def _decode_turns(state: JsonObject, _cited: Sequence[TapeEntry]) -> RecentTurns
     }
 
 
+def _combine_turns(shards: Sequence[RecentTurns]) -> RecentTurns:
+    """Join the turns of shards, oldest first; a turn is on one of them."""
+    turns = [item for shard in shards for item in shard.items()]
+    return dict(sorted(turns, key=lambda item: item[1][0]))
+
+
 RATES_PROJECTION = Projection[RecentTurns](
     name="rates",
     version=1,
@@ -228,6 +261,7 @@ RATES_PROJECTION = Projection[RecentTurns](
     decode=_decode_turns,
     interval=500,
     size=len,
+    combine=_combine_turns,
 )
 """The turns of the last hour that called a model."""
 

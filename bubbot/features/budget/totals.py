@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
-from bubbot.ports.usage import SpentTotal, TotalKey
+from bubbot.ports.usage import ZERO_SPENT, SpentTotal, TotalKey
 
 _LINES = re.compile(r"(?:[0-9]+\t[0-9]+\t[0-9]+\t[^\t\n]*\n)+")
 """What a checkpoint may hold: checked at once, decoded later."""
@@ -27,9 +27,7 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
 
     def __setitem__(self, key: TotalKey, total: SpentTotal) -> None:
         """Replace a total."""
-        if (key.scope, key.period) not in self._groups:
-            self._groups[key.scope, key.period] = {}
-        self._open_group(key.scope, key.period)[key.name] = total
+        self._begin_group(key.scope, key.period)[key.name] = total
 
     def __delitem__(self, key: TotalKey) -> None:
         """Remove a total."""
@@ -44,6 +42,13 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
     def __len__(self) -> int:
         """Count the totals."""
         return sum(group.count("\n") if isinstance(group, str) else len(group) for group in self._groups.values())
+
+    def add_call(self, key: TotalKey, tokens: int, cost_nanousd: int | None) -> None:
+        """Add one call to a total (see `SpentTotal.add_call`)."""
+        group = self._groups.get((key.scope, key.period))
+        if not isinstance(group, dict):
+            group = self._begin_group(key.scope, key.period)
+        group[key.name] = group.get(key.name, ZERO_SPENT).add_call(tokens, cost_nanousd)
 
     def keep_periods(self, is_current: Callable[[str], bool]) -> None:
         """Drop the totals of all other periods."""
@@ -74,6 +79,10 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
             else:
                 totals[TotalKey._make(row[:3])] = SpentTotal._make(map(int, row[3:]))
         return totals
+
+    def _begin_group(self, scope: str, period: str) -> dict[str, SpentTotal]:
+        self._groups.setdefault((scope, period), {})
+        return self._open_group(scope, period)
 
     def _open_group(self, scope: str, period: str) -> dict[str, SpentTotal]:
         group = self._groups.get((scope, period), {})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers

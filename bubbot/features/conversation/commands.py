@@ -11,12 +11,12 @@ from pydantic import Field
 from bubbot.errors import ToolRetry
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import CommandInfo, Role
-from bubbot.ports.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
+from bubbot.ports.tool import CommandHelp, CommandPlace, HelpTopic, NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.selectors import find_correction
 from bubbot.runtime.messages import sender_data
-from bubbot.runtime.router import command_usage, unknown_command_text
+from bubbot.runtime.router import command_usage, format_command, is_offered, positional_fields, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
@@ -27,6 +27,10 @@ ENTRY_ID_DIGITS = 18
 """Longer numbers are not entry ids; a store could not even look for them."""
 _INHERITED = ("phase", "summary", "next_steps")
 """The keys of its parent's state that a resumed window inherits."""
+
+
+PRIVATE_TOPICS = (HelpTopic.SETTINGS, HelpTopic.ADMIN)
+"""The topics whose commands are not in the menus of groups."""
 
 
 class KeepsMemory(Protocol):
@@ -66,14 +70,24 @@ class HelpArgs(ToolArgs):
     command: str = Field(default="", description="a command to explain")
 
 
-@tool("session.new", commands=("new",), for_model=False)
+@tool(
+    "session.new",
+    commands=("new",),
+    for_model=False,
+    help=CommandHelp(HelpTopic.TALK, "Begin a new conversation", (",new",), in_menu=True),
+)
 async def session_new(turn: Turn, args: NoArgs) -> str:
     """Start a new window: the conversation so far is no longer shown to the model; memory stays."""
     opened = await turn.tape.handoff(SESSION_NEW, {"owner": "human"})
     return turn.texts.say("new_window", entry=opened.id)
 
 
-@tool("session.resume", commands=("resume",), for_model=False)
+@tool(
+    "session.resume",
+    commands=("resume",),
+    for_model=False,
+    help=CommandHelp(HelpTopic.HISTORY, "Go back to an earlier window", (",resume 41", ",resume session/start")),
+)
 async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     """Go back: open a new window that takes up the thread of an earlier anchor."""
     parent = await _find_anchor(turn, args.anchor)
@@ -110,7 +124,16 @@ async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:
     return anchors[0]
 
 
-@tool("session.correct", commands=("correct",), for_model=False)
+@tool(
+    "session.correct",
+    commands=("correct",),
+    for_model=False,
+    help=CommandHelp(
+        HelpTopic.TALK,
+        "Correct what was said in an entry",
+        (",correct 41 The meeting is on Friday.", ',correct entry=41 text="We meet at nine."'),
+    ),
+)
 async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     """Correct an entry by adding what it should have said; the original stays on the tape."""
     if not turn.role.at_least(Role.ADMIN) and not await _is_own(turn, args.entry):
@@ -127,7 +150,12 @@ async def _is_own(turn: Turn, entry_id: int) -> bool:
     return isinstance(author, Mapping) and author.get("id") == turn.sender.id
 
 
-@tool("session.retry", commands=("retry",), for_model=False)
+@tool(
+    "session.retry",
+    commands=("retry",),
+    for_model=False,
+    help=CommandHelp(HelpTopic.TALK, "Answer the last message again", (",retry",), in_menu=True),
+)
 async def session_retry(turn: Turn, args: NoArgs) -> RerunModel:
     """Answer the last message again; the answer it had is hidden from the model."""
     query = TapeQuery(turn.tape.name, Window(), kinds=(Kind.MESSAGE,))
@@ -144,7 +172,12 @@ async def session_retry(turn: Turn, args: NoArgs) -> RerunModel:
     return RerunModel()
 
 
-@tool("session.quit", commands=("quit",), for_model=False)
+@tool(
+    "session.quit",
+    commands=("quit",),
+    for_model=False,
+    help=CommandHelp(HelpTopic.TALK, "Leave this chat", (",quit",), place=CommandPlace.TERMINAL),
+)
 async def session_quit(turn: Turn, args: NoArgs) -> str:
     """Leave the terminal chat; the conversation stays."""
     return turn.texts.say("bye")
@@ -165,7 +198,13 @@ def reset_tool(
         memory: exports the memory of a session, and starts it again; None without one.
     """
 
-    @tool("session.reset", commands=("reset",), for_model=False, role=Role.OWNER)
+    @tool(
+        "session.reset",
+        commands=("reset",),
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(HelpTopic.ADMIN, "Archive or erase this chat", (",reset archive", ",reset erase")),
+    )
     async def session_reset(turn: Turn, args: ResetArgs) -> str:
         """Start this tape anew: `archive` keeps the old one under another name, `erase` removes its content."""
         head = turn.tape.base
@@ -195,38 +234,76 @@ async def _find_traces(
 def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:
     """Build `session.help` for the tools that `tools` returns."""
 
-    @tool("session.help", commands=("help",), for_model=False)
+    @tool(
+        "session.help",
+        commands=("help",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.TALK, "What I can do", (",help", ",help remind"), in_menu=True),
+    )
     async def session_help(turn: Turn, args: HelpArgs) -> str:
         """List the commands, or explain one."""
-        allowed = [command for command in tools() if turn.role.at_least(command.role)]
-        name = args.command.lstrip(",")
+        offered = [command for command in tools() if is_offered(command, turn)]
+        name = args.command.lstrip(",/")
         if not name:
-            width = max(len(_typed_name(command)) for command in allowed)
-            return "\n".join(
-                f"{_typed_name(command):<{width}}  {brief_summary(command, turn.texts)}" for command in allowed
-            )
-        match = next((command for command in allowed if name in (command.name, *command.commands)), None)
+            return _list_by_topic(offered, turn.texts)
+        match = next((command for command in offered if name in command.names), None)
         if match is None:
-            raise ToolRetry(unknown_command_text(name, (), turn.texts))
-        fields = [f"  {field}: {info.description or ''}" for field, info in match.args.model_fields.items()]
-        return "\n".join([command_usage(match), turn.texts.summary(match.name, match.summary), *fields])
+            raise ToolRetry(unknown_command_text(name, offered, turn.texts))
+        return _explain(match, turn.texts)
 
     return session_help
 
 
+def _list_by_topic(offered: Sequence[Tool], texts: Texts) -> str:
+    topics = []
+    for topic in HelpTopic:
+        lines = [
+            texts.say("help_line", command=format_command(command, texts), brief=brief_summary(command, texts))
+            for command in sorted(offered, key=lambda each: not each.help.in_menu)
+            if command.help.topic is topic
+        ]
+        if lines:
+            topics.append("\n".join([texts.topic(topic), *lines]))
+    example = next((command for command in offered if command.help.topic is HelpTopic.TIMES), offered[0])
+    return "\n\n".join([*topics, texts.say("help_more", example=format_command(example, texts)[1:])])
+
+
+def _explain(command: Tool, texts: Texts) -> str:
+    """Tell how a command is typed, what it does, its arguments, examples, and who may use it."""
+    lines = [command_usage(command, texts), texts.summary(command.name, command.summary)]
+    fields = command.args.model_fields
+    lines += [
+        f"{name}: {texts.format_commands(fields[name].description or '')}"
+        for name in dict.fromkeys([*positional_fields(command), *fields])
+    ]
+    if examples := [texts.format_commands(example) for example in command.help.examples]:
+        lines.append("\n".join([texts.say("help_examples"), *examples]))
+    match command.role:
+        case Role.OWNER:
+            lines.append(texts.say("help_owner"))
+        case Role.ADMIN:
+            lines.append(texts.say("help_admin"))
+        case _:
+            lines.append(texts.say("help_everybody"))
+    return "\n".join(lines)
+
+
 def brief_summary(command: Tool, texts: Texts) -> str:
-    """Return the summary of a tool in one line for people."""
+    """Return the meaning of a command in a few words; of one that has none, the beginning of its summary."""
+    if command.help.brief:
+        return texts.brief(command.name, command.help.brief)
     return texts.summary(command.name, command.summary).partition(". ")[0].rstrip(".")
-
-
-def _typed_name(command: Tool) -> str:
-    return "," + (command.commands[0] if command.commands else command.name)
 
 
 def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
     """Build `session.context`, which shows the next request as `compose` builds it."""
 
-    @tool("session.context", commands=("context",), for_model=False)
+    @tool(
+        "session.context",
+        commands=("context",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.HISTORY, "What the model would be shown", (",context",)),
+    )
     async def session_context(turn: Turn, args: NoArgs) -> str:
         """Show exactly what the model would be shown next, with the ids of the entries."""
         composed = await compose(turn)
@@ -257,10 +334,23 @@ def session_tools() -> list[Tool]:
     ]
 
 
-def list_commands(toolbox: Toolbox, texts: Texts) -> list[CommandInfo]:
-    """List the commands as people type them, for menus and completion."""
+def list_commands(toolbox: Toolbox, texts: Texts, translations: Mapping[str, Texts]) -> list[CommandInfo]:
+    """List the commands as people type them, for menus and completion.
+
+    Args:
+        toolbox: the commands.
+        texts: the language of the bot.
+        translations: the languages of the menus, by tag.
+    """
     return [
-        CommandInfo(name, brief_summary(command, texts), tuple(command.args.model_fields))
+        CommandInfo(
+            name,
+            brief_summary(command, texts),
+            tuple(dict.fromkeys([*positional_fields(command), *command.args.model_fields])),
+            in_menu=command.help.in_menu and name == command.typed_name,
+            is_shared=command.help.topic not in PRIVATE_TOPICS,
+            translations={tag: brief_summary(command, other) for tag, other in translations.items()},
+        )
         for command in toolbox
         for name in command.commands or (command.name,)
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from bubbot.ports.model import Usage
+from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery
 from bubbot.tape.view import QueryAnswers

@@ -8,7 +8,7 @@ from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model
-from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import SWITCHED
 from bubbot.runtime.models import SessionModels
@@ -27,7 +27,14 @@ class ModelArgs(ToolArgs):
 def model_tool(models: SessionModels) -> Tool:
     """Build `session.model` for these models."""
 
-    @tool("session.model", commands=("model",), for_model=False)
+    @tool(
+        "session.model",
+        commands=("model",),
+        for_model=False,
+        help=CommandHelp(
+            HelpTopic.SETTINGS, "See or change the model", (",model", ",model openai/gpt-5-mini"), in_menu=True
+        ),
+    )
     async def session_model(turn: Turn, args: ModelArgs) -> str:
         """Say which model answers here, or switch this conversation to another one."""
         name = args.name.strip()
@@ -52,14 +59,24 @@ def status_tools(models: SessionModels, report: HealthReport = report_nothing) -
     `report`: the health of the whole bot, for admins and owners.
     """
 
-    @tool("session.status", commands=("status",), for_model=False)
+    @tool(
+        "session.status",
+        commands=("status",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.SETTINGS, "How I am and what I am doing", (",status",), in_menu=True),
+    )
     async def session_status(turn: Turn, args: NoArgs) -> str:
         """Say whether I am busy here, which model answers, and how long the tape is."""
         idle = turn.texts.say("idle", model=await _describe_current(models, turn), entries=await turn.tape.head())
         direct = all(accepted.inbound.direct for accepted in turn.inbounds)
         return "\n".join([idle, *await report(turn.role, direct=direct, own=1)])
 
-    @tool("session.stop", commands=("stop",), for_model=False)
+    @tool(
+        "session.stop",
+        commands=("stop",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.TALK, "Stop the answer under way", (",stop",), in_menu=True),
+    )
     async def session_stop(turn: Turn, args: NoArgs) -> str:
         """Stop the answer under way in this conversation."""
         return turn.texts.say("nothing_to_stop")

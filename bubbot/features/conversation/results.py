@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
-from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_RESULT_PAGE_CHARS
 
@@ -18,7 +18,14 @@ class ReadArgs(ToolArgs):
     limit: int = Field(default=MAX_RESULT_PAGE_CHARS, ge=1, le=MAX_RESULT_PAGE_CHARS, description="how many characters")
 
 
-@tool("result.read")
+@tool(
+    "result.read",
+    help=CommandHelp(
+        HelpTopic.HISTORY,
+        "Read on in a result that was cut",
+        tuple(f",result.read {'3f' * 32}{more}" for more in ("", " offset=8000")),
+    ),
+)
 async def result_read(turn: Turn, args: ReadArgs) -> str:
     """Read on in a result or an attached text file that was cut because it was too long."""
     try:

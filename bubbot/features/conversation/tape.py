@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from bubbot.errors import EntryInvalid, ToolRetry
 from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
-from bubbot.ports.tool import NoArgs, Tool, ToolArgs, split_items, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, split_items, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import check_state
 from bubbot.tape.query import format_date
@@ -46,7 +46,7 @@ class HandoffArgs(ToolArgs):
         return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
-@tool("tape.info")
+@tool("tape.info", help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
 async def tape_info(turn: Turn, args: NoArgs) -> str:
     """Show how many entries the tape of this chat has, where its window opened and what the last model call used."""
     info = await turn.tape.read(InfoView())
@@ -66,14 +66,26 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
     return "\n".join(lines)
 
 
-@tool("tape.anchors", commands=["anchors"])
+@tool(
+    "tape.anchors",
+    commands=["anchors"],
+    help=CommandHelp(HelpTopic.HISTORY, "Where earlier windows begin", (",anchors", ",anchors zones=yes")),
+)
 async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     """List the anchors of this chat's tape, newest first: where windows opened and what was handed over."""
     lines = await turn.tape.read(AnchorsView(zones=args.zones))
     return "\n".join(_format_anchor(line, turn.zone) for line in lines) or "There are no anchors on this tape yet."
 
 
-@tool("tape.handoff", commands=["handoff"])
+@tool(
+    "tape.handoff",
+    commands=["handoff"],
+    help=CommandHelp(
+        HelpTopic.TALK,
+        "Go on in a new window with a summary",
+        (",handoff plan-done", ',handoff name=trip summary="Hotel booked, flights open."'),
+    ),
+)
 async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     """Open a new window that begins with the state given here. What came before stays on the tape, out of view."""
     name = args.name.strip()

@@ -13,7 +13,7 @@ from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionsView, parse_day, recall
 from bubbot.features.memory.zone import MemoryZone, format_versions
-from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
 
@@ -78,7 +78,14 @@ def memory_tools(read_settings: Callable[[], MemorySettings]) -> list[Tool]:
     return [_save, daily, _recall, show, _forget, _restore, _clear]
 
 
-@tool("memory.save")
+@tool(
+    "memory.save",
+    help=CommandHelp(
+        HelpTopic.MEMORY,
+        "Replace what I remember",
+        (",memory.save Ann is allergic to nuts.", ',memory.save content="We speak German."'),
+    ),
+)
 async def _save(turn: Turn, args: SaveArgs) -> str:
     """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
     if not args.content.strip():
@@ -100,7 +107,14 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
 
 
 def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
-    @tool("memory.daily")
+    @tool(
+        "memory.daily",
+        help=CommandHelp(
+            HelpTopic.MEMORY,
+            "Add to a day's notes",
+            (",memory.daily Paid the rent.", ',memory.daily date=2026-11-20 content="Ann called."'),
+        ),
+    )
     async def daily(turn: Turn, args: DailyArgs) -> str:
         """Add to the notes of a day, today by default: what was done, decided or left open."""
         if not args.content.strip():
@@ -125,7 +139,10 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
     return daily
 
 
-@tool("memory.recall")
+@tool(
+    "memory.recall",
+    help=CommandHelp(HelpTopic.MEMORY, "Search memory and recent notes", (",memory.recall", ",memory.recall allergic")),
+)
 async def _recall(turn: Turn, args: RecallArgs) -> str:
     """Search long-term memory and the notes of the last days; without a query it gives all of them."""
     zone, english = _open_zone(turn), turn.texts.english
@@ -150,7 +167,11 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
 
 
 def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
-    @tool("memory.show", commands=("memory",))
+    @tool(
+        "memory.show",
+        commands=("memory",),
+        help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory",), in_menu=True),
+    )
     async def show(turn: Turn, args: NoArgs) -> str:
         """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
         texts, snapshot = turn.texts, await _open_zone(turn).read()
@@ -172,7 +193,12 @@ def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
     return show
 
 
-@tool("memory.forget")
+@tool(
+    "memory.forget",
+    help=CommandHelp(
+        HelpTopic.MEMORY, "Forget every line with a text", (",memory.forget nuts", ",memory.forget allergic to")
+    ),
+)
 async def _forget(turn: Turn, args: ForgetArgs) -> str:
     """Remove every line of long-term memory and of the daily notes that contains a text."""
     zone = _open_zone(turn)
@@ -194,7 +220,12 @@ async def _forget(turn: Turn, args: ForgetArgs) -> str:
     )
 
 
-@tool("memory.restore")
+@tool(
+    "memory.restore",
+    help=CommandHelp(
+        HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
+    ),
+)
 async def _restore(turn: Turn, args: RestoreArgs) -> str:
     """Bring an older version of memory back as the newest one."""
     zone = _open_zone(turn)
@@ -211,7 +242,10 @@ async def _restore(turn: Turn, args: RestoreArgs) -> str:
     return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
 
 
-@tool("memory.clear")
+@tool(
+    "memory.clear",
+    help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
+)
 async def _clear(turn: Turn, args: ClearArgs) -> str:
     """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
     zone, texts = _open_zone(turn), turn.texts

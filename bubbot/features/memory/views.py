@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
+from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_note
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice, fold_text
+from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
 
 LONG_TERM = "memory.long_term"
@@ -228,18 +229,21 @@ def _zones(entries: Sequence[TapeEntry]) -> Iterator[MemorySnapshot]:
 
 
 def _snapshot(opening: TapeEntry, notes: Sequence[TapeEntry], seal: TapeEntry) -> MemorySnapshot:
-    snapshot = MemorySnapshot(_version(seal) or _version(opening), seal_id=seal.id)
+    long_term = long_term_updated_at = ""
     days: dict[str, DailyNote] = {}
     for entry in notes:
         data = _object(entry, "data")
         content, updated_at, day = _text(data, "content"), _text(data, "updated_at"), parse_day(data.get("date"))
         if entry.name == LONG_TERM and content is not None:
-            snapshot = replace(snapshot, long_term=content, long_term_updated_at=updated_at or "")
+            long_term, long_term_updated_at = content, updated_at or ""
         elif entry.name == DAILY and content and day:
             earlier = days.get(day)
             joined = f"{earlier.content}\n{content}" if earlier else content
             days[day] = DailyNote(day, joined, updated_at or (earlier.updated_at if earlier else ""))
-    return replace(snapshot, dailies=tuple(days[day] for day in sorted(days)))
+    dailies = tuple([days[day] for day in sorted(days)])
+    return MemorySnapshot(
+        _version(seal) or _version(opening), long_term, long_term_updated_at, dailies, seal_id=seal.id
+    )
 
 
 def _version(anchor: TapeEntry) -> int:
@@ -269,8 +273,6 @@ def _matching_lines(text: str, needle: str) -> str:
 
 def _spelled_lines(text: str, day: str, needle: str) -> str:
     """Return the lines with every word of the query, or the whole text if they stand in several lines."""
-    from bubbot.tape.spelling import find_misspelt  # loads rapidfuzz, which reading memory does not need
-
     lines = text.splitlines()
     near = find_misspelt(needle, {number: f"{fold_text(line)} {day}" for number, line in enumerate(lines)})
     if near:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
-from bubbot.ports.usage import BUDGET_CHECKPOINT, OLDER_BUDGET_CHECKPOINT, SETTLED, reservation_from
+from bubbot.ports.usage import BUDGET_CHECKPOINT, BUDGET_TAPE, OLDER_BUDGET_CHECKPOINT, SETTLED, reservation_from
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -28,7 +29,7 @@ class UsageSum:
         cost_nanousd: billionths of a US dollar, of the calls that have a price.
         unpriced: calls without a price.
         estimated: calls that were cut off.
-        reservations: the entries with which they began.
+        reservations: the ids of the entries with which they began, by tape.
     """
 
     calls: int = 0
@@ -38,10 +39,10 @@ class UsageSum:
     cost_nanousd: int = 0
     unpriced: int = 0
     estimated: int = 0
-    reservations: tuple[int, ...] = ()
+    reservations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def add_call(self, data: JsonObject, entry_id: int) -> UsageSum:
-        """Add one settled call. `entry_id`: the entry of its fact."""
+    def add_call(self, data: JsonObject) -> UsageSum:
+        """Add one settled call, without its reservation."""
         nano = data["nano"]
         return UsageSum(
             self.calls + 1,
@@ -51,13 +52,32 @@ class UsageSum:
             self.cost_nanousd + (nano or 0),
             self.unpriced + (nano is None),
             self.estimated + bool(data.get("estimated")),
-            (*self.reservations, data.get("reserved", entry_id)),
+            self.reservations,
+        )
+
+    def add(self, other: UsageSum) -> UsageSum:
+        """Add the sum of another shard."""
+        return UsageSum(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cost_nanousd + other.cost_nanousd,
+            self.unpriced + other.unpriced,
+            self.estimated + other.estimated,
+            {**self.reservations, **other.reservations},
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Build the form for programs."""
-        names = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated", "reservations")
-        return {"dollars": self.cost_nanousd / 10**9} | {name: getattr(self, name) for name in names}
+        """Build the form for programs. `shards` is there only if the tape of budgets has some."""
+        names = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated")
+        shards = {tape: ids for tape, ids in self.reservations.items() if tape != BUDGET_TAPE}
+        return (
+            {"dollars": self.cost_nanousd / 10**9}
+            | {name: getattr(self, name) for name in names}
+            | {"reservations": self.reservations.get(BUDGET_TAPE, ())}
+            | ({"shards": shards} if shards else {})
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,19 @@ class SpendingReport:
 
     total: UsageSum = UsageSum()
     by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
+
+
+def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
+    """Add up the reports of shards."""
+    if len(reports) == 1:
+        return reports[0]
+    total, parts = UsageSum(), {by: dict[str, UsageSum]() for by in SPENDING_DIMENSIONS}
+    for report in reports:
+        total = total.add(report.total)
+        for by, sums in report.by.items():
+            for name, usage in sums.items():
+                parts[by][name] = parts[by].get(name, UsageSum()).add(usage)
+    return SpendingReport(total, {by: _sort_sums(by, sums) for by, sums in parts.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +125,10 @@ class PeriodStartView:
 class SpendingView:
     """The spending from the day `since` on (empty: ever), by everybody or in one chat.
 
-    Nothing of it is at or before the id `after`.
+    Nothing of it is at or before the id `after`. `tape`: the tape or shard that is read.
     """
 
+    tape: str = BUDGET_TAPE
     since: str = ""
     chat: str = ""
     after: int = 0
@@ -106,7 +140,7 @@ class SpendingView:
 
     def fold(self, answers: QueryAnswers) -> SpendingReport:
         """Add up the calls."""
-        total = UsageAccumulator()
+        total = UsageAccumulator(self.tape)
         parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in SPENDING_DIMENSIONS}
         for entry in answers[0]:
             names = _names(entry)
@@ -115,26 +149,27 @@ class SpendingView:
             total.add(entry)
             for by, name in names.items():
                 if name:
-                    parts[by].setdefault(name, UsageAccumulator()).add(entry)
-        return SpendingReport(total.build_sum(), {by: _ordered_sums(by, sums) for by, sums in parts.items()})
+                    parts[by].setdefault(name, UsageAccumulator(self.tape)).add(entry)
+        return SpendingReport(total.build_sum(), {by: _build_sums(by, sums) for by, sums in parts.items()})
 
 
 @dataclass
 class UsageAccumulator:
-    """A sum that grows: a million calls are added in one pass."""
+    """A sum of calls on one tape that grows: a million calls are added in one pass."""
 
+    tape: str
     sum: UsageSum = UsageSum()
     entry_ids: list[int] = field(default_factory=list)
 
     def add(self, entry: TapeEntry) -> None:
         """Add one settled call."""
-        added = self.sum.add_call(entry.payload["data"], entry.id)
-        self.entry_ids += added.reservations
-        self.sum = replace(added, reservations=())
+        data = entry.payload["data"]
+        self.sum = self.sum.add_call(data)
+        self.entry_ids.append(data.get("reserved", entry.id))
 
     def build_sum(self) -> UsageSum:
         """Return the sum, with its entries."""
-        return replace(self.sum, reservations=tuple(self.entry_ids))
+        return replace(self.sum, reservations={self.tape: tuple(self.entry_ids)} if self.entry_ids else {})
 
 
 def _names(entry: TapeEntry) -> dict[str, str] | None:
@@ -145,8 +180,11 @@ def _names(entry: TapeEntry) -> dict[str, str] | None:
     return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
 
 
-def _ordered_sums(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
-    totals = {name: accumulator.build_sum() for name, accumulator in sums.items()}
+def _build_sums(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
+    return _sort_sums(by, {name: accumulator.build_sum() for name, accumulator in sums.items()})
+
+
+def _sort_sums(by: str, totals: Mapping[str, UsageSum]) -> dict[str, UsageSum]:
     if by == "day":
         return dict(sorted(totals.items()))
     return dict(sorted(totals.items(), key=lambda item: (-item[1].cost_nanousd, -item[1].input_tokens, item[0])))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Literal, Protocol
 
 from pydantic import Field
 
-from bubbot.features.usage.spending import SPENDING_DIMENSIONS, PeriodStartView, SpendingReport, SpendingView, UsageSum
-from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.features.usage.spending import (
+    SPENDING_DIMENSIONS,
+    PeriodStartView,
+    SpendingReport,
+    SpendingView,
+    UsageSum,
+    combine_reports,
+)
+from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.ports.usage import Currency
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.ports.usage import BUDGET_TAPE, Currency
+from bubbot.records import dataclass
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
 Period = Literal["day", "month", "all"]
@@ -46,11 +54,11 @@ class UsageReporter:
         currency: the currency of the reports.
     """
 
-    tape: TapeHandle
+    tape: TapeService
     now: Clock
     zone: tzinfo
     report_limits: ReportLimits = report_no_limits
-    currency: Currency = Currency()  # noqa: RUF009 - frozen
+    currency: Currency = Currency()
 
     def period_start(self, period: Period) -> str:
         """Return the first day of the current period; empty for all."""
@@ -59,15 +67,17 @@ class UsageReporter:
 
     async def read_spending(self, period: Period, chat: str = "") -> SpendingReport:
         """Sum up the spending of the current period, in one chat or, if `chat` is empty, in all."""
-        since, after = self.period_start(period), 0
-        if since:
-            after = await self.tape.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
-        return await self.tape.read(SpendingView(since, chat, after))
+        since, reports = self.period_start(period), []
+        for shard in self.tape.shards():
+            after = 0
+            if since:
+                after = await shard.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
+            reports.append(await shard.read(SpendingView(shard.name, since, chat, after)))
+        return combine_reports(reports)
 
     def format_line(self, texts: Texts, name: str, usage: UsageSum) -> str:
         """Format a sum as one line."""
         has_price = usage.unpriced < usage.calls
-        first, last = min(usage.reservations), max(usage.reservations)
         return texts.say(
             "usage_line",
             name=name,
@@ -76,7 +86,7 @@ class UsageReporter:
             input=f"{usage.input_tokens:,}",
             cached=f"{usage.cached_tokens:,}",
             output=f"{usage.output_tokens:,}",
-            entries=f"#{first}" if first == last else f"#{first} … #{last}",
+            entries=", ".join(_format_ids(tape, ids) for tape, ids in usage.reservations.items()),
         )
 
     def format_report(
@@ -117,6 +127,12 @@ class UsageReporter:
         yield texts.say("usage_cites")
 
 
+def _format_ids(tape: str, ids: Sequence[int]) -> str:
+    """Cite entries: `#3 … #9`; on a shard `/0#3 … /0#9`, the end of its name before the id."""
+    shard, first, last = tape.removeprefix(BUDGET_TAPE), min(ids), max(ids)
+    return f"{shard}#{first}" if first == last else f"{shard}#{first} … {shard}#{last}"
+
+
 def _heading(texts: Texts, grouping: str) -> str:
     match grouping:
         case "chat":
@@ -139,7 +155,12 @@ class UsageArgs(ToolArgs):
 def usage_tool(reporter: UsageReporter) -> Tool:
     """Build `session.usage` for the budget tape."""
 
-    @tool("session.usage", commands=("usage",), for_model=False)
+    @tool(
+        "session.usage",
+        commands=("usage",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.HISTORY, "What answers cost", (",usage", ",usage month")),
+    )
     async def session_usage(turn: Turn, args: UsageArgs) -> str:
         """Say what models were asked here and what that cost; to the owner, in a direct chat, everything."""
         chat = ":".join(turn.session.split(":", 2)[:2])

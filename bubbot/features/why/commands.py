@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.why.view import Explanation, TurnSpansView, WhyView
 from bubbot.ports.model import ModelRequest
-from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextStrategies
@@ -42,7 +42,12 @@ class WhyArgs(ToolArgs):
 def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERNEL_REFERENCES) -> Tool:
     """Make the command; the strategies and the references of entries rebuild requests."""
 
-    @tool("session.why", commands=("why",), for_model=False)
+    @tool(
+        "session.why",
+        commands=("why",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.HISTORY, "How the last answer came about", (",why", ",why 1a2b3c4d")),
+    )
     async def session_why(turn: Turn, args: WhyArgs) -> str:
         """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
         trace = args.turn.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from bubbot.runtime.context.attachments import find_images
 from bubbot.runtime.context.selectors import ContextMessage
@@ -10,6 +11,8 @@ from bubbot.runtime.context.selectors import ContextMessage
 BYTES_PER_TOKEN = 3
 """An estimate on the safe side: English has about 4 bytes per token, Chinese, Japanese and code about 3."""
 
+MESSAGE_TOKENS = 5
+"""The frame of a message."""
 IMAGE_TOKENS = 1_600
 """The cost of an image at the providers that publish one; most count less."""
 
@@ -21,8 +24,15 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_message_tokens(message: ContextMessage) -> int:
     """Estimate the tokens of a chat message, its frame included."""
-    text = len(message.text) // BYTES_PER_TOKEN + 5
+    text = len(message.text) // BYTES_PER_TOKEN + MESSAGE_TOKENS
     return text if type(message.message["content"]) is str else text + IMAGE_TOKENS * len(find_images(message.message))
+
+
+def estimate_context_tokens(messages: Sequence[ContextMessage]) -> int:
+    """Estimate the tokens of chat messages: the sum of `estimate_message_tokens`."""
+    texts = sum([len(message.text) // BYTES_PER_TOKEN + MESSAGE_TOKENS for message in messages])
+    nested = [message.message for message in messages if type(message.message["content"]) is not str]
+    return texts + IMAGE_TOKENS * sum(len(find_images(message)) for message in nested)
 
 
 def find_cut(messages: Sequence[ContextMessage], budget: int) -> int | None:
@@ -37,5 +47,6 @@ def find_cut(messages: Sequence[ContextMessage], budget: int) -> int | None:
     starts = [place for place, message in enumerate(messages) if message.message["role"] == "user" and message.ids]
     if not starts:
         return None
-    fitting = [place for place in starts if sum(sizes[place:]) <= budget // 2]
-    return messages[fitting[0] if fitting else starts[-1]].ids[-1]
+    rests = [*accumulate(reversed(sizes))][::-1]  # tokens from each place on, in one pass: a window may be long
+    start = next((place for place in starts if rests[place] <= budget // 2), starts[-1])
+    return messages[start].ids[-1]

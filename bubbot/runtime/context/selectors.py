@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import tzinfo
 from typing import Any
 
+from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_REQUEST_IMAGE_BYTES,
     describe_files,
@@ -68,7 +69,7 @@ class ContextMessage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", canonical(self.message).encode())
-        object.__setattr__(self, "is_nested", any(type(value) is not str for value in self.message.values()))
+        object.__setattr__(self, "is_nested", {*map(type, self.message.values())} != {str})
 
 
 def format_anchor_line(entry: TapeEntry) -> str:
@@ -150,7 +151,7 @@ def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMess
 
 def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
     """Keep the newest images as references that become images, and describe all others in words."""
-    if all(type(context_message.message["content"]) is str for context_message in context_messages):
+    if not [item for item in context_messages if type(item.message["content"]) is not str]:
         return context_messages
     messages = [context_message.message for context_message in context_messages]
     places = select_images(messages, style.images, style.image_bytes) if style.images else frozenset()
@@ -184,14 +185,23 @@ def prepend_opening(
         if style.first_assistant or not messages or messages[0].message["role"] == "user":
             return messages
         return (ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()), *messages)
-    line = format_anchor_line(opening)
     if style.first_assistant:
-        return (ContextMessage({"role": "assistant", "content": line}, (opening.id,)), *messages)
+        return (_opening_message(opening), *messages)
+    line = format_anchor_line(opening)
     first = messages[0] if messages else None
     if first is None or first.message["role"] != "user" or not isinstance(first.message["content"], str):
         return (ContextMessage({"role": "user", "content": line}, (opening.id,)), *messages)
     joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
     return (ContextMessage(joined, (opening.id, *first.ids)), *messages[1:])
+
+
+def _opening_message(opening: TapeEntry) -> ContextMessage:
+    """Write the opening anchor's line as an assistant message, cached with the anchor."""
+    message: ContextMessage | None = opening.cache.get("line")
+    if message is None:
+        content = {"role": "assistant", "content": format_anchor_line(opening)}
+        message = opening.cache["line"] = ContextMessage(content, (opening.id,))
+    return message
 
 
 def ensure_user_last(messages: tuple[ContextMessage, ...]) -> tuple[ContextMessage, ...]:

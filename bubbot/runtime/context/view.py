@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
 from bubbot.ports.text import did_you_mean
+from bubbot.records import dataclass
 from bubbot.runtime.context.compact import find_cut
 from bubbot.runtime.context.selectors import (
     ContextMessage,
@@ -259,11 +260,9 @@ class ContextView:
         """Build the context."""
         opening, entries = answers
         context = self.strategy.fold(ContextInput(self._opening(opening), entries, self.style, self.budget))
-        return (
-            replace(context, context_messages=ensure_user_last(context.context_messages))
-            if self.ends_with_user
-            else context
-        )
+        if not self.ends_with_user:
+            return context
+        return ModelContext(ensure_user_last(context.context_messages), context.new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if not opening or not is_in_context(opening[0]):

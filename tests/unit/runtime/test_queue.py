@@ -377,3 +377,28 @@ async def began(bench: Bench) -> None:
 def _asked(bench: Bench) -> list[str]:
     """What the newest request shows of people, without the time."""
     return [content.partition("] ")[2] for role, content in asked(bench.requests[-1]) if role == "user"]
+
+
+class TestBookkeeping:
+    """What the queue counts is what it holds, whatever was taken from wherever."""
+
+    async def test_counts_and_platform_ids_follow_what_is_added_and_taken(self) -> None:
+        waiting = line(said(1), changed(9, Edit, 2), said(2), changed(7, Inbound), said(3, sender="2"), said(4))
+        assert (waiting.message_count, waiting.has_message("7")) == (4, True)
+        assert [edit.id for edit in waiting.take_edits(said(2).accepted)] == [9]
+        assert taken(waiting) == [1, 2]
+        assert (waiting.message_count, waiting.has_message("2"), waiting.has_message("4")) == (2, False, True)
+        assert getattr(waiting.take_change(), "id", None) == 7
+        assert not waiting.has_message("7")
+        waiting.add(changed(10, Deletion, 4))
+        assert [(message.accepted.id, change.id) for message, change in waiting.take_withdrawn()] == [(4, 10)]
+        assert (waiting.message_count, waiting.has_message("4"), taken(waiting)) == (1, False, [3])
+        assert (bool(waiting), waiting.message_count) == (False, 0)
+
+    async def test_a_platform_id_that_came_twice_waits_until_both_are_taken(self) -> None:
+        waiting = line(said(1), said(2), debounce=0)
+        waiting.add(changed(1, Inbound))
+        assert taken(waiting) == [1]
+        assert waiting.has_message("1")
+        waiting.take_all()
+        assert (waiting.has_message("1"), waiting.has_message("2"), waiting.message_count) == (False, False, 0)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
+from bubbot.features.access.tools import access_tools
+from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import NoArgs, ToolArgs, Toolbox, tool
+from bubbot.ports.tool import CommandPlace, HelpTopic, NoArgs, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits
 from bubbot.runtime.router import CommandOutcome, command_usage, is_command, parse_command
@@ -118,7 +121,7 @@ class TestReading:
     )
     def test_a_line_is_read_as_people_mean_it(self, line: str, values: dict[str, object]) -> None:
         if line == ",say.it text=a b":
-            with pytest.raises(CommandError, match="does not know what to do with 'b'"):
+            with pytest.raises(CommandError, match='do not know what to do with "b"'):
                 read(line)
             return
         assert read(line) == values
@@ -131,12 +134,12 @@ class TestReading:
     @pytest.mark.parametrize(
         ("line", "why"),
         [
-            (",nota a", r"there is no command ,nota; did you mean note"),
-            (",xyzzy", r"there is no command ,xyzzy; ,help lists them all"),
-            (",NOTE a", r"there is no command ,NOTE"),
-            (",note", r"title is missing.*The form is: ,note <title> \[text\]"),
-            (",note a count=many", r"count is 'many'.*The form is"),
-            (",plain.one now", r"does not know what to do with 'now'.*The form is: ,plain.one"),
+            (",nota a", r"There is no command ,nota. Did you mean ,note\?"),
+            (",xyzzy", r"There is no command ,xyzzy. ,help lists them all."),
+            (",NOTE a", r"There is no command ,NOTE. Did you mean ,note\?"),
+            (",note", r",note: title is missing. Type ,note <title> \[text\] …$"),
+            (",note a count=many", r',note: count is "many", but must be a whole number. Type ,note <title>'),
+            (",plain.one now", r',plain.one: I do not know what to do with "now". Type ,plain.one$'),
         ],
     )
     def test_what_cannot_be_understood_is_answered_with_the_right_form(self, line: str, why: str) -> None:
@@ -167,14 +170,29 @@ class TestEveryCommand:
         async with running(memory_store, ScriptedModel()) as bench:
             for one in bench.toolbox:
                 for optional in (False, True):
-                    line = filled(command_usage(one), optional=optional)
+                    line = filled(command_usage(one, Texts()), optional=optional)
                     assert parse_command(line, bench.toolbox, Texts())[0] is one, line
 
     async def test_it_is_explained_by_help(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             for one in bench.toolbox:
+                if one.help.place is CommandPlace.TERMINAL:
+                    continue
                 result = await bench.say(f",help {one.name}")
-                assert result.text.startswith(f"{command_usage(one)}\n{one.summary}")
+                assert result.text.startswith(f"{command_usage(one, Texts())}\n{one.summary}")
+
+    def test_its_examples_are_ones_that_are_understood(self) -> None:
+        for one in EVERY:
+            assert len(one.help.examples) >= 1 + bool(one.args.model_fields), one.name
+            for example in one.help.examples:
+                assert parse_command(example, EVERY, Texts())[0] is one, example
+
+    def test_it_has_a_place_and_a_short_meaning(self) -> None:
+        for one in EVERY:
+            assert one.help.topic is not HelpTopic.OTHER, one.name
+            assert 0 < len(one.help.brief) <= 40, one.name
+            assert 0 < len(Texts("zh").brief(one.name, "")) <= 20, one.name
+        assert sum(one.help.in_menu for one in EVERY) <= 12
 
 
 HOSTILE = (
@@ -186,6 +204,8 @@ HOSTILE = (
 
 
 ALL = toolbox(ScriptedModel())
+UNUSED: Any = None
+EVERY = Toolbox([*ALL, *schedule_tools(UNUSED), usage_tool(UNUSED), *access_tools(UNUSED)])
 NAMES = sorted(one.name for one in ALL)
 FIELDS = sorted({name for one in ALL for name in one.args.model_fields})
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=12)
@@ -314,7 +334,7 @@ class TestRunning:
         async with running(memory_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
             text = (await bench.say(",help")).text
             assert (",new" in text, ",reset" in text) == (True, False)
-            assert "there is no command ,reset" in (await bench.say(",help reset")).text
+            assert "There is no command ,reset" in (await bench.say(",help reset")).text
 
     async def test_a_long_output_is_told_whole_and_recorded_cut(self, memory_store: InMemoryStore) -> None:
         options = Options(tools=[say_it], calls=ToolLimits(result_limit=200))

@@ -33,11 +33,13 @@ from bubbot.errors import (
     ModelUnavailable,
     TapeCorrupt,
 )
+from bubbot.features.access.tools import access_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
+from bubbot.ports.tool import HelpTopic
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
@@ -58,7 +60,7 @@ PACKAGE = "bubbot.texts"
 AREAS = list_areas(PACKAGE)
 OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
 CHINESE = Texts("zh")
-TABLES = ("command.", "error.", "role.")
+TABLES = ("brief.", "command.", "error.", "role.", "topic.")
 """Beginnings of names that the code puts together from what they are about."""
 
 
@@ -170,8 +172,16 @@ class TestLanguages:
 
     def test_the_commands_of_the_bot_have_the_summary_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused)]
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
         assert _table("command.") == {one.name: one.summary for one in tools}
+
+    def test_the_commands_of_the_bot_have_the_few_words_that_are_translated(self) -> None:
+        unused: Any = None
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        assert _table("brief.") == {one.name: one.help.brief for one in tools}
+
+    def test_the_parts_of_the_list_of_commands_have_a_name(self) -> None:
+        assert set(_table("topic.")) == set(HelpTopic)
 
     def test_the_roles_have_a_name(self) -> None:
         assert _table("role.") == {role.value: role.value for role in Role}
@@ -288,6 +298,17 @@ class TestTexts:
     def test_what_nobody_translated_is_english(self) -> None:
         assert (Texts("de").say("stopped"), Texts("de").is_translated) == ("Stopped.", False)
 
+    def test_commands_are_written_as_they_are_typed_there(self) -> None:
+        slashes = Texts().with_command_prefix("/")
+        assert slashes.say("no_name") == "Type the name of a command, such as /help."
+        assert slashes.format_commands("`,memory.save a,b`, 1,000; ,help, (,schedule.edit 3).") == (
+            "`/memory_save a,b`, 1,000; /help, (/schedule_edit 3)."
+        )
+        assert slashes.with_command_prefix(",").say("no_name") == Texts().say("no_name")
+        chinese = Texts("zh").with_command_prefix("/")
+        assert chinese.say("no_command", command="/x") == "没有 /x 这个命令。/help 可列出全部命令。"
+        assert slashes.say("no_command", command=",as typed") == "There is no command ,as typed. /help lists them all."
+
     def test_values_with_braces_are_values(self) -> None:
         assert (
             Texts().say("unparsed", reason="{count} {0}")
@@ -327,8 +348,8 @@ class TestInAChat:
         async with running(memory_store, Played({"error": "refused", "message": "no"}), options) as bench:
             result = await bench.say("hello")
             assert result.text == f"抱歉，这次未能回答：模型服务拒绝了这次请求（no）。（追踪号 {result.turn_id[:8]}）"
-            assert (await bench.say(",reset")).text == ",session.reset 仅限所有者使用；您在这里的身份是成员"
-            assert (await bench.say(",modle")).text == "没有 ,modle 这个命令；您是否想用 model？"
+            assert (await bench.say(",reset")).text == ",reset 仅限所有者使用；您在这里的身份是成员。"
+            assert (await bench.say(",modle")).text == "没有 ,modle 这个命令。您是否想用 ,model？"
             assert (await bench.say(",model")).text.startswith("当前由 scripted 回答。可选模型：scripted, other。")
             assert (await bench.say(",model other")).text == "只有所有者可以切换模型；您在这里的身份是成员"
 
@@ -400,6 +421,7 @@ NOT_FOR_PEOPLE = {
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
+    "gateway/health/verdict.py": "the first line of `bubbot status`, which speaks English",
     "gateway/quarantine.py": "a finding of the doctor, for the operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
@@ -445,8 +467,9 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
     )
 
 
-BUILT = ("cron_", "w_", "weekday_", "month_", "state_", "do_", "h_")
-"""Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py says them all."""
+BUILT = ("argument_", "cron_", "w_", "weekday_", "month_", "state_", "do_", "h_")
+"""Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
+tests/unit/runtime/test_argument_errors.py say them all."""
 
 
 def _spelt() -> set[str]:

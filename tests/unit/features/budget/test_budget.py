@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.errors import BudgetExceeded, LeaseLost, ModelUnavailable, StoreUnavailable
+from bubbot.errors import BudgetExceeded, LeaseLost, ModelRefused, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.state import UNPRICED, WARNED, budget_state_from, renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
@@ -18,13 +18,21 @@ from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, Sp
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
+from bubbot.tape.shards import shard_tape
 from bubbot.tape.store import Batch, Lease, TapeStore
-from tests.budgets import ANN, Owner, facts, metering, names, opened, plan, read_books, spend, whole
+from tests.budgets import ANN, Owner, books_of, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 from tests.tapes import note
 from tests.turns import Options, Played, running, says
 
 DAY = "2026-11-21"
+
+
+@pytest.fixture(params=["memory", "sqlite", "sharded"])
+def store(request: pytest.FixtureRequest) -> TapeStore:
+    """Each store in turn, and one with sharded system tapes."""
+    found: TapeStore = request.getfixturevalue(f"{request.param}_store")
+    return found
 
 
 async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStore) -> None:
@@ -66,7 +74,7 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
     [settled] = await facts(store, SETTLED)
     assert (settled["nano"], settled["status"], "reserved" in settled) == (6 * 10**9, "answered", False)
     assert settled["asked"] < (await whole(store))[0].date
-    assert (await read_books(store)).spent == budget._state.spent
+    assert (await read_books(store)).spent == books_of(budget).spent
     assert budget.spent("user", "test:1", DAY).calls == 1
     assert len(await whole(store)) == 1
 
@@ -388,7 +396,7 @@ class TestAStart:
         for _ in range(120):
             await spend(budget, 1, 1)
         assert names(await whole(store)).count("budget/checkpoint") == 1
-        assert (await read_books(store)).spent == budget._state.spent
+        assert (await read_books(store)).spent == books_of(budget).spent
         assert budget.spent("bot", "", DAY).calls == 120
 
     async def test_reads_the_totals_of_a_checkpoint_of_version_1(self, store: TapeStore) -> None:
@@ -462,9 +470,9 @@ async def test_a_call_that_is_given_up_while_it_is_reserved_costs_nothing_and_le
 
 
 class TestModelsThatFail:
-    async def fail(self, budget: Budget, model: str = "m") -> None:
+    async def fail(self, budget: Budget, model: str = "m", subject: BudgetSubject = ANN) -> None:
         with pytest.raises(ModelUnavailable):
-            async with budget.metered_call(ANN, model, 5):
+            async with budget.metered_call(subject, model, 5):
                 raise ModelUnavailable("it rains")
         await budget.wait_written()
 
@@ -494,6 +502,24 @@ class TestModelsThatFail:
         assert not budget.failing_models()
         assert (await facts(memory_store, SETTLED))[-1]["requested"] == "m"
 
+    async def test_an_answer_in_a_chat_of_another_shard_ends_it(self, sharded_store: InMemoryStore) -> None:
+        budget = await opened(sharded_store, plan())
+        here, there = BudgetSubject("test:home"), BudgetSubject("test:office")
+        assert shard_tape(BUDGET_TAPE, here.session, 8) != shard_tape(BUDGET_TAPE, there.session, 8)
+        await self.fail(budget, subject=here)
+        first = budget.failing_models()["m"]
+        await self.fail(budget, subject=there)
+        both = budget.failing_models()["m"]
+        assert first.since == first.newest == both.since < both.newest
+        await spend(budget, 5, 5, payer=there)
+        assert not budget.failing_models()
+        assert not (await opened(sharded_store, plan(), life="next")).failing_models()
+        await self.fail(budget, subject=here)
+        (again,) = budget.failing_models().values()
+        assert again.since == again.newest > both.newest
+        assert (await opened(sharded_store, plan(), life="third")).failing_models() == {"m": again}
+        assert (await read_books(sharded_store)).failing == {"m": again}
+
     async def test_a_bookkeeping_anchor_keeps_it_and_one_of_an_older_version_has_none(
         self, memory_store: InMemoryStore
     ) -> None:
@@ -502,6 +528,43 @@ class TestModelsThatFail:
         state = (await read_books(memory_store)).checkpoint_state()
         assert budget_state_from(state).failing == dict(budget.failing_models())
         assert budget_state_from({key: value for key, value in state.items() if key != "failing"}).failing == {}
+
+    async def refuse(self, budget: Budget, status: int) -> None:
+        error = ModelRefused("no")
+        error.status = status
+        with pytest.raises(ModelRefused):
+            async with budget.metered_call(ANN, "m", 5):
+                raise error
+        await budget.wait_written()
+
+    async def test_the_owner_hears_once_of_an_outage_that_waiting_does_not_end(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        owner, clock = Owner(), SteppingClock()
+        budget = await opened(memory_store, plan(), tell=owner, clock=clock)
+        await self.fail(budget)
+        assert owner.texts == []
+        await spend(budget, 5, 5)
+        await self.refuse(budget, 401)
+        assert owner.texts == []
+        await self.refuse(budget, 401)
+        await self.refuse(budget, 401)
+        (text,) = owner.texts
+        assert text.startswith(
+            "No answer comes from m: it refuses the key ([model] api_key). Nobody gets an answer until "
+        )
+        again = await opened(memory_store, plan(), life="next", tell=owner, clock=clock)
+        await self.refuse(again, 401)
+        assert len(owner.texts) == 1
+        for _ in range(2):  # now it answers, and now it does not
+            await spend(again, 5, 5)
+            await self.refuse(again, 402)
+            await self.refuse(again, 402)
+        assert len(owner.texts) == 1
+        clock.advance(timedelta(hours=1))
+        await self.refuse(again, 402)
+        assert "the credit or the quota of the account is used up" in owner.texts[1]
+        assert len(owner.texts) == 2
 
     async def test_empty_answers_are_failures(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())

@@ -10,13 +10,12 @@ import pytest
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import (
     BudgetUsage,
-    ModelOutage,
     budget_health,
     budget_usage,
-    explain_outage,
     model_outages,
 )
 from bubbot.features.budget.limits import ModelFacts
+from bubbot.features.budget.outages import ModelOutage, explain_outage
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json

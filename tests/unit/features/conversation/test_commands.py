@@ -359,9 +359,10 @@ class TestContext:
             assert (await bench.say(",context")).text == first
 
 
-async def test_quit_says_that_the_conversation_stays(memory_store: InMemoryStore) -> None:
+async def test_quit_is_for_terminals(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        assert (await bench.say(",quit")).text == "Bye. The conversation stays on the tape."
+        assert (await bench.say(",quit")).text == ",quit works in a terminal only."
+        assert ",quit" not in (await bench.say(",help")).text
 
 
 async def test_models_are_not_offered_the_commands_about_the_conversation(memory_store: InMemoryStore) -> None:

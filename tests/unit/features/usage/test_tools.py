@@ -101,7 +101,7 @@ async def test_where_nobody_asked_it_says_so(ledger: UsageReporter) -> None:
 
 async def test_a_period_that_there_is_not_is_named(ledger: UsageReporter) -> None:
     [line] = await told(ledger, ",usage yesterday")
-    assert "'day', 'month' or 'all'" in line
+    assert "must be day, month or all" in line
 
 
 async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMemoryStore) -> None:
@@ -117,6 +117,25 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     assert await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["data"]["after"] >= 190
     assert (await ledger.read_spending("day")).total.calls == 1
     assert (await ledger.read_spending("all")).total.calls == 111
+
+
+async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStore) -> None:
+    clock = SteppingClock()
+    budget = await opened(sharded_store, PLAN, clock=clock)
+    for chat in ("home", "far", "home:7"):
+        await spend(budget, 5, 5, BudgetSubject(f"test:{chat}", "test:1", turn="t0"))
+    tape = budget_tape(sharded_store)
+    home, far = (tape.shard(f"test:{chat}").name for chat in ("home", "far"))
+    ledger = UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today).report_limits)
+    spending = await ledger.read_spending("day")
+    assert (spending.total.calls, spending.by["user"]["test:1"].input_tokens) == (3, 15)
+    assert spending.total.reservations == {home: (1, 3), far: (1,)}
+    assert spending.total.as_json()["shards"] == {home: (1, 3), far: (1,)}
+    lines = await told(ledger, ",usage", chat="office")
+    cited = lines[1].partition("entries ")[2].split(", ")
+    assert set(cited) == {f"{home[13:]}#1 … {home[13:]}#3", f"{far[13:]}#1"}
+    assert "the whole bot, 2026-11-21: 0.03 USD of 10.00 USD (0 %)" in lines
+    assert (await told(ledger, ",usage", Role.MEMBER))[1].endswith(f"entries {home[13:]}#1 … {home[13:]}#3")
 
 
 @pytest.mark.parametrize(

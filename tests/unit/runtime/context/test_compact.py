@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -166,3 +167,23 @@ class TestInTurns:
             await zone.save_long_term("\n".join(f"fact {number} of many" for number in range(2_000)))
             await bench.say("and?")
             assert [content for role, content in asked(bench.requests[-1]) if role == "user"] == ["hello", "and?"]
+
+
+def test_a_long_window_is_added_up_once() -> None:
+    """A hundred thousand messages took a quarter of a minute, in which no other chat was served."""
+    sums = 0
+
+    def count(_frame: object, event: str, called: object) -> None:
+        nonlocal sums
+        sums += event == "c_call" and called is sum
+
+    shown = window("ua" * 500)
+    sys.setprofile(count)
+    try:
+        cut = find_cut(shown, tokens(shown) - 1)
+    finally:
+        sys.setprofile(None)
+    assert cut is not None
+    assert sums <= 2
+    rest = [message for message in shown if message.ids[-1] >= cut]
+    assert tokens(rest) <= (tokens(shown) - 1) // 2 < tokens(shown[len(shown) - len(rest) - 2 :])

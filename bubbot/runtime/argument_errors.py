@@ -1,0 +1,50 @@
+"""What is wrong with the arguments of a command, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bubbot.ports.tool import ArgumentProblem, ToolArgs
+from bubbot.texts import Texts
+
+MAX_VALUE_CHARS = 60
+"""Characters of a wrong value that are repeated."""
+_SENTENCES: Mapping[str, tuple[str, str]] = {
+    "literal_error": ("argument_choice", "expected"),
+    "enum": ("argument_choice", "expected"),
+    "int_parsing": ("argument_whole", ""),
+    "int_type": ("argument_whole", ""),
+    "int_from_float": ("argument_whole", ""),
+    "int_parsing_size": ("argument_whole", ""),
+    "float_parsing": ("argument_number", ""),
+    "finite_number": ("argument_number", ""),
+    "bool_parsing": ("argument_yes_no", ""),
+    "greater_than_equal": ("argument_least", "ge"),
+    "greater_than": ("argument_more", "gt"),
+    "less_than_equal": ("argument_most", "le"),
+    "less_than": ("argument_less", "lt"),
+    "string_too_short": ("argument_empty", "min_length"),
+    "string_too_long": ("argument_long", "max_length"),
+    "too_short": ("argument_empty", "min_length"),
+    "too_long": ("argument_many", "max_length"),
+}
+"""The sentence for each type of error that pydantic reports, and the key of its limit."""
+
+
+def describe_argument(problem: ArgumentProblem, args: type[ToolArgs], texts: Texts) -> str:
+    """Say what is wrong with an argument, without a library's words."""
+    name, typed = problem.name, str(problem.value)
+    value = typed if len(typed) <= MAX_VALUE_CHARS else f"{typed[:MAX_VALUE_CHARS]}…"
+    if problem.kind == "missing":
+        if meaning := args.model_fields[name].description:
+            return texts.say("argument_missing", name=name, meaning=texts.format_commands(meaning))
+        return texts.say("argument_missing_plain", name=name)
+    if problem.kind == "extra_forbidden":
+        return texts.say("argument_unknown", name=name)
+    if problem.kind not in _SENTENCES:  # our own validators say what is wrong themselves
+        return problem.reason or texts.say("argument_wrong", name=name, value=value)
+    sentence, key = _SENTENCES[problem.kind]
+    limit = str(problem.limits.get(key, ""))
+    if key == "expected":
+        limit = limit.replace("'", "").replace(" or ", texts.say("or"))
+    return texts.say(sentence, name=name, value=value, limit=limit)

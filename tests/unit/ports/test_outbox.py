@@ -1,0 +1,28 @@
+"""Stored parts of messages: their form never changes, since earlier tapes hold it."""
+
+from __future__ import annotations
+
+from bubbot.ports.channel import MessagePart, OutboundFile
+from bubbot.ports.outbox import intent_entry, part_from
+from bubbot.tape.entry import encode
+
+FILE = OutboundFile("a.png", "image/png", digest="f00d")
+
+
+def test_a_part_is_stored_without_empty_fields_in_the_order_of_its_fields() -> None:
+    parts = (
+        MessagePart("7", "", markup={}),
+        MessagePart("7", "Hi", "3", "5", {"entities": [{"offset": 0}]}, FILE, "k"),
+    )
+    stored = encode(intent_entry("telegram:7", "t1", parts, inbound=4).payload)
+    assert stored == (
+        '{"name":"outbox/intent","data":{"session":"telegram:7","turn":"t1","parts":[{"chat":"7","text":""},'
+        '{"chat":"7","text":"Hi","thread":"3","reply_to":"5","markup":{"entities":[{"offset":0}]},'
+        '"file":{"name":"a.png","media_type":"image/png","text":"","digest":"f00d"},"key":"k"}],"inbound":4}}'
+    )
+
+
+def test_a_stored_part_is_read_as_it_was() -> None:
+    part = MessagePart("7", "Hi", "3", "5", {"bold": True}, FILE)
+    entry = intent_entry("telegram:7", "t1", (part,))
+    assert part_from(entry.payload["data"]["parts"][0]) == part

@@ -1,0 +1,82 @@
+"""Wrong arguments are told in our words: the name, what was typed, and what is expected."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, field_validator
+
+from bubbot.ports.tool import ArgumentsInvalid, ToolArgs, validate_args
+from bubbot.runtime.argument_errors import describe_argument
+from bubbot.texts import Texts
+
+
+class Args(ToolArgs):
+    """One argument of each kind."""
+
+    when: str = Field(description="the time, as in `,remind`")
+    plain: str = ""
+    how: Literal["day", "month", "all"] = "day"
+    count: int = 1
+    share: float = 0.5
+    loud: bool = False
+    few: Annotated[int, Field(ge=1, le=9)] = 1
+    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    name: Annotated[str, Field(min_length=1, max_length=5)] = "x"
+    names: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("x",)
+    zone: str = "UTC"
+
+    @field_validator("zone")
+    @classmethod
+    def _check_zone(cls, value: str) -> str:
+        if value != "UTC":
+            raise ValueError(f"there is no time zone {value}")
+        return value
+
+
+def described(values: dict[str, object], texts: Texts) -> list[str]:
+    with pytest.raises(ArgumentsInvalid) as caught:
+        validate_args("test", Args, {"when": "now"} | values)
+    return [describe_argument(problem, Args, texts) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("values", "english", "chinese"),
+    [
+        ({"other": "1"}, "there is no other", "没有 other 这一项"),
+        ({"how": "year"}, 'how is "year", but must be day, month or all', "how 是“year”，但应为 day, month 或 all"),
+        ({"count": "many"}, 'count is "many", but must be a whole number', "count 是“many”，但应为整数"),
+        ({"count": "1.5"}, 'count is "1.5", but must be a whole number', "count 是“1.5”，但应为整数"),
+        (
+            {"count": "9" * 5000},
+            f'count is "{"9" * 60}…", but must be a whole number',
+            f"count 是“{'9' * 60}…”，但应为整数",
+        ),
+        ({"share": "half"}, 'share is "half", but must be a number', "share 是“half”，但应为数字"),
+        ({"loud": "perhaps"}, 'loud is "perhaps", but must be yes or no', "loud 是“perhaps”，但应为 yes 或 no"),
+        ({"few": "0"}, "few is 0, but must be at least 1", "few 是 0，但至少应为 1"),
+        ({"few": "10"}, "few is 10, but must be at most 9", "few 是 10，但最多为 9"),
+        ({"ratio": "0"}, "ratio is 0, but must be more than 0.0", "ratio 是 0，但应大于 0.0"),
+        ({"ratio": "1"}, "ratio is 1, but must be less than 1.0", "ratio 是 1，但应小于 1.0"),
+        ({"name": ""}, "name is empty", "name 为空"),
+        ({"name": "abcdef"}, "name is longer than 5 characters", "name 超过 5 个字符"),
+        ({"names": ()}, "names is empty", "names 为空"),
+        ({"names": ("a", "b", "c")}, "names has more than 2 items", "names 超过 2 项"),
+        ({"zone": "Mars"}, "there is no time zone Mars", "there is no time zone Mars"),
+        ({"plain": 5}, 'plain cannot be "5"', "plain 不能是“5”"),
+    ],
+)
+def test_each_kind_has_its_sentence(values: dict[str, object], english: str, chinese: str) -> None:
+    assert described(values, Texts()) == [english]
+    assert described(values, Texts("zh")) == [chinese]
+
+
+def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told() -> None:
+    with pytest.raises(ArgumentsInvalid) as caught:
+        validate_args("test", Args, {"count": "x"})
+    slashes = Texts().with_command_prefix("/")
+    assert [describe_argument(problem, Args, slashes) for problem in caught.value.problems] == [
+        "when is missing: the time, as in `/remind`",
+        'count is "x", but must be a whole number',
+    ]
