@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from bubbot.ports.channel import (
@@ -16,8 +17,11 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
+from bubbot.records import dataclass
 
 Monotonic: TypeAlias = Callable[[], float]
+RECENT_TURNS = 10
+"""Ended turns of which the outcome is remembered."""
 OnTurnEnded: TypeAlias = Callable[[str, str, float | None], None]
 """Called with the session and status of a recorded turn, and its seconds; None if its start was not shown, as for
 a scheduled turn."""
@@ -39,12 +43,13 @@ class TurnActivity:
 
 
 class ActivityTracker:
-    """A `PreviewCallback` that remembers the previews it passes on."""
+    """A `PreviewCallback` that remembers the previews it passes on, and how the newest turns ended."""
 
     def __init__(self, show: PreviewCallback, clock: Monotonic) -> None:
         self.show = show
         self._clock = clock
         self._turns: dict[str, TurnActivity] = {}
+        self._outcomes: deque[str] = deque(maxlen=RECENT_TURNS)
         self.on_turn_ended: OnTurnEnded = lambda _session, _status, _seconds: None
         """Called for each turn that has ended."""
 
@@ -52,17 +57,24 @@ class ActivityTracker:
         """See `PreviewCallback`."""
         self.show(session, event)
         match event:
+            case TextStreamed():  # first: an answer comes in many pieces
+                if (activity := self._turns.get(session)) is None or activity.phase != "writing":
+                    self._set_activity(session, TurnActivity("writing"))
             case TurnStarted():
                 self._turns[session] = TurnActivity(since=self._clock())
             case TurnFinished(status):
                 activity = self._turns.pop(session, TurnActivity())
+                self._outcomes.append(status)
                 self.on_turn_ended(session, status, None if activity.since is None else self._clock() - activity.since)
-            case TextStreamed():
-                self._set_activity(session, TurnActivity("writing"))
             case ToolStarted(name):
                 self._set_activity(session, TurnActivity("tool", name))
             case ToolFinished() | StepFinished():
                 self._set_activity(session, TurnActivity("asking"))
+
+    @property
+    def recent_outcomes(self) -> tuple[str, ...]:
+        """The statuses of the newest turns, the newest last."""
+        return tuple(self._outcomes)
 
     def get(self, session: str) -> tuple[TurnActivity, float | None] | None:
         """Return the activity of a session's turn and the turn's seconds so far; None if no turn shows anything."""

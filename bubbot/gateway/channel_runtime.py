@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
@@ -22,7 +22,9 @@ from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
     FetchesAttachments,
+    HasCommandPrefix,
     Inbound,
+    Outbound,
     Role,
     ShowsPreviews,
     SupportsClose,
@@ -34,13 +36,14 @@ from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.attachments import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import OpenWork
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.handle import Clock
-from bubbot.texts import Texts
+from bubbot.texts import COMMAND_PREFIX, Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class ChannelPolicy:
         person_limits: what each person may send.
     """
 
-    queue_policy: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
-    retry_policy: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
+    queue_policy: QueuePolicy = QueuePolicy()
+    retry_policy: RetryPolicy = RetryPolicy()
     admission: AdmissionPolicy | None = None
     access: KnowsPeople | None = None
     queue_limit: int | None = QUEUE_LIMIT
@@ -69,7 +72,7 @@ class ChannelPolicy:
     live: bool = True
     deliver_in_background: bool = False
     one_lane: bool = False
-    person_limits: PersonLimits = PersonLimits()  # noqa: RUF009 - frozen
+    person_limits: PersonLimits = PersonLimits()
 
 
 @dataclass
@@ -109,7 +112,7 @@ class ChannelRuntime:
             self.policy.access,
             self.policy.queue_limit,
             self.migrations,
-            texts,
+            texts.with_command_prefix(self.link.command_prefix),
             activity,
             report,
             self.limiter if self.policy.admission else None,
@@ -119,7 +122,7 @@ class ChannelRuntime:
             self.inbox,
             self.outbox,
             runtime,
-            notify=self.deliverer.notify,
+            notify=self.notify,
             deliver=self.deliver,
             policy=rules,
         )
@@ -140,6 +143,16 @@ class ChannelRuntime:
     async def receive(self, event: ChannelEvent) -> bool | None:
         """Pass an event of the channel to the current gate."""
         return await self.gate.receive(event)
+
+    async def notify(self, outbound: Outbound) -> None:
+        """Send a notice that is not in the outbox; in the background, if answers are sent there.
+
+        The chat may take nothing for minutes, and messages of other chats are accepted after the one that caused it.
+        """
+        if self.policy.deliver_in_background:
+            self.deliverer.enqueue_notice(outbound)
+        else:
+            await self.deliverer.notify(outbound)
 
     async def deliver(self, message: OutboxMessage) -> None:
         """Hold, queue or send a merged message, as the policy says."""
@@ -243,6 +256,7 @@ async def make_channel_runtime(
         policy.queue_policy,
         ChatLimits(policy.max_turns_per_chat).acquire,
         channel.fetch if isinstance(channel, FetchesAttachments) else refuse_fetch,
+        command_prefix=channel.command_prefix if isinstance(channel, HasCommandPrefix) else COMMAND_PREFIX,
         inbox_of=inbox.tape_of,
         outbox_of=outbox.tape_of,
     )

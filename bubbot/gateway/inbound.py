@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.session import SessionChannel
@@ -135,8 +136,9 @@ class InboundGate:
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
-                spoken = replace(event, origin=HUMAN_ORIGIN)  # no channel receives a firing
-                return await self._handle_inbound(self._in_home_chat(spoken))
+                if event.origin != HUMAN_ORIGIN:  # no channel receives a firing
+                    event = replace(event, origin=HUMAN_ORIGIN)
+                return await self._handle_inbound(self._in_home_chat(event))
             case _:
                 await self._handle_change(self._in_home_chat(event))
         return None
@@ -160,11 +162,7 @@ class InboundGate:
         if not (running or waiting) or not is_overtaking(inbound.text):
             return await self.accept(inbound)
         text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
-        if text is None:
-            return None
-        result: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
-        result.set_result(TurnResult("", "answered" if text else "silent", text))
-        return result
+        return None if text is None else _settled_result(text)
 
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound that an earlier process accepted."""
@@ -185,6 +183,11 @@ class InboundGate:
         if accepted is None:
             self._release_slot()
             return None
+        running, waiting = self._runtime.session_activity(inbound.session)
+        is_behind = (running or waiting) and is_overtaking(inbound.text) and not self._runtime.is_too_old(inbound)
+        if is_behind:  # what came just before it has been queued meanwhile
+            self._release_slot()
+            return _settled_result(await self._answer_at_once(accepted, running=running, waiting=waiting))
         result = self._runtime.submit(accepted)
         result.add_done_callback(self._release_slot)
         await self._inbox.write_checkpoint()
@@ -258,7 +261,12 @@ class InboundGate:
                 return False if text is None else bool(text) or None
             if running and self._link.queue_policy.busy == "drop" and not is_command(inbound.text):
                 return await run_uninterrupted(self._drop(inbound))
-        return await self.accept(inbound) is not None
+        result = await self.accept(inbound)
+        if result is None:
+            return False
+        # A stop that came just after what it stops is done already, and says nothing.
+        is_over = result.done() and not result.cancelled() and result.exception() is None
+        return None if is_over and result.result().status == "silent" else True
 
     def _decide(self, inbound: Inbound) -> Decision:
         return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
@@ -317,10 +325,11 @@ class InboundGate:
         Return the answer, which may be empty; None if the command was accepted before.
         """
         accepted = await self._inbox.accept(inbound)
-        if accepted is None:
-            return None
-        if inbound.text.strip() == STOP:
-            text = "" if self._runtime.stop(inbound.session) else self._texts.say("nothing_to_stop")
+        return None if accepted is None else await self._answer_at_once(accepted, running=running, waiting=waiting)
+
+    async def _answer_at_once(self, accepted: AcceptedInbound, *, running: bool, waiting: int) -> str:
+        if accepted.inbound.text.strip() == STOP:
+            text = "" if self._runtime.stop(accepted.inbound.session) else self._texts.say("nothing_to_stop")
         else:
             text = await self._status(accepted.inbound, running=running, waiting=waiting)
         await self._settle(accepted, "overtook", text)
@@ -364,3 +373,10 @@ class InboundGate:
         """Return the event in the chat in which its session began."""
         home = self._rules.migrations.home(event.chat)
         return event if home == event.chat else replace(event, chat=home)
+
+
+def _settled_result(text: str) -> asyncio.Future[TurnResult]:
+    """Return the result of a command that was answered without a turn."""
+    result: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
+    result.set_result(TurnResult("", "answered" if text else "silent", text))
+    return result

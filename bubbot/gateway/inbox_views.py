@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
 from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
 from bubbot.ports.text import clean
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.projection import LegacyAnchor, Projection
@@ -40,16 +41,27 @@ MAX_MESSAGES_READ = 2_000
 
 def inbound_data(inbound: Inbound) -> JsonObject:
     """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
-    data: JsonObject = _storable({**asdict(inbound), "session": inbound.session})
+    data: JsonObject = {**_storable(inbound), "session": clean(inbound.session)}
     return data
 
 
+_FIELDS = {
+    kind: tuple(item.name for item in fields(kind))
+    for kind in (Inbound, Edit, Deletion, Reaction, Sender, Quote, Attachment)
+}
+
+
 def _storable(value: Any) -> Any:
+    """Build the JSON value of an event or a part of it."""
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, dict):
-        return {name: _storable(item) for name, item in value.items()}
-    return [_storable(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_storable(item) for item in value]
+    # `asdict` takes four times as long, and this is done for every message.
+    names = _FIELDS.get(type(value))
+    if names is None and is_dataclass(value):  # an adapter may have kinds of its own
+        names = tuple(item.name for item in fields(value))
+    return value if names is None else {name: _storable(getattr(value, name)) for name in names}
 
 
 def inbound_from(data: JsonObject) -> Inbound:
@@ -94,7 +106,8 @@ _INBOUND_CHANGE = "inbound"
 
 def change_data(change: Edit | Deletion | Reaction | Inbound) -> JsonObject:
     """Build the event data of a change; `what` names its kind."""
-    data: JsonObject = _storable({"what": type(change).__name__.lower(), **asdict(change), "session": change.session})
+    session = clean(change.session)
+    data: JsonObject = {"what": type(change).__name__.lower(), **_storable(change), "session": session}
     return data
 
 

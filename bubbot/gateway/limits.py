@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
+from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 
@@ -86,6 +87,8 @@ class PersonLimiter:
         The other files are replaced by a note of their kind.
         """
         quote = inbound.quote
+        if not inbound.attachments and (quote is None or not quote.attachments):
+            return inbound
         if quote is not None:
             quote = replace(quote, attachments=self._admit_all(inbound, quote.attachments))
         return replace(inbound, attachments=self._admit_all(inbound, inbound.attachments), quote=quote)

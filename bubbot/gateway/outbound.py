@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -18,6 +19,7 @@ from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, 
 from bubbot.ports.middleware import AroundDelivery, CallNext, PartDelivery, wrap
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
+from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 
@@ -197,7 +199,7 @@ class Deliverer:
         self._spawn = create_task
         self._where = current_chat
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._waiting: dict[str, list[tuple[OutboxMessage, bool]]] = {}
+        self._waiting: dict[str, list[Callable[[], Awaitable[None]]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -223,13 +225,19 @@ class Deliverer:
                     return
 
     def enqueue(self, message: OutboxMessage, *, resumed: bool = False) -> None:
-        """Deliver a message in the background, after those its chat already waits for."""
-        chat = message.parts[0].chat if message.parts else ""
+        """Deliver a message in the background, after what its chat already waits for."""
+        self._enqueue(message.parts[0].chat if message.parts else "", partial(self.deliver, message, resumed=resumed))
+
+    def enqueue_notice(self, outbound: Outbound) -> None:
+        """Send a notice that is not in the outbox in the background, after what its chat already waits for."""
+        self._enqueue(outbound.chat, partial(self.notify, outbound))
+
+    def _enqueue(self, chat: str, send: Callable[[], Awaitable[None]]) -> None:
         waiting = self._waiting.get(chat)
         if waiting is not None:
-            waiting.append((message, resumed))
+            waiting.append(send)
             return
-        self._waiting[chat] = [(message, resumed)]
+        self._waiting[chat] = [send]
         self._is_idle.clear()
         self._tasks[chat] = self._spawn(self._drain(chat))
 
@@ -275,8 +283,7 @@ class Deliverer:
     async def _drain(self, chat: str) -> None:
         try:
             while waiting := self._waiting[chat]:
-                message, resumed = waiting[0]
-                await self.deliver(message, resumed=resumed)
+                await waiting[0]()
                 waiting.pop(0)
         finally:
             del self._waiting[chat]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bubbot.ports.channel import MessagePart
 from bubbot.ports.outbox import INTENT, part_from
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.query import TapeQuery

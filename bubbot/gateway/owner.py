@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.ports.channel import Outbound, Role
 from bubbot.tape.entry import TapeEntry
+from bubbot.texts import Texts
 
 
 class OwnerChat:
@@ -27,7 +28,8 @@ class OwnerChat:
             inbound = await channel_runtime.inbox.find_direct_message(owners) if owners else None
             if inbound is None:
                 continue
-            parts = tuple(channel_runtime.link.split(Outbound(name, inbound.chat, text, inbound.thread)))
+            typed = Texts(command_prefix=channel_runtime.link.command_prefix).format_commands(text)
+            parts = tuple(channel_runtime.link.split(Outbound(name, inbound.chat, typed, inbound.thread)))
             message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {self._tape: [fact]})
             await channel_runtime.deliver(message)
             return True

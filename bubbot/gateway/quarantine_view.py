@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers

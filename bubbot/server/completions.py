@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from aiohttp import web
 
 from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid
 from bubbot.ports.channel import Inbound, MessagePart, Preview, Sender, StepFinished, TextStreamed
+from bubbot.records import dataclass
 from bubbot.server.api import Api
 from bubbot.server.listener import read_body, suspend_deadline
 from bubbot.server.remote import RECEIPT_TIMEOUT_SECONDS, AskResult, ChatService, RemoteChannel

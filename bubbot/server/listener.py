@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +18,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from bubbot.errors import ConfigError
+from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

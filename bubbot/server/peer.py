@@ -11,14 +11,16 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import ClientWebSocketResponse, WSMsgType
-from aiohttp.web import WebSocketResponse
 
 from bubbot.errors import BubbotError, ControlError
 from bubbot.server.codec import JsonObject, decode_error, encode_error
 from bubbot.server.protocol import CONNECTION_LOST, encode_message, parse_message
+
+if TYPE_CHECKING:
+    from aiohttp.web import WebSocketResponse  # of the bot's end; the other one would load a server for nothing
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
@@ -31,6 +31,7 @@ from bubbot.ports.channel import (
     refuse_blob,
 )
 from bubbot.ports.turn import TurnResult
+from bubbot.records import dataclass
 from bubbot.runtime.turns import LastTurnView
 from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.tape.service import TapeService

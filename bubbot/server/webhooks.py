@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bubbot.ports.channel import SupportsWebhook, WebhookVerifier
+from bubbot.records import dataclass
 from bubbot.server.listener import (
     HttpAddress,
     HttpConnections,
@@ -36,7 +37,7 @@ class WebhookSettings:
 
     host: str = "127.0.0.1"
     port: int = 8080
-    limits: HttpLimits = HttpLimits()  # noqa: RUF009 - frozen
+    limits: HttpLimits = HttpLimits()
 
 
 WebhookChannels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import ChannelState, HealthSnapshot
 from bubbot.ports.channel import Role
 from bubbot.ports.health import FeatureProblem, HealthContext, HealthRow
 from bubbot.ports.text import format_bytes
+from bubbot.records import dataclass
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
 
@@ -92,6 +92,8 @@ class HealthFormatter:
             yield self._row("st_quarantine", text)
         if snapshot.full:
             yield self._row("st_disk", say("st_disk_full"))
+        if snapshot.loading:
+            yield self._row("st_models", *(say("st_loading_is", name=name) for name in snapshot.loading))
         yield from self._features(is_trouble=True)
 
     def describe_feature(self, problem: FeatureProblem) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from bubbot.log import LoggedWarning
-from bubbot.ports.health import FeatureHealth, FeatureProblem
+from bubbot.ports.health import FeatureHealth, FeatureProblem, RuntimeLoad
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.runtime.app import RuntimeLoad
+from bubbot.records import dataclass
 
 ChannelStatus = Literal["", "running", "refused", "ended"]
 """The state of a channel; empty before it was started."""
@@ -85,6 +85,7 @@ class HealthSnapshot:
         pid: None if no bot runs: then there are no channels and no errors.
         began: when the bot started; empty if none runs.
         channels: the configured channels.
+        outcomes: how the newest turns ended, the newest last.
         load: the turns; if no bot runs, the messages that nobody has answered.
         owed: undelivered messages, by channel.
         database: None if it was not measured.
@@ -96,6 +97,7 @@ class HealthSnapshot:
         features: what is wrong with the features of installed packages. The bot is healthy without them.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
         reports: what its features report.
+        loading: the models that are still loading; their first answers wait for that.
     """
 
     version: str
@@ -105,7 +107,8 @@ class HealthSnapshot:
     pid: int | None = None
     began: str = ""
     channels: tuple[ChannelState, ...] = ()
-    load: RuntimeLoad = RuntimeLoad()  # noqa: RUF009 - frozen
+    outcomes: tuple[str, ...] = ()
+    load: RuntimeLoad = RuntimeLoad()
     owed: tuple[PendingDeliveries, ...] = ()
     database: DatabaseStatus | None = None
     backup: BackupStatus | None = None
@@ -116,6 +119,14 @@ class HealthSnapshot:
     features: tuple[FeatureProblem, ...] = ()
     full: bool = False
     reports: tuple[FeatureHealth, ...] = ()
+    loading: tuple[str, ...] = ()
+
+    @property
+    def failed_turns(self) -> int:
+        """How many of the newest turns failed, one after the other."""
+        return next(
+            (count for count, outcome in enumerate(reversed(self.outcomes)) if outcome != "failed"), len(self.outcomes)
+        )
 
     @property
     def is_healthy(self) -> bool:

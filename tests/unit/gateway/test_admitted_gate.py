@@ -178,6 +178,28 @@ class TestOvertaking:
             await bench.quiet()
             assert bench.channel.texts[1:] == ["slow", "slow"]
 
+    @virtual
+    async def test_a_command_that_comes_while_a_message_is_accepted_does_not_wait_for_its_turn(self) -> None:
+        async with admitted(InMemoryStore(), Played(SLOW)) as bench:
+            both = asyncio.gather(
+                bench.gate.receive(bench.inbound("slow one")), bench.gate.receive(bench.inbound(",status"))
+            )
+            assert [*await both] == [True, True]
+            await bench.deliverer.wait_until_idle()
+            assert bench.channel.texts == [SAY("about_to_answer", count=1)]
+            await bench.quiet()
+            assert bench.channel.texts[1:] == ["slow"]
+
+    @virtual
+    async def test_a_stop_that_comes_while_a_message_is_accepted_stops_it(self) -> None:
+        async with admitted(InMemoryStore(), Played(SLOW)) as bench:
+            both = asyncio.gather(
+                bench.gate.receive(bench.inbound("slow one")), bench.gate.receive(bench.inbound(",stop"))
+            )
+            assert [*await both] == [True, None]
+            await bench.quiet()
+            assert bench.channel.texts == [SAY("stopped")]
+
     @pytest.mark.parametrize("command", [",stop", ",status"])
     def test_where_nothing_runs_that_is_said(self, command: str) -> None:
         @virtual

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import pytest
 
 from bubbot.gateway.inbox import Inbox
-from bubbot.ports.channel import ChatMigration
+from bubbot.gateway.inbox_views import inbound_data, inbound_from
+from bubbot.ports.channel import Attachment, ChatMigration, Inbound, Sender
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
 from tests.doubles import CountingIds
@@ -34,3 +38,16 @@ async def test_moves_of_chats_are_known_at_once_and_to_the_next_process(store: T
     for known in (moves, await Inbox(service(store), CountingIds()).read_migrations()):
         assert [known.current(chat) for chat in "abxz"] == ["c", "c", "y", "z"]
         assert [known.home(chat) for chat in "cyz"] == ["a", "x", "z"]
+
+
+def test_a_list_of_files_and_kinds_of_an_adapters_own_are_stored_as_any_other() -> None:
+    @dataclass(frozen=True)
+    class OwnSender(Sender):
+        """As a plugin may make one."""
+
+    plain = Inbound("test", "1", "7", Sender("1", "Ann \ud83d"), "hi", "", attachments=(Attachment("f"),))
+    files: Any = [Attachment("f")]
+    own = replace(plain, sender=OwnSender("1", "Ann \ud83d"), attachments=files)
+    assert inbound_data(own) == inbound_data(plain)
+    assert inbound_data(plain)["sender"]["name"] == "Ann \N{REPLACEMENT CHARACTER}"
+    assert inbound_from(inbound_data(plain)).attachments == plain.attachments

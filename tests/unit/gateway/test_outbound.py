@@ -283,3 +283,15 @@ async def test_a_full_disk_does_not_send_the_same_answer_at_every_start() -> Non
     store.full = False
     await start("last")
     assert in_chat(stage, "home") == ["one"]
+
+
+@virtual
+async def test_a_notice_waits_for_what_its_chat_gets_first_and_nobody_waits_for_it() -> None:
+    stage = Stage()
+    stage.fail = failing("send", OFFLINE, OFFLINE)
+    async with delivering(stage) as bench:
+        await said(bench, "one")
+        await bench.line.notify(Outbound("test", "home", "a notice"))
+        assert stage.sent == []
+        await bench.quiet(1000)
+        assert in_chat(stage, "home") == ["one", "a notice"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import aiohttp
@@ -15,7 +16,7 @@ from bubbot.ports.channel import Inbound, TextStreamed, TurnStarted
 from bubbot.ports.turn import TurnResult
 from bubbot.server.api import Api
 from bubbot.server.completions import Completions
-from bubbot.server.network import NetworkSettings, serve_network
+from bubbot.server.network import NETWORK_LIMITS, NetworkSettings, serve_network
 from bubbot.server.remote import ChatService, RemoteChannel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
@@ -52,7 +53,8 @@ class Bench:
         completions = Completions(
             api, self.remote, service, model="bot", now=lambda: datetime(2026, 11, 22, tzinfo=UTC), new_id=ids
         )
-        async with serve_network(api, NetworkSettings("127.0.0.1", 0, TOKEN), completions) as port:
+        limits = replace(NETWORK_LIMITS, shutdown_seconds=0.1)  # its turns do not end by themselves
+        async with serve_network(api, NetworkSettings("127.0.0.1", 0, TOKEN), completions, limits) as port:
             yield port
 
 

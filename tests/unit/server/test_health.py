@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.features.budget.health import ModelOutage, budget_readiness
+from bubbot.features.budget.health import budget_readiness
+from bubbot.features.budget.outages import ModelOutage
 from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
 from bubbot.server.health import HealthAddress, HealthProbe, serve_health

@@ -33,6 +33,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.turn import TurnResult
 from bubbot.server import remote as module
+from bubbot.server import routes
 from bubbot.server.api import Api
 from bubbot.server.chat import RemoteChat
 from bubbot.server.client import connect_chat
@@ -261,6 +262,7 @@ async def test_what_a_client_cannot_show_stays_open(bot: Bench, monkeypatch: pyt
         with pytest.raises(DeliveryFailed, match="the pipe is gone"):
             await bot.remote.send(answer_to("1"))
     monkeypatch.setattr(module, "RECEIPT_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(routes, "RECEIPT_TIMEOUT_SECONDS", 0.5)
     stuck = Screen()
     stuck.stuck = True
     async with bot.chat(stuck):

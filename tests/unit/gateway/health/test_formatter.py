@@ -26,10 +26,9 @@ from bubbot.gateway.health.snapshot import (
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
-from bubbot.ports.health import HealthContext
+from bubbot.ports.health import HealthContext, RuntimeLoad
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.usage import Currency
-from bubbot.runtime.app import RuntimeLoad
 from bubbot.server.codec import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
