@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bubbot.errors import BubbotError
+from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

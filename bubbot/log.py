@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from math import isfinite
 from typing import Any, Literal, TextIO
+
+from bubbot.records import dataclass
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 """The levels of `[log] level`."""

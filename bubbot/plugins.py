@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bubbot.errors import ConfigError
 from bubbot.ports.text import did_you_mean, replace_controls
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade.md lists the new names."
 
@@ -48,7 +50,10 @@ def _read_entry_points(_folders: tuple[tuple[str, int], ...]) -> object:
 
     Each version of Python returns another class; all have `select`.
     """
-    return entry_points()
+    # Imported here: commands know of plugins, and few load one.
+    from importlib import metadata
+
+    return metadata.entry_points()
 
 
 def _changed_at(folder: str) -> int:

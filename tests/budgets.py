@@ -13,7 +13,7 @@ from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject
 from bubbot.tape.entry import JsonObject, TapeEntry
-from bubbot.tape.projection import read_projection
+from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -76,13 +76,23 @@ async def facts(store: TapeStore, name: str) -> list[JsonObject]:
 
 
 async def whole(store: TapeStore) -> tuple[TapeEntry, ...]:
-    """Everything on the tape."""
-    return (await store.fetch([TapeQuery(BUDGET_TAPE)]))[0]
+    """Everything on the tape, and on its shards."""
+    return tuple(entry for page in await pages_of(store) for entry in page)
+
+
+async def pages_of(store: TapeStore) -> list[tuple[TapeEntry, ...]]:
+    """What is on the tape, and on each of its shards."""
+    return await store.fetch([TapeQuery(name) for name in budget_tape(store).shards_of(BUDGET_TAPE)])
 
 
 async def read_books(store: TapeStore) -> BudgetState:
     """The books as a start reads them."""
-    return await read_projection(BUDGET_PROJECTION, budget_tape(store))
+    return await read_combined_projection(BUDGET_PROJECTION, budget_tape(store).shards())
+
+
+def books_of(budget: Budget) -> BudgetState:
+    """The books that it has in memory."""
+    return BUDGET_PROJECTION.combine_states(budget._states)
 
 
 def costing(reading: int, writing: int, before: Callable[[], Any] | None = None) -> Replying:

@@ -10,7 +10,7 @@ import pytest
 
 def installed(folder: Path, name: str, version: str, entry_points: str = "") -> None:
     """Puts a package into a folder of the import path."""
-    made = folder / f"{name}-{version}.dist-info"
+    made = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     made.mkdir(parents=True)
     (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (made / "entry_points.txt").write_text(entry_points)
@@ -21,8 +21,7 @@ def install_feature(
 ) -> None:
     """Installs a package with one module, whose FACTORY is the feature `name`, into this process.
 
-    The module has another name in each folder: one that was imported before stays loaded. The name of a
-    package has no hyphens: `importlib.metadata` takes what follows one for the version.
+    The module has another name in each folder: one that was imported before stays loaded.
     """
     package = package or f"{name}_package"
     module = f"{package}_{sha256(str(folder).encode()).hexdigest()[:16]}"

@@ -152,7 +152,8 @@ def _environment(folder: Path, *, forks: bool = True) -> dict[str, str]:
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     scripts = {
-        "sudo": 'if [ "$1" = -u ]; then shift 2; fi\nexec "$@"',
+        # The path of a `bubbot` is checked where it is printed; what runs is the one of this environment.
+        "sudo": 'if [ "$1" = -u ]; then shift 2; fi\ncase "$1" in */bin/bubbot) shift; exec bubbot "$@";; esac\nexec "$@"',
         "edited": f'cat {shlex.quote(str(folder / "text"))} > "$1"',
     }
     for name, script in scripts.items():

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,13 +35,14 @@ from bubbot.gateway.outbound import Deliverer
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
-from bubbot.ports.channel import Channel, CommandInfo, Inbound, Role, ignore_preview
+from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound, Role, ignore_preview
 from bubbot.ports.command import CommandContext
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import OpenWork, find_open_work
@@ -56,6 +56,7 @@ from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class PortWrappers:
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
-    timeouts: GuardTimeouts = GuardTimeouts()  # noqa: RUF009 - frozen
+    timeouts: GuardTimeouts = GuardTimeouts()
 
 
 @dataclass
@@ -359,8 +360,14 @@ async def open_bot(
         runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
-        commands += list_commands(toolbox, texts)
-        sources = HealthSources(channel_runtimes, runtime, activity, bot_features)
+        commands += list_commands(toolbox, texts, menu_languages(channel_runtimes))
+        sources = HealthSources(
+            channel_runtimes,
+            runtime,
+            activity,
+            bot_features,
+            lambda: models[-1].loading_names(),  # noqa: PLW0108 - a reload adds a set
+        )
         watch = HealthCollector(base_store, home, sources, settings, texts, now=now, restored=restored)
         yield Bot(
             store,
@@ -399,6 +406,13 @@ async def _close(models: Sequence[ModelSet]) -> None:
 
 def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
     return tape_service(store, session_tape(workspace, session), session, references=references)
+
+
+def menu_languages(channel_runtimes: Mapping[str, ChannelRuntime]) -> dict[str, Texts]:
+    """Return the languages of the menus of commands; none if no platform here has such a menu."""
+    if not any(isinstance(each.channel, HasCommandPrefix) for each in channel_runtimes.values()):
+        return {}
+    return {tag: Texts(tag) for tag in list_languages(Texts.package)}
 
 
 def _texts(settings: Settings) -> Texts:

@@ -14,6 +14,7 @@ from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, SpaceRu
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.limits import PersonLimits
 from bubbot.gateway.outbound import RetryPolicy
+from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.channels import (
     KINDS_REQUIRING_TOKEN,
@@ -26,7 +27,7 @@ from bubbot.settings.loader import Settings
 
 log = logging.getLogger(__name__)
 
-STDIN = "stdin"
+STDIN = TERMINAL_CHANNEL
 RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0, 12.0)
 """Seconds between tries of a delivery; the last one repeats: it is the longest wait after an outage ends."""
 ChannelTable = tuple[ChannelSettings, Mapping[str, Any]]

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from bubbot import plugins
-from bubbot.app.budget import model_facts
-from bubbot.app.installed import COMMAND_GROUP, FEATURE_GROUP, feature_section, load_command_group, load_feature
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.feature import Feature
-from bubbot.features.budget.limits import budget_limits
-from bubbot.features.budget.report import LimitReporter
-from bubbot.features.usage.tools import UsageReporter
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.command import Command, CommandContext, CommandGroup
+from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool, ToolArgs
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import Currency
+from bubbot.records import dataclass
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import TapeService
+
+if TYPE_CHECKING:
+    from bubbot.feature import Feature
+    from bubbot.features.usage.tools import UsageReporter
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,18 @@ def configured_people(settings: Settings) -> dict[str, ListedPeople]:
     }
 
 
-def _usage_reporter(settings: Settings) -> Callable[[TapeHandle, Clock, ZoneInfo], UsageReporter]:
+def _usage_reporter(settings: Settings) -> Callable[[TapeService, Clock, ZoneInfo], UsageReporter]:
     """Return what builds the reporter of a budget tape."""
+    # Imported here: prices and budgets are for one command of many.
+    from bubbot.app.budget import model_facts
+    from bubbot.features.budget.limits import budget_limits
+    from bubbot.features.budget.report import LimitReporter
+    from bubbot.features.usage.tools import UsageReporter
+
     limits = budget_limits(settings.budget, model_facts(settings))
     currency = Currency(settings.budget.currency, settings.budget.usd_rate or 1.0)
 
-    def build(tape: TapeHandle, now: Clock, zone: ZoneInfo) -> UsageReporter:
+    def build(tape: TapeService, now: Clock, zone: ZoneInfo) -> UsageReporter:
         reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
         return UsageReporter(tape, now, zone, reporter.report_limits, currency)
 
@@ -81,21 +88,24 @@ def find_command(name: str) -> Command | None:
     word = name.partition(" ")[0]
     if word in OWN_COMMANDS:
         group: CommandGroup = getattr(import_module(OWN_COMMANDS[word].module), f"{word.upper()}_COMMANDS")
-    elif word in plugins.list_names(COMMAND_GROUP):
-        group = load_command_group(word)
-    else:
-        return None
-    return group.find(name)
+        return group.find(name)
+    # Imported here, as below: features of packages may need all of the kernel, and few homes have any.
+    from bubbot.app.installed import COMMAND_GROUP, load_command_group
+
+    return load_command_group(word).find(name) if word in plugins.list_names(COMMAND_GROUP) else None
 
 
 def bind_context(context: CommandContext, name: str, settings: Settings) -> CommandContext:
     """Return the context with what the command of this name gets of the settings."""
-    word, section = name.partition(" ")[0], None
-    if word in OWN_COMMANDS:
-        section = OWN_COMMANDS[word].pick(settings)
-    elif word in plugins.list_names(FEATURE_GROUP):
-        section = feature_section(load_feature(word), settings)
+    word = name.partition(" ")[0]
+    section = OWN_COMMANDS[word].pick(settings) if word in OWN_COMMANDS else _package_section(word, settings)
     return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone))
+
+
+def _package_section(word: str, settings: Settings) -> SettingsSection | None:
+    from bubbot.app.installed import FEATURE_GROUP, feature_section, load_feature
+
+    return feature_section(load_feature(word), settings) if word in plugins.list_names(FEATURE_GROUP) else None
 
 
 def typed_tools(features: Sequence[Feature], context: CommandContext, settings: Settings) -> list[Tool]:

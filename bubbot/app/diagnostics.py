@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from bubbot.features.schedule.health import read_schedule_health
 from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
+from bubbot.records import dataclass
 from bubbot.server.codec import decode, encode
 from bubbot.settings.loader import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE, Currency
+from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
 from bubbot.settings.loader import Settings

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -26,6 +26,7 @@ from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDe
 from bubbot.ports.model import Model, ModelReply, ModelTraits
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
+from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.compose import PromptSection
 from bubbot.tape.entry import TapeEntry, timestamp

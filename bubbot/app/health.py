@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -40,9 +40,10 @@ from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.ports.checks import HomeReader
-from bubbot.ports.health import FeatureHealth, FeatureProblem, HealthContext
+from bubbot.ports.health import FeatureHealth, FeatureProblem, HealthContext, RuntimeLoad
 from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
-from bubbot.runtime.app import AppRuntime, RuntimeLoad
+from bubbot.records import dataclass
+from bubbot.runtime.app import AppRuntime
 from bubbot.settings.loader import Settings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.backups import list_backups
@@ -61,12 +62,13 @@ ChannelStates: TypeAlias = Callable[[], tuple[Mapping[str, ChannelStatus], Mappi
 
 @dataclass(frozen=True, slots=True)
 class HealthSources:
-    """The parts of a running bot that report something."""
+    """The parts of a running bot that report something. `loading_models`: the names of models that are still loading."""
 
     channel_runtimes: Mapping[str, ChannelRuntime]
     runtime: AppRuntime
     activity: ActivityTracker
     features: BotFeatures
+    loading_models: Callable[[], Sequence[str]]
 
 
 class HealthCollector:
@@ -132,7 +134,7 @@ class HealthCollector:
         return tuple(reports)
 
     def readiness(self) -> dict[str, Any]:
-        """Return what features add to the answer of `/ready`, without I/O."""
+        """Return what models that load and features add to the answer of `/ready`, without I/O."""
         context, values = self._context(Texts()), dict[str, Any]()
         for feature in self.sources.features.reporting:
             try:
@@ -140,6 +142,8 @@ class HealthCollector:
                     values = json.loads(json.dumps({**feature.ready(context)})) | values
             except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
                 failed_health(feature.name, error)
+        if names := self.sources.loading_models():
+            values["loading"] = [Texts().say("st_loading_is", name=name) for name in names]
         return values
 
     def _context(self, texts: Texts, role: Role = Role.OWNER) -> HealthContext:
@@ -166,6 +170,7 @@ class HealthCollector:
             pid=os.getpid(),
             began=self._began,
             channels=self.channels(),
+            outcomes=sources.activity.recent_outcomes,
             load=sources.runtime.measure_load(),
             owed=tuple(pending),
             database=database,
@@ -177,6 +182,7 @@ class HealthCollector:
             features=(*sources.features.problems, *unowned_sections(self.settings)),
             full=self.is_disk_full(),
             reports=self.features(texts or Texts(), role),
+            loading=tuple(sources.loading_models()),
         )
 
     async def deployment_head(self) -> DeploymentHead:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
@@ -12,6 +12,7 @@ from bubbot.feature import FeatureFactory
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
+from bubbot.records import dataclass
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
@@ -22,8 +23,8 @@ FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (
-    "init", "chat", "run", "status", "reload", "ask", "tape", "memory", "schedule", "access", "usage", "service", "backup",
-    "restore", "doctor",
+    "chat", "ask", "status", "usage", "doctor", "help", "tape", "memory", "schedule", "access", "init", "model", "completion",
+    "run", "reload", "service", "backup", "restore",
 )  # fmt: skip
 """The commands of bubbot itself, which no package may replace."""
 

@@ -6,7 +6,6 @@ Providers that speak the OpenAI chat protocol are called directly, the others th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ from bubbot.models.local import model as local
 from bubbot.models.openai.providers import is_direct
 from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
 from bubbot.ports.model import Model, ModelOptions, ModelTraits
+from bubbot.records import dataclass
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
@@ -47,6 +47,11 @@ class ModelSet:
 
     sessions: SessionModels
     transcriber: LazyModel | None
+
+    def loading_names(self) -> list[str]:
+        """Return the names of the models that are still loading."""
+        transcriber = [self.transcriber.name] if self.transcriber is not None and self.transcriber.is_loading else []
+        return [*self.sessions.loading_names(), *transcriber]
 
     async def aclose(self) -> None:
         """Close every model that was loaded."""
@@ -123,10 +128,10 @@ def needs_litellm(settings: Settings, name: str) -> bool:
 
 
 def _load_direct(options: ModelOptions) -> Model:
-    """Load the client of the OpenAI chat protocol; httpx takes a tenth of a second."""
-    from bubbot.models.openai.model import create
+    """Load the client of the OpenAI chat protocol; aiohttp takes a tenth of a second."""
+    from bubbot.models.openai.model import make_model
 
-    return create(options, read_variables())
+    return make_model(options, read_variables())
 
 
 def _check_address(settings: Settings, provider: str) -> None:

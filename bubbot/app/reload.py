@@ -10,10 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from bubbot import log as logs
+from bubbot.app.bot import menu_languages
 from bubbot.app.channels import ChannelTable, admission_settings, channel_policy, channel_tables
 from bubbot.app.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.app.daemon import Daemon
@@ -28,6 +29,7 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
+from bubbot.records import dataclass
 from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
@@ -296,7 +298,7 @@ class Reloader:
             app.model_sets.append(plan.models)
         toolbox = await self._renew_sessions(settings)
         app.health_collector.settings = settings
-        app.commands[:] = list_commands(toolbox, app.turn_services.texts)
+        app.commands[:] = list_commands(toolbox, app.turn_services.texts, menu_languages(app.channel_runtimes))
         self.current, self._tables = settings, dict(plan.tables)
         for name in plan.started:
             await self._start_channel(name, added=name in added)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import Deps
@@ -25,6 +24,7 @@ from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import GateChain, Turn
+from bubbot.records import dataclass
 from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer

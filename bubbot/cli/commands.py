@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.installed import load_features
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import show
@@ -147,7 +146,12 @@ async def answer_command(context: CommandContext, settings: Settings, body: Json
 async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
     """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
     name = session_tape(workspace, session)
-    references = load_features().references if await store.forks(name) else OWN_REFERENCES
+    references = OWN_REFERENCES
+    if await store.forks(name):
+        # Imported here: features of packages may need all of the kernel, and few sessions have open forks.
+        from bubbot.app.installed import load_features
+
+        references = load_features().references
     tape = tape_service(store, name, session, references=references)
     tape.write_under(await InProcessLease(store, partial(session_tape, workspace)).hold(session))
     await merge_open_forks(tape)

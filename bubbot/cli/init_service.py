@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bubbot.errors import ConfigError
@@ -12,6 +12,7 @@ from bubbot.ops.service.install import InstallPlan, check_manager, install_servi
 from bubbot.ops.service.render import SYSTEM_HOME
 from bubbot.ops.service.systemctl import find_manager_failure
 from bubbot.ops.service.systemctl import run_command as ask
+from bubbot.records import dataclass
 from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
 
 NO_SERVICE, USER_SERVICE, SYSTEM_SERVICE = SERVICE_KINDS = ("none", "user", "system")

@@ -1,7 +1,7 @@
 """Ctrl-C while the program loads and while it ends: exit at once, without a traceback.
 
-In between, the command or its event loop handles Ctrl-C as `KeyboardInterrupt`. This module imports nothing heavy,
-because nothing handles Ctrl-C until it has loaded.
+In between, the command or its event loop handles Ctrl-C as `KeyboardInterrupt`. Before this module has loaded, the
+launcher (`launcher/bubbot`) does the same; `python -m bubbot` has nothing there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXIT_INTERRUPTED = 130
 
 def leave_on_interrupt() -> None:
     """Let Ctrl-C end the process at once; for phases in which no command can leave something half done."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as under nohup
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored by a shell that starts it in the background
         signal.signal(signal.SIGINT, _leave)
 
 

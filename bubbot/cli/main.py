@@ -9,10 +9,9 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bubbot import __version__, log
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
@@ -27,6 +26,7 @@ from bubbot.errors import (
     TapeCorrupt,
 )
 from bubbot.ports.text import did_you_mean
+from bubbot.records import dataclass
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
@@ -44,7 +44,7 @@ EXIT_CODES: Mapping[type[BubbotError], int] = {
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """A command's line of help, and its module.
+    """A command's line of help, its module, and the heading it stands under in `bubbot --help`.
 
     The module has `configure(parser) -> None` and `run(args) -> int`, where `args` also has `command` (str), `home` and
     `config` (Path, or None if not set); that of a feature has its `CommandGroup`, such as `USAGE_COMMANDS`.
@@ -52,28 +52,34 @@ class ShellCommand:
 
     help: str
     module: str
+    section: str = "Installed packages"
 
 
 COMMANDS: Mapping[str, ShellCommand] = {
-    "init": ShellCommand("set up a bot: name, model, accounts", "bubbot.cli.init"),
-    "chat": ShellCommand("talk to the bot in this terminal", "bubbot.cli.chat"),
-    "run": ShellCommand("run the bot with every configured channel", "bubbot.cli.run.command"),
-    "status": ShellCommand("show the state of the running bot", "bubbot.cli.status"),
-    "reload": ShellCommand("apply changed settings to the running bot", "bubbot.cli.reload"),
-    "ask": ShellCommand("ask one question and print the answer", "bubbot.cli.ask"),
-    "tape": ShellCommand("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
-    "memory": ShellCommand("show and change what a session remembers", "bubbot.features.memory.shell"),
+    "chat": ShellCommand("talk to the bot in this terminal", "bubbot.cli.chat", "Talk"),
+    "ask": ShellCommand("ask one question and print the answer", "bubbot.cli.ask", "Talk"),
+    "status": ShellCommand("show the state of the running bot", "bubbot.cli.status", "Look"),
+    "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.shell", "Look"),
+    "doctor": ShellCommand("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor", "Look"),
+    "help": ShellCommand("explain a command or a topic", "bubbot.cli.topics", "Look"),
+    "tape": ShellCommand("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command", "Change"),
+    "memory": ShellCommand("show and change what a session remembers", "bubbot.features.memory.shell", "Change"),
     "schedule": ShellCommand(
-        "schedule prompts, commands and texts, and see their results", "bubbot.features.schedule.shell"
+        "schedule prompts, commands and texts, and see their results", "bubbot.features.schedule.shell", "Change"
     ),
-    "access": ShellCommand("manage who may talk to the bot", "bubbot.features.access.shell"),
-    "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.shell"),
-    "service": ShellCommand("run the bot under systemd, and show its state", "bubbot.cli.service"),
-    "backup": ShellCommand("back up everything the bot stores, even while it runs", "bubbot.cli.backup"),
-    "restore": ShellCommand("create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"),
-    "doctor": ShellCommand("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
+    "access": ShellCommand("manage who may talk to the bot", "bubbot.features.access.shell", "Change"),
+    "init": ShellCommand("set up a bot: name, model, accounts", "bubbot.cli.init", "Set up"),
+    "model": ShellCommand("install the demonstration model", "bubbot.cli.model", "Set up"),
+    "completion": ShellCommand("complete commands with Tab in your shell", "bubbot.cli.completion.command", "Set up"),
+    "run": ShellCommand("run the bot with every configured channel", "bubbot.cli.run.command", "Operate"),
+    "reload": ShellCommand("apply changed settings to the running bot", "bubbot.cli.reload", "Operate"),
+    "service": ShellCommand("run the bot under systemd, and show its state", "bubbot.cli.service", "Operate"),
+    "backup": ShellCommand("back up everything the bot stores, even while it runs", "bubbot.cli.backup", "Operate"),
+    "restore": ShellCommand(
+        "create a home from a backup, in quarantine until it is released", "bubbot.cli.restore", "Operate"
+    ),
 }
-"""Every command; only the module of the requested one is imported."""
+"""Every command, by sections; only the module of the requested one is imported."""
 COMMAND_GROUP = "bubbot.commands"
 """The entry points of packages that add commands."""
 
@@ -88,6 +94,11 @@ class CommandParser(argparse.ArgumentParser):
         group.add_argument("--home", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="the home folder")
         group.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
         group.add_argument("--version", action="version", version=f"bubbot {__version__}")
+
+    def error(self, message: str) -> NoReturn:
+        """Report wrong usage in one line that names the command for help."""
+        _print_error(f"{' '.join(message.split())}; see `{self.prog} --help`")
+        raise SystemExit(EXIT_USAGE)
 
     def print_help(self, file: Any = None) -> None:
         """Print the help. Unlike argparse, report a lost output as a failure."""
@@ -154,7 +165,7 @@ def _reserve_descriptors() -> None:
 
 def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: Callable[[], None]) -> int:
     installed = _installed_commands(commands)
-    top = _top_parser({name: command.help for name, command in commands.items()} | installed)
+    top = _top_parser({**commands, **{name: ShellCommand(text, "") for name, text in installed.items()}})
     if not argv:
         top.print_help()
         return EXIT_OK
@@ -191,6 +202,11 @@ def load_command(name: str, commands: Mapping[str, ShellCommand] = COMMANDS) -> 
     return parser, module
 
 
+def describe_commands() -> dict[str, str]:
+    """List every command, also those of installed packages, with its line of help."""
+    return {name: command.help for name, command in COMMANDS.items()} | _installed_commands(COMMANDS)
+
+
 def _installed_commands(commands: Mapping[str, ShellCommand]) -> dict[str, str]:
     """List the commands that installed packages add, with what the packages say of themselves; import none of them."""
     if not any(map(_offers_commands, sys.path)):
@@ -212,14 +228,18 @@ def _offers_commands(folder: str) -> bool:
     return False
 
 
-def _top_parser(rows: Mapping[str, str]) -> argparse.ArgumentParser:
-    width = max(map(len, rows), default=0)
-    table = "\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())
+def _top_parser(commands: Mapping[str, ShellCommand]) -> argparse.ArgumentParser:
+    width = max(map(len, commands), default=0)
+    sections: dict[str, str] = {}
+    for name, command in commands.items():
+        row = f"  {name:<{width}}  {command.help}\n"
+        sections[command.section] = sections.get(command.section, f"{command.section}:\n") + row
+    table = "\n".join(sections.values())
     parser = CommandParser(
         prog="bubbot",
         usage="bubbot [--home PATH] [--config PATH] COMMAND ...",
         description="A self-hosted chat bot that records everything on append-only tapes.",
-        epilog=f"commands:\n{table}\n\n`bubbot COMMAND --help` explains one command.",
+        epilog=f"{table}\n`bubbot help COMMAND` explains one command, and `bubbot help exit-codes`, `environment` or `json` a topic.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
@@ -267,8 +287,9 @@ def _flatten(error: Exception) -> Iterator[Exception]:
 
 
 def _print_error(sentence: str) -> None:
-    with suppress(OSError):
-        print(f"bubbot: {log.printable(log.redact(sentence))}", file=sys.stderr)
+    if sys.stderr is not None:  # print would take standard output instead
+        with suppress(OSError):
+            print(f"bubbot: {log.printable(log.redact(sentence))}", file=sys.stderr)
 
 
 def _log_traceback(error: Exception) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from bubbot.cli.loading import loading
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.ports.command import Argument, Command, CommandGroup
 from bubbot.ports.tool import ToolArgs, validate_args
@@ -36,7 +37,8 @@ class GroupCommand:
     def run(self, args: argparse.Namespace) -> int:
         """Run the command; return its exit code."""
         # Imported here: `--help` needs none of it.
-        from bubbot.cli.commands import run_typed
+        with loading():
+            from bubbot.cli.commands import run_typed
 
         action = getattr(args, "action", "")
         command = next(command for command in self._group.commands if command.action == action)

@@ -14,6 +14,9 @@ from typing import Any
 from bubbot.errors import OutputFailed
 from bubbot.ports.text import escape_json, replace_controls
 
+PIPE_CHARACTERS = 4096
+"""The characters that go to a pipe at once, so that it shows whether somebody reads."""
+
 
 def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
     """Print text for people; replace characters that a terminal would obey with U+FFFD.
@@ -54,19 +57,27 @@ class AnswerPrinter:
 
     def __init__(self) -> None:
         self.error: OutputFailed | None = None
+        self._is_read = False
 
     def __call__(self, text: str) -> None:
         """Print an answer; return when the system has it. Raises `OutputFailed`."""
         if self.error is None:
             try:
-                show(text, flush=True)
+                for start in range(0, len(text) + 1, PIPE_CHARACTERS):
+                    show((text + "\n")[start : start + PIPE_CHARACTERS], end="", flush=True)
+                    self._is_read = True
             except OutputFailed as error:
                 self.error = error
         if self.error is not None:
             raise self.error
 
     def check(self, session: str) -> None:
-        """Raise `OutputFailed` if an answer was lost, naming the command that shows it: asking again costs money."""
+        """Raise `OutputFailed` if an answer was lost, naming the command that shows it: asking again costs money.
+
+        A reader that took something and stopped, such as `head`, has lost nothing that it wanted.
+        """
+        if self.error is not None and self.error.reader_left and self._is_read:
+            raise self.error
         if self.error is not None:
             command = f"bubbot tape show {quote(session)} --last 5"
             raise OutputFailed(f"{self.error.reason}; what was answered is on the tape, `{command}` shows it")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.records import dataclass
 from bubbot.settings.environment import default_home, environment_secrets
 from bubbot.settings.loader import Settings, load, load_with_missing_secrets
 

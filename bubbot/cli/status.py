@@ -6,11 +6,13 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 
+from bubbot.cli.loading import loading
 from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
+from bubbot.gateway.health.verdict import format_verdict
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.ops.doctor.home import is_held
@@ -64,21 +66,20 @@ def _seconds(text: str) -> float:
 
 
 async def _run(setup: CommandSetup, args: argparse.Namespace) -> int:
-    snapshot, trouble = await _query_bot(setup.home, args.wait)
+    snapshot, verdict = await _query_bot(setup.home, args.wait)
     if snapshot is None:
         if args.quiet:  # nothing is printed, so read nothing
             return 1
         snapshot = await _read(setup)
     if args.json:
-        data = as_json(snapshot) | ({"trouble": trouble} if trouble else {})
-        show_json(data)
+        show_json(as_json(snapshot) | {"verdict": verdict} | ({} if snapshot.is_healthy else {"trouble": verdict}))
     elif not args.quiet:
-        show("\n".join(printable(line) for line in _lines(snapshot, trouble)))
+        show("\n".join(printable(line) for line in _lines(snapshot, verdict)))
     return 0 if snapshot.is_healthy else 1
 
 
 async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, str]:
-    """Query the running bot for its health and its troubles in one line; None if no bot answers."""
+    """Query the running bot for its health, and whether it answers, in one line; None if no bot answers."""
     if not is_held(home):
         return None, "No bot runs for this home; this is what its database says."
     pid, address = home.read_lock_holder()
@@ -92,15 +93,7 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         missing = explain_missing_socket(address) if address else ""
         reason = f". {missing}" if missing else ": it is starting, ending, or blocked."
         return None, f"{holder} holds this home and gave no answer within {wait:g} seconds{reason}"
-    if snapshot.quarantine is not None:
-        return snapshot, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
-    deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
-    troubles = [
-        *(["The disk is full: the bot waits for room."] if snapshot.full else []),
-        *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
-        *(report.trouble for report in snapshot.reports if report.trouble),
-    ]
-    return snapshot, " ".join(troubles)
+    return snapshot, format_verdict(snapshot)
 
 
 async def _request_snapshot(home: Home) -> HealthSnapshot:
@@ -119,8 +112,9 @@ async def _request_snapshot(home: Home) -> HealthSnapshot:
 async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     # Imported here: a bot that runs is asked far more often, and answers without them.
-    from bubbot.app.health import offline_snapshot
-    from bubbot.app.tapes import now, open_tapes
+    with loading():
+        from bubbot.app.health import offline_snapshot
+        from bubbot.app.tapes import now, open_tapes
 
     try:
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
@@ -131,9 +125,8 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
         return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config)
 
 
-def _lines(snapshot: HealthSnapshot, trouble: str) -> Iterator[str]:
-    if trouble:
-        yield trouble
+def _lines(snapshot: HealthSnapshot, verdict: str) -> Iterator[str]:
+    yield verdict
     for row in HealthFormatter(Texts(), snapshot).rows():
         for index, line in enumerate(row.lines):
             yield f"{row.label if index == 0 else '':<{LABEL_WIDTH}}{line}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pydantic import SecretStr
 
+from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 
 RESTART_REQUIRED = frozenset(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import get_args
 
 from bubbot.errors import ConfigError
-from bubbot.settings.values import Level
 
 ENVIRONMENT_PREFIX = "BUBBOT_"
 """The prefix of all environment variables of bubbot."""
@@ -58,9 +57,17 @@ def unit_folder() -> Path:
 
     Raise `ConfigError` if the user's folder cannot be determined.
     """
-    config = Path(read_variables().get("XDG_CONFIG_HOME", ""))
+    return user_folder("XDG_CONFIG_HOME", ".config") / "systemd" / "user"
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """Return a folder of the XDG specification, such as `$XDG_DATA_HOME`, else `default` below the user's folder.
+
+    Raise `ConfigError` if the user's folder cannot be determined.
+    """
+    folder = Path(read_variables().get(variable, ""))
     try:
-        return (config if config.is_absolute() else Path.home() / ".config") / "systemd" / "user"
+        return folder if folder.is_absolute() else Path.home() / default
     except RuntimeError as error:
         raise ConfigError(f"The folder of this user cannot be determined ({error}): set HOME.") from None
 
@@ -75,6 +82,9 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
 
     For a crash before the settings are loaded; it raises nothing.
     """
+    # Imported here: completion reads the folders of this file within a tenth of a second.
+    from bubbot.settings.values import Level
+
     ours = {
         name.upper(): value for name, value in read_variables().items() if name.upper().startswith(ENVIRONMENT_PREFIX)
     }

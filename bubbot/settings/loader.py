@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, create_model, field_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 
 from bubbot.errors import ConfigError
 from bubbot.features.attachments.settings import AttachmentSettings
@@ -23,6 +30,7 @@ from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.ports.settings import Keys, Name, OptionalWhole, SettingsSection, format_errors, format_setting, quote_value
 from bubbot.ports.text import did_you_mean
+from bubbot.records import dataclass
 from bubbot.settings.channels import ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.renamed import RenamedSetting, rename_keys
@@ -105,17 +113,10 @@ class BotSettings(SettingsSection):
         return read_text(self.persona_file, MAX_PERSONA_BYTES, "[bot] persona_file").strip()
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings. `load` builds them from their sources; the constructor reads nothing and uses the defaults."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        env_prefix=ENVIRONMENT_PREFIX,
-        env_nested_delimiter="__",
-        enable_decoding=False,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     bot: BotSettings = BotSettings()
     model: ModelSettings = ModelSettings()
@@ -136,22 +137,6 @@ class Settings(BaseSettings):
     _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
     _renamed_settings: tuple[RenamedSetting, ...] = PrivateAttr(default=())
     _unowned_sections: tuple[UnownedSection, ...] = PrivateAttr(default=())
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the arguments: `load` reads the sources itself, to name the origin of a wrong value."""
-        # pydantic-settings merges the values of its sources and keeps no origin, so `load` merges them. Variables are read
-        # by its `EnvSettingsSource`. `TomlConfigSettingsSource` has no way in but its private `_read_file`, and reads a
-        # file of any size or kind, without the line and the fix of an error; `NestedSecretsSettingsSource` reads every
-        # credential of the service, also those of others, and fails for one that is not text.
-        return (init_settings,)
 
     @field_validator("channels")
     @classmethod
@@ -301,7 +286,7 @@ def load(
     *,
     home: Path,
     config: Path | None = None,
-    extensions: SettingsExtensions = SettingsExtensions(),
+    extensions: SettingsExtensions = SettingsExtensions(),  # noqa: B008 - frozen
 ) -> Settings:
     """Load the settings of the home folder `home`, or of the file `config`, which must then exist.
 
@@ -316,7 +301,7 @@ def load_with_missing_secrets(
     home: Path,
     config: Path | None = None,
     credentials: Path | None = None,
-    extensions: SettingsExtensions = SettingsExtensions(),
+    extensions: SettingsExtensions = SettingsExtensions(),  # noqa: B008 - frozen
 ) -> Settings:
     """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
 
@@ -439,7 +424,23 @@ def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, 
         elif not keys and (meant := schema.suggest_variable(section)):
             # Other names without `__` may be anything: Kubernetes sets BUBBOT_PORT for a service called bubbot.
             problems.append(f"{variable} names no setting: write {meant}.")
-    return {name: table for name, table in EnvSettingsSource(schema.model)().items() if isinstance(table, dict)}
+    return _parse_variables(schema.model) if _variable_sections() else {}
+
+
+def _parse_variables(model: type[Settings]) -> dict[str, Any]:
+    # Imported here: few homes have variables, and every command would wait for it.
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+    # pydantic-settings merges the values of its sources and keeps no origin, so `load` merges them; it reads variables
+    # only. `TomlConfigSettingsSource` has no way in but its private `_read_file`, and reads a file of any size or kind,
+    # without the line and the fix of an error; `NestedSecretsSettingsSource` reads every credential of the service, also
+    # those of others, and fails for one that is not text.
+    class Variables(model, BaseSettings):  # type: ignore[misc, valid-type]  # a class that is a value
+        model_config = SettingsConfigDict(
+            env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", enable_decoding=False, defer_build=True
+        )
+
+    return {name: table for name, table in EnvSettingsSource(Variables)().items() if isinstance(table, dict)}
 
 
 def _read_credentials(schema: SettingsSchema, problems: list[str], folder: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -18,6 +17,7 @@ from bubbot.ports.settings import (
     Whole,
     describe_type,
 )
+from bubbot.records import dataclass
 from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
 
 

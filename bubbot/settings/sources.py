@@ -9,13 +9,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import Keys
 from bubbot.ports.text import did_you_mean
+from bubbot.records import dataclass
 from bubbot.settings.environment import SECRET_KEY
 
 MAX_CONFIG_BYTES = 1_000_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +28,7 @@ class Written:
     open: set[str] = field(default_factory=set)
 
 
+@cache
 def written(root: Path, packages: tuple[str, ...]) -> Written:
     """Everything these packages write."""
     trees = {

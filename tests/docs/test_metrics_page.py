@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "howto" / "monitoring.md").read_text(encoding="utf-8")
 
 
 def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
-    files = ("cli/status.py", "features/budget/health.py")
+    files = ("cli/status.py", "gateway/health/verdict.py", "features/budget/health.py")
     nodes = [
         node for file in files for node in ast.walk(ast.parse((ROOT / "bubbot" / file).read_text(encoding="utf-8")))
     ]
@@ -26,10 +26,13 @@ def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
         for node in nodes
         if isinstance(node, ast.JoinedStr)
     ] + [node.value for node in nodes if isinstance(node, ast.Constant)]
-    listed = PAGE.partition("the first line says what is wrong:")[2].partition("`bubbot status --json`")[0]
+    listed = PAGE.partition("with what\nis wrong:")[2].partition("`bubbot status --json`")[0]
     quoted = re.findall(r"^- `(.+?)`", listed, re.MULTILINE)
     assert len(quoted) == 7
-    named = [re.sub(r"Process 42|\b5\b|(?<=receives: ).+|(?<=from ).+", "X", sentence) for sentence in quoted]
+    named = [
+        re.sub(r"Process 42|\b5\b|(?<=received from ).+|(?<=comes from )\S+|(?<=since )….*", "X", sentence)
+        for sentence in quoted
+    ]
     assert [one for one in named if not any(str(sentence).startswith(one) for sentence in sentences)] == []
 
 

@@ -17,6 +17,7 @@ from bubbot.app.bot import Bot, open_app
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
+from bubbot.features.access.tools import access_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.tools import memory_tools
@@ -38,6 +39,7 @@ from tests.docs.settings_pages import all_settings
 
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
+UNUSED: Any = None
 PASSED_ON = {
     "bubbot/runtime/session.py:_fail_batch",  # the kind of the error that made a turn impossible
     "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
@@ -114,7 +116,7 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _tools() -> list[Tool]:
     """Every tool, as the bot makes them."""
-    unused: Any = None
+    unused = UNUSED
     return [
         *conversation_feature(
             models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
@@ -125,6 +127,7 @@ def _tools() -> list[Tool]:
         usage_tool(unused),
         *file_tools(0),
         *schedule_tools(unused),
+        *access_tools(unused),
     ]
 
 
@@ -230,7 +233,8 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
-    assert listed == [tool.commands[0] if tool.commands else tool.name for tool in _tools()]
+    of_daemons = {tool.typed_name for tool in access_tools(UNUSED)}
+    assert set(listed) == {tool.typed_name for tool in _tools()} - of_daemons
 
 
 async def _whole(app: Bot, tape: str) -> tuple[TapeEntry, ...]:

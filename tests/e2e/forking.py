@@ -11,12 +11,14 @@ import fcntl
 import gc
 import io
 import json
+import logging
 import os
 import selectors
 import signal
 import socket
 import sys
 import termios
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -26,8 +28,12 @@ from bubbot.cli.main import COMMANDS
 
 LOADED = (
     *(command.module for command in COMMANDS.values()),
-    "bubbot.models.scripted", "bubbot.app.daemon", "channels.discord.channel", "channels.terminal.stdin", "channels.telegram.channel",
-    "tests.e2e.kill_child", "tests.e2e.kill_daemon",
+    "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
+    "bubbot.server.routes", "bubbot.server.webhooks", "channels.discord.channel", "channels.terminal.stdin",
+    "channels.telegram.channel", "tests.e2e.kill_child", "tests.e2e.kill_daemon",
+    # Libraries, and parts of them, that are imported where they are used.
+    "aiohttp.web", "anyio._backends._asyncio", "apscheduler.executors.asyncio", "encodings.utf_16_be", "encodings.utf_8_sig",
+    "h2.connection", "httpcore", "importlib.readers", "polib", "socksio", "tomlkit", "tzlocal",
 )  # fmt: skip
 """What is imported before the first fork. Never litellm: its threads would not survive one."""
 LONGEST = 1 << 20
@@ -119,6 +125,23 @@ def _become(wish: dict[str, Any], descriptors: list[int]) -> int:
     return ended
 
 
+def _end(code: int) -> None:
+    """End a fork at once: an interpreter that takes everything apart first would copy each page it shares.
+
+    Return if threads still run, or if output cannot be written: the interpreter then ends it, and reports that.
+    """
+    if threading.active_count() > 1:
+        return
+    logging.shutdown()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        return
+    os._exit(code)
+
+
 def _open(number: int, name: str, *, closed: bool) -> None:
     """Makes a standard stream as the interpreter makes it: None if its descriptor is closed."""
     if closed:
@@ -154,7 +177,11 @@ def main(path: Path) -> int:
         work = Forking(listener).serve()
         if work is not None:
             listener.detach()  # its descriptor is closed with all the others
-    return work() if work is not None else 0
+    if work is None:
+        return 0
+    code = work()
+    _end(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ async def test_owner_and_people_are_told_in_their_chats(tmp_path: Path) -> None:
             his.say("and again")  # within ten minutes there is nothing new to say
             await daemon.quiet(server)
             his.say(",help usage")
-            await server.until(lambda: ",usage" in server.transcript(times=False).partition("and again")[2], WAIT)
+            await server.until(lambda: "/usage month" in server.transcript(times=False).partition("and again")[2], WAIT)
             said = server.transcript(times=False)
             assert said.count("The budget of your account for today is used up") == 1
             await server.until(lambda: near in server.transcript(times=False), WAIT)

@@ -26,7 +26,7 @@ def test_commands_run_without_a_model_and_are_facts(tmp_path: Path) -> None:
     home = tmp_path / "home"
     printed = said(home, "hi", ",tape.info", ",nothing", "it's ,fine", env={"BUBBOT_MODEL__NAME": "scripted"})
     assert printed[1].startswith("entries: ")
-    assert any(line.startswith("there is no command ,nothing") for line in printed)
+    assert any(line.startswith("There is no command ,nothing") for line in printed)
     assert printed[-1] == "You said: it's ,fine"
     commands = [entry["payload"]["data"] for entry in entries(home) if _name(entry) == "command"]  # type: ignore[index]
     assert [(one["name"], one["status"]) for one in commands] == [("tape.info", "ok"), ("nothing", "refused")]
@@ -130,10 +130,10 @@ def test_the_bot_speaks_the_language_of_its_settings(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"抱歉，这次未能回答：请求过于频繁，请稍后再试（slow down）。（追踪号 [0-9a-f]{8}）", printed[0]
     )
-    assert printed[1] == "没有 ,nota 这个命令；,help 可列出全部命令"
+    assert printed[1] == "没有 ,nota 这个命令。,help 可列出全部命令。"
     assert re.fullmatch(r"已开启新窗口（条目 \d+）。记忆保留；,resume 可回到之前的锚点。", printed[2])
     assert re.fullmatch(r"已保存到长期记忆：版本 2（条目 \d+）。", printed[3])
-    assert [line for line in printed if re.fullmatch(r",new +开启新窗口：.*", line)]
+    assert ",new – 开始新的对话" in printed
     assert printed[-1] == "再见。对话已保存在记录带上。"
 
 

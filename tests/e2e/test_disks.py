@@ -77,7 +77,7 @@ async def test_a_full_disk_holds_everything_and_then_each_message_is_answered_on
             platform.say(person, HELLO)
         await server.until(lambda: "store.full" in daemon.errors, WAIT)
         code, told = await status(home)
-        assert (code, told.splitlines()[0]) == (1, "The disk is full: the bot waits for room.")
+        assert (code, told.splitlines()[0]) == (1, "Not answering: the disk is full, and the bot waits for room.")
         assert "\ndisk            full: nothing is accepted, acknowledged or sent" in told
         before = outside(server, platform, [*people, in_a_turn])
         http, body = await Door(daemon).get("/ready")

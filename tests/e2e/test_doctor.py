@@ -156,7 +156,7 @@ async def _refused_and_back(home: Path, server: Server, room: Gathering, daemon:
     server.fail("getUpdates", Refuse(401, "Unauthorized"), times=10**6)
     await server.until(lambda: "channel.doubted" in daemon.errors, 20)
     code, text = await status(home)
-    assert (code, text.partition("\n")[0]) == (1, "Not every channel receives: telegram.")
+    assert (code, text.partition("\n")[0]) == (1, "Not answering: nothing is received from telegram.")
     assert "token was refused by Telegram (401)" in text
     code, told = await Door(daemon).get("/ready")
     assert (code, json.loads(told)["channels"]["telegram"]["state"]) == (503, "running")

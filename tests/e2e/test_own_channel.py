@@ -20,8 +20,7 @@ from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from tests.e2e.bot import run, sentence
 from tests.e2e.daemon import WAIT, Daemon, running, started
-from tests.e2e.kill_harness import damage, entries_of
-from tests.e2e.kill_talk import GAVE_UP
+from tests.e2e.kill_harness import GAVE_UP, damage, entries_of
 
 SOURCE = Path(__file__).parents[2] / "examples" / "own_channel"
 SCRIPT = {
@@ -87,7 +86,7 @@ class Box:
     async def faults(self) -> list[str]:
         """What is lost, doubled or damaged; empty where the promises were kept."""
         seen = Counter(self.answers())
-        given_up = sum(count for text, count in seen.items() if GAVE_UP in text)
+        given_up = sum(count for text, count in seen.items() if GAVE_UP.fullmatch(text.strip()))
         counts = {text: seen[f"answer to <{text}>"] for text in self.said}
         faults = [f"{text} was answered {count} times" for text, count in counts.items() if count > 1]
         if sum(not count for count in counts.values()) != given_up or seen.total() != len(self.said):

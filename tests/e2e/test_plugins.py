@@ -1,4 +1,4 @@
-"""Packages that extend a bot: a feature, a context strategy and a store, installed by pip and used from `bubbot chat`."""
+"""Packages that extend a bot: a feature, installed by pip, a context strategy and a store, used from `bubbot chat`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,9 @@ from tests.e2e.bot import entries, run, said, sentence
 from tests.e2e.daemon import running
 from tests.e2e.test_control import until
 from tests.e2e.test_status import Door
+from tests.installed import installed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_feature"
-PROJECT = """
-[build-system]
-requires = ["setuptools>=77"]
-build-backend = "setuptools.build_meta"
-[project]
-name = "bubbot-{module}"
-version = "1.0"
-[project.entry-points."{group}"]
-{name} = "{module}:{member}"
-[tool.setuptools]
-py-modules = {modules}
-"""
 STRATEGY = """
 from bubbot.runtime.context.selectors import select_messages
 from bubbot.runtime.context.view import ContextStrategy, ModelContext
@@ -126,33 +115,28 @@ FACTORY = FeatureFactory("odd", build, OddSettings)
 """
 
 
-def installed(folder: Path, source: Path) -> Mapping[str, str]:
-    """The environment of a program that finds the distribution beside what is installed here."""
-    target = folder / "target"
+def package(folder: Path, group: str, name: str, member: str, **modules: str) -> Mapping[str, str]:
+    """The environment of a program that finds a distribution whose first module offers an entry point.
+
+    It lies there as pip would leave it; the example is what pip builds and installs.
+    """
+    first = next(iter(modules))
+    installed(folder, f"bubbot-{first}", "1.0", f"[{group}]\n{name} = {first}:{member}\n")
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(text)
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def shopping(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment of a program that finds the example beside what is installed here."""
+    folder = tmp_path_factory.mktemp("feature")
+    source, target = shutil.copytree(EXAMPLE, folder / "source"), folder / "target"  # a build leaves its own files
     pip = [sys.executable, "-m", "pip", "--isolated", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(target)]
     done = subprocess.run([*pip, *options, str(source)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return {"PYTHONPATH": str(target)}
-
-
-def package(folder: Path, group: str, name: str, member: str, **modules: str) -> Mapping[str, str]:
-    """Writes a distribution whose first module offers an entry point, and installs it."""
-    source = folder / "source"
-    source.mkdir()
-    for module, text in modules.items():
-        (source / f"{module}.py").write_text(text)
-    project = PROJECT.format(
-        group=group, name=name, member=member, module=next(iter(modules)), modules=json.dumps(list(modules))
-    )
-    (source / "pyproject.toml").write_text(project)
-    return installed(folder, source)
-
-
-@pytest.fixture(scope="module")
-def shopping(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    folder = tmp_path_factory.mktemp("feature")
-    return installed(folder, shutil.copytree(EXAMPLE, folder / "source"))  # a build leaves its own files there
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +182,10 @@ class TestFeature:
 
     def test_its_command_is_one_of_the_shell_and_of_chats(self, home: Path, shopping: Mapping[str, str]) -> None:
         top = run(home, "--help", env=shopping).stdout.decode()
-        assert "  shopping  A shopping list for each conversation, as a feature of bubbot.\n" in top
+        assert (
+            "\n\nInstalled packages:\n  shopping    A shopping list for each conversation, as a feature of bubbot.\n"
+            in top
+        )
         helped = run(home, "shopping", "put", "--help", env=shopping).stdout.decode()
         assert "usage: bubbot shopping put [-h]" in helped
         assert "  --session SESSION  the conversation (default: default)\n" in helped
@@ -348,7 +335,7 @@ class TestCommands:
         clash = package(tmp_path, "bubbot.commands", "schedule", "COMMANDS", clash_commands="raise RuntimeError('no')")
         done = run(home, "schedule", "list", env=clash)
         assert (done.returncode, done.stderr) == (0, b"")
-        assert run(home, "--help", env=clash).stdout.decode().count("  schedule ") == 1
+        assert run(home, "--help", env=clash).stdout.decode().count("\n  schedule ") == 1
         checkup = run(home, "doctor", "--offline", env=clash).stdout.decode()
         assert "The plugin 'schedule' of bubbot.commands has a name that bubbot uses itself." in checkup
 

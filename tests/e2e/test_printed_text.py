@@ -69,6 +69,9 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 TERMINAL_ALONE = {"tape export": ("tape", "export", "evil"), "memory export": ("memory", "export", "default")}
 """Files on standard output: only a terminal is shown them otherwise than as they are."""
 ELSEWHERE = {
+    "help": "prints the help of a command, and pages of bubbot",
+    "completion": "prints scripts of bubbot",
+    "model install": "prints the command that it runs",
     "init": "prints what its own person types; tests/unit/test_init_*.py",
     "run": "prints the log alone; tests/unit/test_log.py",
     "service install": "prints files of bubbot",

@@ -19,7 +19,7 @@ from tests.fakes.discordapi.server import Server as DiscordApi
 SCRIPT = {"rules": [{"when": "slow", "steps": [{"pace": 1.2, "text": "Slowly: {text}"}]}]}
 LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}
 HELD = "quarantine: no channel is started"
-HELD_STATUS = "In quarantine, with no channel: `bubbot restore --release`, and then a new start"
+HELD_STATUS = "Not answering: in quarantine, with no channel. `bubbot restore --release`, and then a new start"
 
 
 @pytest.fixture

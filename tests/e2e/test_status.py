@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bubbot.home import Home, WriterLock
 from tests.docs.pages import ROOT
-from tests.e2e import bot, inside, openai_server
+from tests.e2e import anthropic_server, bot, forked, inside, openai_server, provider_server
 from tests.e2e.bot import sentence
 from tests.e2e.daemon import WAIT, Daemon, configure, configured, running
 from tests.e2e.openai_server import fails, says
@@ -33,6 +33,18 @@ SCRIPT = {
     "rules": [{"when": "wait", "steps": [{"text": "late", "delay": 60}]}],
     "default": [{"text": "You said: {text}"}],
 }
+HOLDS_LITELLM = """
+import pathlib, sys, time
+from bubbot.cli.main import main
+
+def hold(event, arguments):
+    while event == "import" and arguments[0].startswith("litellm.") and not pathlib.Path(sys.argv[1]).exists():
+        time.sleep(0.01)
+
+sys.addaudithook(hold)
+sys.exit(main(["run"]))
+"""
+"""`bubbot run` that imports the modules of litellm only once a file is there."""
 WATCHED = {"BUBBOT_HEALTH__PORT": "0", "BUBBOT_LOG__FORMAT": "json"}
 REFUSED = "4243:pl4nted-c4n4ry"
 
@@ -159,7 +171,7 @@ async def test_a_refused_channel_is_named_everywhere_and_its_token_nowhere(serve
         await daemon.quiet(server)
         code, text = await status(home)
         assert code == 1
-        assert text.startswith("Not every channel receives: work.\n")
+        assert text.startswith("In trouble: nothing is received from work.\n")
         assert re.search(r"^ +work: refused, and not tried again \(.+\)\.$", text, re.MULTILINE)
         assert re.search(r"^ .* error channel\.refused: channel work refused", text, re.MULTILINE)
         assert await status(home, "--quiet") == (1, "")
@@ -233,7 +245,8 @@ def test_what_is_not_asked_for_is_not_loaded() -> None:
 def test_a_bot_that_runs_is_asked_without_loading_one() -> None:
     code = (
         "import sys, bubbot.cli.status;"
-        "sys.exit(bool({'bubbot.app.features', 'bubbot.app.bot', 'bubbot.stores.sqlite.store'} & set(sys.modules)))"
+        "heavy = {'bubbot.app.features', 'bubbot.app.bot', 'bubbot.runtime.app', 'bubbot.stores.sqlite.store'};"
+        "sys.exit(bool(heavy & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
@@ -242,8 +255,8 @@ async def test_while_no_answer_succeeds_everything_names_the_model_since_when_an
     server: Server, home: Path
 ) -> None:
     platform = OnTelegram(server)
-    ada = platform.person("Ada")
-    configured(home, server, SCRIPT, members=[int(ada)], debounce=0, live=False)
+    ada, bob = platform.person("Ada"), platform.person("Bob")
+    configured(home, server, SCRIPT, owners=[int(bob)], members=[int(ada)], debounce=0, live=False)
     async with openai_server.serving(*[fails(401, "no such key")] * 2, says("here I am")) as provider:
         asks = {
             "BUBBOT_MODEL__NAME": "openai/test",
@@ -254,6 +267,9 @@ async def test_while_no_answer_succeeds_everything_names_the_model_since_when_an
             await daemon.quiet(server)
             door = Door(daemon)
             assert (await door.get("/ready"))[1] == '{"ready": true, "channels": {}}'
+            assert (await status(home))[1].startswith("Ready: no turn since the start.\n")
+            platform.say(bob, "/help")
+            await server.until(lambda: platform.answers(bob), WAIT)
             for number in range(2):
                 platform.say(ada, f"hello {number}")
                 await daemon.quiet(server)
@@ -261,12 +277,21 @@ async def test_while_no_answer_succeeds_everything_names_the_model_since_when_an
             await daemon.quiet(server)
             code, told = await status(home)
             assert code == 1
-            assert told.splitlines()[0] == "No answer comes from openai/test."
+            assert re.fullmatch(
+                r"Not answering: the last 2 of 3 turns failed; no answer comes from openai/test since 20.*: it refuses the "
+                r"key \(\[model\] api_key\)\.",
+                told.splitlines()[0],
+            )
+            notice = (
+                "No answer comes from openai/test: it refuses the key ([model] api_key). Nobody gets an answer until"
+            )
+            await server.until(lambda: len(platform.answers(bob)) == 2, WAIT)
+            assert platform.answers(bob)[1].startswith(notice)  # the owner hears of it once
             assert re.search(
                 r"^models +openai/test has not answered since 20.*: it refuses the key", told, re.MULTILINE
             )
             found = await snapshot(home)
-            assert (found["healthy"], found["warnings"]) == (False, 2)
+            assert (found["healthy"], found["warnings"], found["verdict"]) == (False, 3, told.splitlines()[0])
             failed = [one for one in map(json.loads, daemon.errors.splitlines()) if one["action"] == "turn.failed"]
             assert [one["level"] for one in failed] == ["warning", "warning"]
             http, body = await door.get("/ready")
@@ -279,6 +304,36 @@ async def test_while_no_answer_succeeds_everything_names_the_model_since_when_an
             asked = await asyncio.to_thread(bot.run, home, "ask", "hello")  # the command that the doctor names
             assert asked.stdout == b"here I am\n"
             assert (await snapshot(home))["healthy"] is True
+            assert len(platform.answers(bob)) == 2
             assert (await door.get("/ready"))[1] == '{"ready": true, "channels": {}}'
             done = await asyncio.to_thread(bot.run, home, "doctor", "--offline", "--json", env=asks)
             assert "model.failing" not in done.stdout.decode()
+
+
+async def test_a_model_that_still_loads_is_named_until_it_is_there(server: Server, home: Path) -> None:
+    platform = OnTelegram(server)
+    ada = platform.person("Ada")
+    configured(home, server, SCRIPT, members=[int(ada)], debounce=0, live=False)
+    answer, release = anthropic_server.says(anthropic_server.text("here I am")), home / "release"
+    async with provider_server.serving(anthropic_server.AnthropicServer([answer])) as provider:
+        name = f"anthropic/{anthropic_server.MODEL}"
+        asks = {"BUBBOT_MODEL__NAME": name, "BUBBOT_MODEL__API_BASE": provider.address, "BUBBOT_MODEL__API_KEY": "sk-1"}
+        held = {"target": forked.PROGRAM, "arguments": (HOLDS_LITELLM, str(release))}
+        async with running(home, env=WATCHED | asks, **held) as daemon:
+            await daemon.quiet(server)
+            platform.say(ada, "hello")
+            await server.until(lambda: server.calls("sendChatAction"), WAIT)  # its turn has begun
+            sentence_of_it = f"{name} is still loading; its first answer waits for that"
+            code, told = await status(home)
+            assert (code, f"models          {sentence_of_it}" in told.splitlines()) == (0, True), told
+            found = await snapshot(home)
+            assert (found["healthy"], found["loading"]) == (True, [name])
+            http, body = await Door(daemon).get("/ready")
+            assert (http, json.loads(body)) == (200, {"ready": True, "channels": {}, "loading": [sentence_of_it]})
+            assert platform.answers(ada) == []
+            release.touch()
+            await server.until(lambda: platform.answers(ada), 3 * WAIT)  # litellm takes seconds
+            assert platform.answers(ada) == ["here I am"]
+            assert "still loading" not in (await status(home))[1]
+            assert (await Door(daemon).get("/ready"))[1] == '{"ready": true, "channels": {}}'
+            assert (await snapshot(home))["loading"] == []

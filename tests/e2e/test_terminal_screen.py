@@ -54,7 +54,7 @@ def test_a_window_made_narrower_and_wider_in_mid_answer_keeps_no_row_of_the_unfi
     words = STORIES[story]
     with chat_in_tmux(home, script=script) as window:
         window.say(",help" if full else "typed before")
-        window.expect("Leave the terminal chat" if full else "You said: typed before")
+        window.expect("tells more of one" if full else "You said: typed before")
         window.say(story)
         for at, columns in ((20, 43), (24, 31), (28, 97), (32, 50)) if full else ((45, 43), (52, 80)):
             rows = window.until(lambda rows, at=at: reached(rows, words) >= at, words[at])  # type: ignore[misc]

@@ -79,13 +79,15 @@ async def test_a_turn_writes_its_own_messages_and_not_those_of_the_window(talk: 
     assert len(await talk.tape().from_last_anchor((Kind.MESSAGE, Kind.TOOL_CALL))) > 20
     for _ in range(5):
         await talk.say()
-    assert counted["messages"] <= 5 * 3, "the anchor's line, the answer before, and the new message"
+    assert counted["messages"] <= 5 * 2, "the answer before, and the new message"
 
 
 CROWD = 60
+CALLS = 3_300
+"""Function calls of a plain turn in the event loop at most, those of C included, as Python 3.11 counts them. It was 4,150."""
 
 
-async def test_a_turn_makes_as_many_calls_in_a_crowd_as_alone(tmp_path: Path) -> None:
+async def test_a_turn_makes_few_calls_and_as_many_in_a_crowd_as_alone(tmp_path: Path) -> None:
     """What is summed over all sessions or calls in every turn makes a full house slow."""
     await tapes.build(tmp_path / "home", 50, CROWD)
     async with talking(tmp_path / "home") as talk:
@@ -101,7 +103,9 @@ async def test_a_turn_makes_as_many_calls_in_a_crowd_as_alone(tmp_path: Path) ->
 
         few = await calls_of_a_turn(range(5))
         await calls_of_a_turn(range(5, CROWD))
-        assert await calls_of_a_turn(range(CROWD)) < 1.1 * few
+        many = await calls_of_a_turn(range(CROWD))
+        assert many < 1.1 * few
+        assert many < CALLS
 
 
 async def test_a_turn_with_two_steps_of_tools_commits_before_and_after_each(talk: Talk, counted: Counter[str]) -> None:

@@ -101,6 +101,17 @@ def test_every_word_of_a_document_is_shown_in_order(document: Document, columns:
     assert all(word in marked.text for word in document.words)
 
 
+@given(
+    noise | documents().map(lambda document: document.source),
+    st.builds(LongBlockLimits, st.integers(1, 60), st.integers(0, 5), st.integers(0, 12), st.integers(0, 4)),
+)
+@example("```\na\n```", LongBlockLimits(2, 80))
+@example("    a\n\tb", LongBlockLimits(6, 80))
+@example("|a|\n|-|\n|b|", LongBlockLimits(3000, 80, 0, 0))
+def test_blocks_become_the_same_files_in_a_short_answer_as_in_a_long_one(source: str, long: LongBlockLimits) -> None:
+    assert extract_files(source, long)[1] == extract_files("\n" * 100 + source, long)[1]
+
+
 @given(documents(), st.integers(1, 400))
 def test_an_answer_that_is_still_being_written_can_be_shown(document: Document, length: int) -> None:
     assert tidy(parse_markdown(document.source[:length]))

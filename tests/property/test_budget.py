@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from bubbot.errors import BudgetExceeded, ModelUnavailable
 from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
-from bubbot.features.usage.spending import SpendingView
+from bubbot.features.usage.tools import UsageReporter
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
-from tests.budgets import facts, opened, plan, read_books, whole
+from tests.budgets import books_of, budget_tape, facts, opened, pages_of, plan, read_books
 from tests.doubles import SteppingClock
 
 LIMIT = 400
@@ -55,8 +55,8 @@ def added_up(settled: list[Any]) -> dict[TotalKey, SpentTotal]:
 class World:
     """A budget, the calls that are under way, and what was reserved at most."""
 
-    def __init__(self) -> None:
-        self.store = InMemoryStore()
+    def __init__(self, shards: int) -> None:
+        self.store = InMemoryStore(tape_shards=shards)
         self.clock = SteppingClock()
         self.lives = 0
         self.calls: list[tuple[Any, MeteredCall]] = []
@@ -110,8 +110,8 @@ async def _one(world: World, step: tuple[Any, Any, Any]) -> None:
                 assert word == "fail"
 
 
-async def _story(steps: list[tuple[Any, Any, Any]]) -> None:
-    world = World()
+async def _story(steps: list[tuple[Any, Any, Any]], shards: int) -> None:
+    world = World(shards)
     await world.begin_life()
     for step in steps:
         await _one(world, step)
@@ -129,9 +129,11 @@ async def _story(steps: list[tuple[Any, Any, Any]]) -> None:
 async def _check(world: World) -> None:
     """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
     settled = await facts(world.store, SETTLED)
-    truth, entries = added_up(settled), await whole(world.store)
-    scratch = BudgetState().apply([entry for entry in entries if BUDGET_PROJECTION.selects(entry)])
-    for books in (world.budget._state, await read_books(world.store), scratch):
+    truth, pages = added_up(settled), await pages_of(world.store)
+    scratch = BUDGET_PROJECTION.combine_states(
+        [BudgetState().apply([entry for entry in page if BUDGET_PROJECTION.selects(entry)]) for page in pages]
+    )
+    for books in (books_of(world.budget), await read_books(world.store), scratch):
         assert {key: truth[key] for key in books.spent} == books.spent
         today = world.budget.today()
         current = {key: total for key, total in truth.items() if key.period in (today, today[:7])}
@@ -139,7 +141,8 @@ async def _check(world: World) -> None:
         assert {call: hold.entry for call, hold in books.open.items()} == {
             call.reservation.call: call.reservation.entry for _, call in world.calls
         }
-    shown = SpendingView().fold([[entry for entry in entries if entry.name == SETTLED]])
+        assert books.failing == world.budget.failing_models()
+    shown = await UsageReporter(budget_tape(world.store), world.clock, UTC).read_spending("all")
     months = [total for key, total in truth.items() if key.scope == "bot" and len(key.period) == 7]
     assert (shown.total.calls, shown.total.cost_nanousd) == (
         sum(one.calls for one in months),
@@ -147,14 +150,20 @@ async def _check(world: World) -> None:
     )
     for by in ("chat", "user", "model", "day"):
         assert sum(one.cost_nanousd for one in shown.by[by].values()) == shown.total.cost_nanousd
-    assert sorted(shown.total.reservations) == sorted(one["reserved"] for one in settled)
+    cited = {
+        tape: [entry.payload["data"]["reserved"] for entry in page if entry.name == SETTLED]
+        for tape, page in zip(budget_tape(world.store).shards_of(BUDGET_TAPE), pages, strict=True)
+    }
+    assert {tape: list(ids) for tape, ids in shown.total.reservations.items()} == {
+        tape: ids for tape, ids in cited.items() if ids
+    }
 
 
-@given(STEPS, st.sampled_from([1, 5, 200]))
-def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], every: int) -> None:
+@given(STEPS, st.sampled_from([1, 5, 200]), st.sampled_from([1, 8]))
+def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], every: int, shards: int) -> None:
     often = replace(BUDGET_PROJECTION, interval=every)
     with patch("bubbot.features.budget.budget.BUDGET_PROJECTION", often):
-        asyncio.run(_story(steps))
+        asyncio.run(_story(steps, shards))
 
 
 @given(st.permutations(range(8)))

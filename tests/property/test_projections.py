@@ -206,6 +206,8 @@ def _budget(kind: int, a: int, b: int, history: History) -> TapeEntry:
         error = {"error": {"kind": "x", "at": timestamp(history.moment), "status": None}} if a == 1 else {}
         status = "failed" if error else "answered"
         return event("budget/settled", {**data, "cached_tokens": 0, "status": status, "asked": str(b), **error})
+    if kind == 8 and b % 2:
+        return event("budget/outage", {"model": f"m{a}", "since": timestamp(history.moment)})
     if kind == 8:
         return event("budget/unpriced", {"model": f"m{a}"})
     return event("budget/warned", {"scope": "bot", "name": "", "period": day, "measure": "cost", "percent": 90})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def test_the_packages_are_read_once_and_again_if_one_was_added(
         reads.append(None)
         return entry_points()
 
-    monkeypatch.setattr(plugins, "entry_points", read)
+    monkeypatch.setattr(metadata, "entry_points", read)
     for _ in range(3):
         assert plugins.list_names(GROUP) == ["one"]
     assert len(reads) == 1

@@ -7,11 +7,10 @@ that no entry names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.installed import load_features
 from bubbot.app.tapes import tape_service
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
@@ -19,6 +18,7 @@ from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.ports.text import format_bytes
 from bubbot.ports.tool import ToolArgs
+from bubbot.records import dataclass
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
@@ -115,7 +115,12 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
     at, garbage = context.now(), require_garbage_collection(context.store)
     before = await garbage.measure_size()
     gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
-    references = load_features().references if gc_plan.forks else OWN_REFERENCES
+    references = OWN_REFERENCES
+    if gc_plan.forks:
+        # Imported here: features of packages may need all of the kernel, and every command of tapes loads this file.
+        from bubbot.app.installed import load_features
+
+        references = load_features().references
     for record in gc_plan.forks:
         tape = tape_service(context.store, record.tape, references=references)
         await merge_orphan(tape, record)

@@ -9,10 +9,9 @@ from bubbot.cli.commands import run_command
 from bubbot.cli.output import show
 from bubbot.cli.setup import CommandSetup
 from bubbot.ports.command import Command, CommandContext, CommandResult
-from bubbot.ports.store import require_index
+from bubbot.ports.store import IndexState, require_index
 from bubbot.ports.text import format_bytes
 from bubbot.ports.tool import NoArgs
-from bubbot.tape.index import IndexState
 
 EXIT_OK, EXIT_INDEX_BEHIND = 0, 1
 

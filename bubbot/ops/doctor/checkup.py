@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from bubbot.home import Home
 from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels
 from bubbot.ops.doctor.config import read_config
+from bubbot.ops.doctor.conflicts import check_conflicts
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.ops.doctor.database import read_database, read_store
 from bubbot.ops.doctor.disk import check_disk, check_file_system
@@ -29,6 +30,7 @@ from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ports.checks import Finding
+from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.check import DatabaseState
@@ -92,6 +94,7 @@ class _CheckContext:
         yield from run_check("Python", check_python)
         yield from run_check("SQLite", check_sqlite)
         yield from run_check("the libraries", check_libraries)
+        yield from run_check("the packages", check_conflicts)
         yield from run_check("the limits", check_files)
         yield from run_check("the settings", self._check_settings)
         about_home = list(run_check("the home", partial(check_home, home)))

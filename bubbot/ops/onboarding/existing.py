@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from bubbot.app.extensions import EXTENSIONS
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.edit import parse_toml
+from bubbot.records import dataclass
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bubbot.errors import ConfigError
 from bubbot.models.local import model as local
@@ -12,6 +12,7 @@ from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.ops.onboarding.console import Console
 from bubbot.ops.onboarding.existing import ExistingConfig
 from bubbot.ports.settings import format_setting
+from bubbot.records import dataclass
 from bubbot.settings.sources import MissingSecret
 from bubbot.texts import Texts
 

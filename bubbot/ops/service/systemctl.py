@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from bubbot.records import dataclass
 
 LONG_COMMAND_SECONDS = 400.0
 """The time a command may take: a start returns when the bot receives, or has failed."""

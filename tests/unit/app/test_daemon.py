@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
 
-from bubbot.app.daemon import open_daemon
+from bubbot.app.daemon import OBJECTS_BEFORE_COLLECTION, open_daemon
 from bubbot.cli.run.server import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
@@ -21,6 +22,15 @@ WAIT = 10.0
 async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: Path) -> None:
     async with open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
         assert [line.channel for line in daemon.bot.channel_runtimes.values()] == [daemon.remote]
+
+
+async def test_the_garbage_collector_runs_less_often_while_it_is_open(tmp_path: Path) -> None:
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    async with open_daemon(SETTINGS, Home(tmp_path / "home")):
+        assert gc.get_threshold() == (OBJECTS_BEFORE_COLLECTION, *before[1:])
+        assert gc.get_freeze_count() > frozen + 1_000, "what a start has made is not looked at again"
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 async def test_its_sentences_outlive_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,8 +160,12 @@ class TestOptions:
         assert main(argv, commands=commands) == 2
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.startswith("usage: bubbot")
+        assert err.startswith("bubbot: ")
         assert told in err
+        assert err.count("\n") == 1
+        assert err.endswith(
+            f"; see `bubbot{' stub' if 'stub' in argv and '--home' not in argv and '--hoem' not in argv else ''} --help`\n"
+        )
 
 
 class TestExitCodes:

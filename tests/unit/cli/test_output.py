@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.cli.output import AnswerPrinter, raw_output, show, show_json, show_line, show_on_stderr
+from bubbot.cli.output import PIPE_CHARACTERS, AnswerPrinter, raw_output, show, show_json, show_line, show_on_stderr
 from bubbot.errors import OutputFailed
 from bubbot.ports.channel import replace_controls
 from bubbot.ports.text import escape_json
@@ -119,6 +119,24 @@ class TestLostOutput:
             with pytest.raises(OutputFailed, match="`bubbot tape show 'stdin:a b' --last 5` shows it"):
                 printer.check("stdin:a b")
         assert there.read_text() == ""
+
+    def test_a_reader_that_took_something_and_stopped_has_lost_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for answers, is_read in ((["x" * 2 * PIPE_CHARACTERS], False), (["short", "y" * 10], True)):
+            read, write = os.pipe()
+            printer = AnswerPrinter()
+            with os.fdopen(write, "w") as pipe:
+                monkeypatch.setattr(sys, "stdout", pipe)
+                if is_read:
+                    printer(answers.pop(0))
+                    assert os.read(read, 100) == b"short\n"
+                os.close(read)
+                with pytest.raises(OutputFailed) as lost:
+                    printer(answers.pop())
+                with pytest.raises(OutputFailed) as found:
+                    printer.check("stdin:default")
+            assert lost.value.reader_left
+            assert found.value.reader_left is is_read
+            assert ("bubbot tape show" in str(found.value)) is not is_read
 
     def test_nothing_lost_is_no_error(self, capsys: pytest.CaptureFixture[str]) -> None:
         printer = AnswerPrinter()

@@ -482,21 +482,22 @@ class TestPackages:
 
     CHECK = (
         "import dataclasses, json\n"
-        "from bubbot.ops.doctor import plugins, versions\n"
+        "from bubbot.ops.doctor import conflicts, plugins, versions\n"
         "plugins.ENTRY_POINT_GROUPS = ('bubbot.channels',)\n"
-        "found = [*versions.check_libraries(), *plugins.check_plugins(None)]\n"
+        "found = [*versions.check_libraries(), *plugins.check_plugins(None), *conflicts.check_conflicts()]\n"
         "print(json.dumps([dataclasses.astuple(one) for one in found]))\n"
     )
 
     @pytest.mark.proof
-    @mends("library.untested", "plugin.broken")
-    def test_libraries_that_are_untested_or_broken(
+    @mends("library.untested", "plugin.broken", "package.conflict")
+    def test_libraries_that_are_untested_broken_or_in_the_way(
         self, tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         index, place = tmp_path / "index", tmp_path / "environment"
         index.mkdir()
         for name, version, code in self.VERSIONS:
             wheel(index, name, version, code)
+        wheel(index, "channels", "4.3", "", top_level="channels")
         venv.create(place, with_pip=False, symlinks=True)
         python = place / "bin" / "python"
         site = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -513,12 +514,12 @@ class TestPackages:
             done = subprocess.run([python, "-c", self.CHECK], capture_output=True, text=True, check=True)
             return [Finding(*one) for one in json.loads(done.stdout)]
 
-        install("discord.py==2.6.0", "bubbot-odd==1.0")
-        for wanted in ("library.untested", "plugin.broken"):
+        install("discord.py==2.6.0", "bubbot-odd==1.0", "channels")
+        for wanted in ("library.untested", "plugin.broken", "package.conflict"):
             mend(check, wanted, tmp_path)
 
 
-def wheel(folder: Path, name: str, version: str, code: str) -> None:
+def wheel(folder: Path, name: str, version: str, code: str, *, top_level: str = "") -> None:
     """Make a wheel with one module and, if it has code, a model plugin in it."""
     module = name.replace("-", "_").replace(".", "_")
     info = f"{name.replace('-', '_')}-{version}.dist-info"
@@ -526,6 +527,8 @@ def wheel(folder: Path, name: str, version: str, code: str) -> None:
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
+    if top_level:
+        files[f"{info}/top_level.txt"] = f"{top_level}\n"
     if code:
         files[f"{module}.py"] = code
         files[f"{info}/entry_points.txt"] = f"[bubbot.channels]\nodd = {module}:create\n"

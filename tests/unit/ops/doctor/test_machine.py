@@ -13,6 +13,7 @@ import pytest
 
 from bubbot.home import Home
 from bubbot.ops.doctor import limits
+from bubbot.ops.doctor.conflicts import check_conflicts
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.limits import check_files, check_memory
 from bubbot.ops.doctor.service import check_service
@@ -70,6 +71,16 @@ class TestVersions:
             assert finding.level == "warning"
             assert finding.fix.endswith("-m pip install 'discord.py>=2.7.1,<2.8'")
             assert version in finding.cause
+
+    @plants("package.conflict")
+    def test_another_package_with_a_top_level_channels(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert list(check_conflicts()) == []
+        installed(tmp_path, "Channels", "4.3")
+        (tmp_path / "Channels-4.3.dist-info" / "top_level.txt").write_text("channels\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        finding = found(check_conflicts())["package.conflict"]
+        assert finding.level == "problem"
+        assert finding.fix.endswith("-m pip uninstall --yes channels")
 
     def test_a_version_that_is_none_is_untested_and_a_later_patch_is_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

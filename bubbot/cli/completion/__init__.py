@@ -1,0 +1,1 @@
+"""Tab completion in bash, zsh and fish."""

@@ -1,0 +1,102 @@
+"""`bubbot help`: explains a command, or a topic that belongs to several."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Mapping
+
+from bubbot.cli.output import show
+from bubbot.errors import ConfigError
+from bubbot.ports.text import did_you_mean
+
+EXIT_CODE_TEXTS: Mapping[int, str] = {
+    0: "success, or the program that reads the output stopped reading",
+    1: "failure of a model, a tool, a channel or bubbot itself; the output was lost; `doctor` found a problem; `status` "
+    "or `reload` found no bot or an unhealthy one; a search found nothing; a pairing code does not work",
+    2: "wrong usage or configuration; nothing was done",
+    3: "another process writes to this home and takes no requests",
+    4: "the database cannot be used, is newer than this bubbot, or there is no disk space",
+    5: "a tape, a backup or a file to import is damaged",
+    6: "every platform refuses the bot at its start; retrying does not help",
+    130: "interrupted (Ctrl-C)",
+}
+"""The meanings of the exit codes, in short; docs/reference/exit-codes.md has all of it."""
+ENVIRONMENT_TEXTS: Mapping[str, str] = {
+    "BUBBOT_HOME": "the home folder, if there is no --home (default: $XDG_DATA_HOME/bubbot, else ~/.local/share/bubbot)",
+    "BUBBOT_SECTION__KEY": "a setting, such as BUBBOT_MODEL__NAME for `[model] name`; it wins over config.toml. With _FILE "
+    "at its end a file that holds a secret",
+    "OPENAI_API_KEY": "a provider's key, under the provider's own name, if `[model] api_key` is not set",
+    "CREDENTIALS_DIRECTORY": "a folder with secrets, which systemd sets (LoadCredential=)",
+    "XDG_DATA_HOME": "where the home folder and completion scripts are by default",
+    "XDG_CONFIG_HOME": "where the units of your services and fish's completions are",
+    "XDG_RUNTIME_DIR": "where the socket of a running bot is, if its home has too long a path",
+    "TZ": "the time zone that `bubbot init` suggests",
+    "TERM": "`dumb`: lines only",
+    "NO_COLOR": "if set: no colours",
+    "EDITOR": "the editor in commands that `bubbot doctor` prints",
+    "NOTIFY_SOCKET": "systemd's, with WATCHDOG_USEC and WATCHDOG_PID: where a service reports that it works",
+}
+"""The variables that bubbot reads."""
+TOPICS: Mapping[str, str] = {
+    "exit-codes": "the exit codes of every command",
+    "environment": "the environment variables that count",
+    "json": "commands that print JSON for other programs",
+}
+"""The topics, with a line of help."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's help texts and options."""
+    parser.description = "Explain a command or a topic: " + "; ".join(
+        f"`{name}`: {text}" for name, text in TOPICS.items()
+    )
+    parser.epilog = "example: bubbot help exit-codes"
+    parser.add_argument("topic", nargs="?", help="a command or a topic (default: an overview of the commands)")
+    parser.add_argument("action", nargs="?", help="the action of a command, such as `show` of `tape`")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the explanation; return the exit code."""
+    # Imported here: `bubbot.cli.main` imports commands by name, never the other way round.
+    from bubbot.cli.main import describe_commands, load_command, main
+
+    if args.topic in (None, *(commands := describe_commands())):
+        return main([word for word in (args.topic, args.action, "--help") if word])
+    if args.topic == "exit-codes":
+        show(format_rows({str(code): text for code, text in EXIT_CODE_TEXTS.items()}))
+    elif args.topic == "environment":
+        show(format_rows(ENVIRONMENT_TEXTS))
+    elif args.topic == "json":
+        show(
+            "These print JSON with --json, one object or one object a line; docs/reference/commands.md has the fields.\n"
+        )
+        show(format_rows({path: text for name in commands for path, text in list_json_commands(load_command(name)[0])}))
+    else:
+        words = [*commands, *TOPICS]
+        hint = did_you_mean(args.topic, words, otherwise=f"there are: {', '.join(words)}")
+        raise ConfigError(f"there is no command or topic {args.topic!r}; {hint}")
+    return 0
+
+
+def list_json_commands(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """List the commands of a parser with an option `--json`, and its help."""
+    # Imported here: only this topic reads the parsers.
+    from bubbot.cli.completion.script import list_actions
+
+    actions = list_actions(parser)
+    found = [(parser.prog, action.help or "") for action in actions if "--json" in action.option_strings]
+    inner = [choice for action in actions if isinstance(action.choices, dict) for choice in action.choices.values()]
+    return found + [row for choice in inner for row in list_json_commands(choice)]
+
+
+def format_rows(rows: Mapping[str, str]) -> str:
+    """Format names and their meanings as a table of the terminal's width."""
+    # Imported here: it knows COLUMNS, as argparse does.
+    from shutil import get_terminal_size
+
+    indent = max(map(len, rows)) + 2
+    width = max(get_terminal_size().columns - 2, indent + 20)
+    return "\n".join(
+        textwrap.fill(f"{name:<{indent}}{text}", width, subsequent_indent=" " * indent) for name, text in rows.items()
+    )

@@ -1,0 +1,84 @@
+"""How little a command loads: people wait for each module, 0.3 milliseconds on average."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from bubbot.home import Home, WriterLock
+
+ROOT = Path(__file__).parents[3]
+CODE = """
+import gc, sys
+from bubbot.__main__ import main
+sys.argv[0] = "bubbot"
+try:
+    main()
+except SystemExit:
+    pass
+print("loaded", gc.isenabled(), gc.get_freeze_count() > 0, *sorted(sys.modules), file=sys.stderr)
+"""
+PYDANTIC = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+STORE = PYDANTIC | {"aiosqlite"}
+SENTENCES = STORE | {"polib"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    (home / "config.toml").write_text('[model]\nname = "scripted"\n')
+    load(home, ["ask", "hi"])
+    return home
+
+
+def load(home: Path, command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[str]:
+    """Run a command; return "True" twice if the collector runs and spares the modules, and what was loaded."""
+    environment = {"PATH": "/usr/bin", "BUBBOT_HOME": str(home), **(variables or {})}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stderr.rpartition("loaded ")[2].split()
+
+
+def packages(modules: Sequence[str]) -> set[str]:
+    """Return the packages of others, without what the installation itself loads at every start."""
+    names = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
+    return {name for name in names if not name.startswith(("_", "bubbot", "channels", "sitecustomize"))}
+
+
+@pytest.mark.parametrize(
+    ("command", "ours", "others"),
+    [
+        ("--help", 11, set()),
+        ("status", 250, SENTENCES),
+        ("tape list", 145, STORE),
+        ("tape search stdin:default hi", 155, STORE | {"rapidfuzz", "cython_runtime"}),
+        ("usage", 140, SENTENCES),
+        ("memory show stdin:default", 130, STORE),
+        ("schedule list", 160, SENTENCES),
+        ("access list", 130, STORE),
+        ("ask hi", 270, STORE),
+    ],
+)
+def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:
+    is_enabled, is_frozen, *modules = load(home, command.split())
+    assert (is_enabled, is_frozen) == (("True", "True") if command != "--help" else ("False", "False"))
+    assert packages(modules) <= others
+    assert sum(name.partition(".")[0] in ("bubbot", "channels") for name in modules) <= ours
+
+
+def test_variables_are_read_by_their_library_and_no_other_is_loaded_for_them(home: Path) -> None:
+    modules = load(home, ["tape", "list"], {"BUBBOT_BOT__NAME": "Bob"})
+    assert "pydantic_settings" in modules
+    assert "aiohttp" not in modules
+
+
+def test_the_client_of_a_bot_loads_none(home: Path) -> None:
+    with WriterLock(Home(home)):
+        modules = load(home, ["ask", "hi"])
+    assert "bubbot.cli.chat_connection" in modules
+    assert not {"bubbot.app.bot", "bubbot.app.features", "bubbot.runtime.app"} & set(modules)
