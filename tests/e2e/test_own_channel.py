@@ -7,10 +7,12 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,10 @@ from tests.e2e.kill_harness import GAVE_UP, damage, entries_of
 
 SOURCE = Path(__file__).parents[2] / "examples" / "own_channel"
 SCRIPT = {
-    "rules": [{"when": "think", "steps": [{"text": "answer to <{text}>", "delay": 0.03}]}],
+    "rules": [
+        {"when": "think", "steps": [{"text": "answer to <{text}>", "delay": 0.03}]},
+        {"when": "ponder", "steps": [{"text": "answer to <{text}>", "delay": 600}]},
+    ],
     "default": [{"text": "answer to <{text}>"}],
 }
 
@@ -86,7 +91,7 @@ class Box:
     async def faults(self) -> list[str]:
         """What is lost, doubled or damaged; empty where the promises were kept."""
         seen = Counter(self.answers())
-        given_up = sum(count for text, count in seen.items() if GAVE_UP.fullmatch(text.strip()))
+        given_up = sum(count for text, count in seen.items() if GAVE_UP.fullmatch(text))
         counts = {text: seen[f"answer to <{text}>"] for text in self.said}
         faults = [f"{text} was answered {count} times" for text, count in counts.items() if count > 1]
         if sum(not count for count in counts.values()) != given_up or seen.total() != len(self.said):
@@ -174,6 +179,31 @@ async def test_a_kill_at_any_instant_loses_and_doubles_nothing(
         await until(lambda: len(box.answers()) >= len(box.said) and not box.waiting(), daemon)
         box.say("the last one")
         await until(lambda: "answer to <the last one>" in box.answers(), daemon)
+    assert await box.faults() == []
+
+
+def _turns_begun(home: Path) -> int:
+    """The highest epoch of a turn whose call of the model is recorded: each life of a bot takes the next."""
+    with closing(sqlite3.connect(f"file:{home / 'bubbot.db'}?mode=ro", uri=True)) as database:
+        (epoch,) = database.execute("SELECT max(epoch) FROM forks JOIN fork_batches USING (fork)").fetchone()
+        return epoch or 0
+
+
+async def test_a_turn_that_ends_two_bots_is_given_up_with_one_sentence(
+    tmp_path: Path, installed: Mapping[str, str]
+) -> None:
+    box = Box(tmp_path)
+    box.say("ponder")
+    for life in (1, 2):
+        daemon = await started(box.home, env=installed)
+        await until(lambda: _starts(box) == life, daemon)  # noqa: B023 - it is called before the next life
+        await until(lambda: _turns_begun(box.home) == life, daemon)  # noqa: B023
+        await daemon.kill()
+    async with running(box.home, env=installed) as daemon:
+        await until(box.answers, daemon)
+        box.say("the last one")
+        await until(lambda: "answer to <the last one>" in box.answers(), daemon)
+    assert [bool(GAVE_UP.fullmatch(text)) for text in box.answers()] == [True, False]
     assert await box.faults() == []
 
 
