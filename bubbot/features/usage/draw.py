@@ -86,7 +86,7 @@ def _covered(font: FontEntry) -> set[str]:
     if "last resort" in font.name.lower():
         return set()
     try:
-        face = FT2Font(font.fname)
+        face = FT2Font(font.fname, face_index=font.index)
         return {chr(code) for code in face.get_charmap()} if face.scalable else set()
     except (OSError, RuntimeError):  # a file that is no font, or that is gone
         return set()
@@ -145,7 +145,7 @@ def _draw_bars(axes: Axes, rows: Sequence[Any], labels: Labels) -> None:
     bars = axes.barh(range(len(rows)), [value for _, value, _ in rows], color=COLOUR)
     axes.bar_label(bars, [labels.choose(amount) for _, _, amount in rows], padding=4, fontsize=8)
     axes.set_yticks(range(len(rows)), [labels.choose(label) for label, _, _ in rows], fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(max(len(rows), 2) - 0.5, -0.5)  # the first is on top; a bar alone is no wall
     axes.margins(x=0.2)
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from fontTools.fontBuilder import FontBuilder  # type: ignore[import-untyped]  # it has no stubs
 from fontTools.pens.ttGlyphPen import TTGlyphPen  # type: ignore[import-untyped]
+from fontTools.ttLib import TTCollection, TTFont  # type: ignore[import-untyped]
 from PIL import Image
 
 from bubbot.errors import DeliveryFailed
@@ -74,27 +75,36 @@ def drawn_with(chart: dict[str, Any], home: Path) -> tuple[dict[str, str], bytes
     return json.loads(head)["numbered"], image
 
 
-def make_font(home: Path, characters: str) -> None:
-    """A font of a user with squares for these characters."""
+def make_font(family: str, characters: str) -> TTFont:
+    """A font with squares for these characters."""
     names = {ord(char): f"uni{ord(char):04X}" for char in characters}
     glyphs = [".notdef", *names.values()]
     pen = TTGlyphPen(None)
     for place, point in enumerate(((100, 0), (900, 0), (900, 800), (100, 800))):
         (pen.lineTo if place else pen.moveTo)(point)
     pen.closePath()
-    square = pen.glyph()
     builder = FontBuilder(1000, isTTF=True)
     builder.setupGlyphOrder(glyphs)
     builder.setupCharacterMap(names)
-    builder.setupGlyf(dict.fromkeys(glyphs, square))
+    builder.setupGlyf(dict.fromkeys(glyphs, pen.glyph()))
     builder.setupHorizontalMetrics(dict.fromkeys(glyphs, (1000, 100)))
     builder.setupHorizontalHeader(ascent=800, descent=-200)
-    builder.setupNameTable({"familyName": "Squares of Bubbot", "styleName": "Regular"})
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
     builder.setupOS2()
     builder.setupPost()
+    return builder.font
+
+
+def install_font(home: Path, characters: str, kind: str) -> None:
+    """Give a user a font with these characters, alone or, as fonts for Chinese often are, as the second of a collection."""
     folder = home / ".local" / "share" / "fonts"
     folder.mkdir(parents=True)
-    builder.save(folder / "squares.ttf")
+    font = make_font("Squares of Bubbot", characters)
+    if kind == "ttc":
+        collection = TTCollection()
+        collection.fonts = [make_font("Others of Bubbot", "Z"), font]
+        font = collection
+    font.save(folder / f"squares.{kind}")
 
 
 async def test_a_panel_has_each_day_and_each_name(memory_store: InMemoryStore) -> None:
@@ -132,13 +142,14 @@ async def test_the_image_is_a_png_or_an_svg(memory_store: InMemoryStore, tmp_pat
     assert svg.image == (await draw_chart(Texts(), {**chart, "format": "svg"})).image
 
 
+@pytest.mark.parametrize("kind", ["ttf", "ttc"])
 async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
-    memory_store: InMemoryStore, tmp_path: Path
+    memory_store: InMemoryStore, tmp_path: Path, kind: str
 ) -> None:
     """The child refuses to draw a character without a glyph, so this fails if a font is chosen wrongly."""
     chart = await built(await spent(memory_store, "test:家庭"), "zh")
     texts = json.dumps(chart, ensure_ascii=False)
-    make_font(tmp_path, "".join(sorted({char for char in texts if ord(char) > 0x2E80})))
+    install_font(tmp_path, "".join(sorted({char for char in texts if ord(char) > 0x2E80})), kind)
     numbered, with_font = drawn_with(chart, tmp_path)
     assert numbered == {}
     bare = tmp_path / "bare"
