@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from bubbot.features.usage.reporter import UsageReporter, format_heading
-from bubbot.features.usage.spending import SpendingReport, UsageSum
+from bubbot.features.usage.spending import SpendingReport
 from bubbot.log import printable
 from bubbot.texts import Texts
 
@@ -24,9 +24,6 @@ def format_bars(
     from rich.table import Table
     from rich.text import Text
 
-    def measure(usage: UsageSum) -> float:
-        return float(usage.cost_nanousd if spending.total.has_price else usage.tokens)
-
     output, width = StringIO(), min(width, MAX_WIDTH)
     console = Console(file=output, width=width, color_system=None, force_terminal=False, emoji=False)
     for grouping in by:
@@ -38,9 +35,9 @@ def format_bars(
         table.add_column(ratio=1, min_width=4)
         for _ in range(2):
             table.add_column(justify="right", no_wrap=True)
-        longest = max(map(measure, sums.values()), default=0.0)
+        longest = max(map(spending.measure, sums.values()))
         for name, usage in sums.items():
-            bar = Bar(longest or 1.0, 0, measure(usage))
+            bar = Bar(longest or 1, 0, spending.measure(usage))
             cost, calls = reporter.format_cost(texts, usage), texts.say("usage_calls", count=usage.calls)
             table.add_row(Text(f"  {printable(name)}"), bar, Text(cost), Text(calls))
         console.print(Text(format_heading(texts, grouping)))

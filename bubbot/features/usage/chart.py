@@ -85,7 +85,8 @@ def build_chart(
     has_price = spending.total.has_price
 
     def measure(usage: UsageSum) -> float:
-        return usage.cost_nanousd / 10**9 * reporter.currency.usd_rate if has_price else float(usage.tokens)
+        length = spending.measure(usage)
+        return length / 10**9 * reporter.currency.usd_rate if has_price else float(length)
 
     def format_measure(texts: Texts, value: float) -> str:
         return (

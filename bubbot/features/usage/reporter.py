@@ -20,6 +20,8 @@ from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
 Period = Literal["day", "month", "all"]
+BAR_CELLS = 8
+"""Characters of a bar in a chat: a phone shows few in a line."""
 
 
 class ReportLimits(Protocol):
@@ -139,7 +141,9 @@ class UsageReporter:
             entries=", ".join(_format_ids(tape, ids) for tape, ids in usage.reservations.items()),
         )
 
-    def format_report(self, texts: Texts, spending: SpendingReport, by: Sequence[str], max_rows: int) -> Iterator[str]:
+    def format_report(
+        self, texts: Texts, spending: SpendingReport, by: Sequence[str], max_rows: int, *, has_bars: bool = False
+    ) -> Iterator[str]:
         """Yield the lines of a report, which follow its summary.
 
         Args:
@@ -147,6 +151,7 @@ class UsageReporter:
             spending: the spending to report.
             by: the groupings, each a table.
             max_rows: rows of one table at most.
+            has_bars: begin the rows of a table with bars. They are in front, as letters have different widths in a chat.
         """
         total = spending.total
         if not total.calls:
@@ -154,12 +159,14 @@ class UsageReporter:
         yield self.format_line(texts, texts.say("usage_sum"), total)
         for grouping in by:
             sums = spending.by[grouping]
-            if sums:
-                yield format_heading(texts, grouping)
-                yield from (
-                    f"  {self.format_line(texts, name, usage)}" for name, usage in list(sums.items())[:max_rows]
-                )
-                yield from ("  …",) if len(sums) > max_rows else ()
+            if not sums:
+                continue
+            yield format_heading(texts, grouping)
+            longest = max(map(spending.measure, sums.values())) if has_bars and len(sums) > 1 else 0
+            for name, usage in list(sums.items())[:max_rows]:
+                bar = f"{_format_bar(spending.measure(usage) / longest)} " if longest else ""
+                yield f"  {bar}{self.format_line(texts, name, usage)}"
+            yield from ("  …",) if len(sums) > max_rows else ()
         yield from self.format_notes(texts, total)
         yield texts.say("usage_cites")
 
@@ -169,6 +176,12 @@ class UsageReporter:
             yield texts.say("usage_unpriced", calls=total.unpriced)
         if total.estimated:
             yield texts.say("usage_estimated", calls=total.estimated)
+
+
+def _format_bar(share: float) -> str:
+    """Format a share of the longest bar; what is not nothing is at least one cell."""
+    cells = min(max(round(share * BAR_CELLS), 1 if share else 0), BAR_CELLS)
+    return "▓" * cells + "░" * (BAR_CELLS - cells)
 
 
 def _format_ids(tape: str, ids: Sequence[int]) -> str:

@@ -104,6 +104,10 @@ class SpendingReport:
     by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
     answers: int = 0
 
+    def measure(self, usage: UsageSum) -> int:
+        """Return the length of the bar of a part: its cost, or its tokens if no call has a price."""
+        return usage.cost_nanousd if self.total.has_price else usage.tokens
+
 
 def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
     """Add up the reports of shards."""

@@ -71,7 +71,7 @@ def usage_tool(reporter: UsageReporter) -> Tool:
         if args.chart and spending.total.calls:
             chart = build_chart(reporter, turn.texts, args.period, spending, by=by, chat=chat)
             return await send_chart(turn, chart, summary)
-        lines = [summary, *reporter.format_report(turn.texts, spending, by, MAX_USAGE_ROWS)]
+        lines = [summary, *reporter.format_report(turn.texts, spending, by, MAX_USAGE_ROWS, has_bars=True)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
         limits = await reporter.report_limits(turn.texts, None if everything else (("chat", here), ("user", person)))
         return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])

@@ -50,8 +50,10 @@ async def ledger(memory_store: InMemoryStore) -> UsageReporter:
     return UsageReporter(tape, clock, UTC, limits, PLAN.find_cost_limit)
 
 
-async def told(ledger: UsageReporter, text: str, role: Role = Role.OWNER, **given: object) -> list[str]:
-    options = Options(role=role, tools=[usage_tool(ledger)])
+async def told(
+    ledger: UsageReporter, text: str, role: Role = Role.OWNER, language: str = "en", **given: object
+) -> list[str]:
+    options = Options(role=role, tools=[usage_tool(ledger)], texts=Texts(language))
     async with running(InMemoryStore(), ScriptedModel(), options) as bench:
         return (await bench.say(text, **given)).text.splitlines()
 
@@ -72,8 +74,8 @@ async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
     lines = await told(ledger, ",usage month", Role.MEMBER)
     assert lines[0] == "This month 0.38 USD; 3 answers."
     assert [line.split(":")[0].strip() for line in lines[lines.index("By day:") + 1 :][:2]] == [
-        "2026-11-18",
-        "2026-11-21",
+        "▓▓▓▓░░░░ 2026-11-18",
+        "▓▓▓▓▓▓▓▓ 2026-11-21",
     ]
     assert lines[1].startswith("all: 0.38 USD; calls 3; ")
 
@@ -82,9 +84,14 @@ async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter)
     lines = await told(ledger, ",usage all", chat="office")
     text = "\n".join(lines)
     assert lines[0] == "So far 0.38 USD; 4 answers; most in test:home."
-    for part in ("By chat:\n  test:home: ", "By person:\n  test:1: ", "By job:\n  job-1: ", "By day:\n  2026-11-18: "):
+    for part in (
+        "By chat:\n  ▓▓▓▓▓▓▓▓ test:home: ",
+        "  ░░░░░░░░ test:far: ",
+        "By job:\n  job-1: ",
+        "By day:\n  ▓▓▓▓░░░░ 2026-11-18: ",
+    ):
         assert part in text
-    assert "  own: no known price; calls 1; " in text
+    assert "  ░░░░░░░░ own: no known price; calls 1; " in text
     assert "Calls without a known price, counted in tokens alone: 1." in text
     assert "the whole bot, 2026-11-21: 0.26 USD of 10.00 USD (2 %)" in lines
     assert (await told(ledger, ",usage", chat="office"))[0] == (
@@ -101,11 +108,12 @@ async def test_a_sentence_without_prices_counts_tokens(memory_store: InMemorySto
     assert (await told(ledger, ",usage", Role.MEMBER))[0] == "Today 920 tokens; 1 answer; most by own."
 
 
-async def test_the_sentence_is_said_in_the_language_of_the_chat(ledger: UsageReporter) -> None:
-    spending = await ledger.read_spending("day")
-    assert ledger.format_summary(Texts("zh"), "day", spending) == (
-        "今天已用 0.26（共 10.00 USD）；回答 3 次；最多的是聊天 test:home。"
-    )
+async def test_sentence_and_bars_are_in_the_language_of_the_chat(ledger: UsageReporter) -> None:
+    lines = await told(ledger, ",usage", language="zh", chat="office")
+    assert lines[0] == "今天已用 0.26（共 10.00 USD）；回答 3 次；最多的是聊天 test:home。"
+    head = lines.index("按聊天：")
+    assert lines[head + 1].startswith("  ▓▓▓▓▓▓▓▓ test:home：0.26 USD；")
+    assert lines[head + 2].startswith("  ░░░░░░░░ test:far：价格未知；")
 
 
 async def test_in_a_group_the_owner_sees_what_the_group_may_see(ledger: UsageReporter) -> None:
