@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
@@ -47,7 +48,8 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     setup = CommandSetup(settings, home, config)
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())
-    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)
+    zone = ZoneInfo(settings.bot.timezone)
+    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format, zone=zone)
     for renamed in setup.settings.renamed_settings:
         logging.getLogger(__name__).warning("setting renamed: %s", renamed, extra={"action": "config.renamed"})
     for section in settings.unowned_sections:

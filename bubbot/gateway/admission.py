@@ -16,6 +16,8 @@ from bubbot.tape.query import fold_text
 
 CHATS_WATCHED = 1000
 """Chats for which the loop guard remembers what bots did; it forgets the one that was quiet longest first."""
+STRANGER_REASON = "stranger"
+"""The reason to ignore somebody who may not speak."""
 ALBUMS_REMEMBERED = 100
 """Albums that are known to be for the bot; the parts of one arrive within seconds."""
 MINUTE_SECONDS = 60.0
@@ -174,7 +176,7 @@ class AdmissionPolicy:
             return self._decide_bot(inbound)
         role = self._role(inbound)
         if role is Role.STRANGER:
-            return OfferPairing() if inbound.direct and self._settings.pairing else Ignore("stranger")
+            return OfferPairing() if inbound.direct and self._settings.pairing else Ignore(STRANGER_REASON)
         self._reset_bot_depth(inbound.chat)
         return Respond(role) if self._is_for_bot(inbound) else self._decide_unaddressed(inbound, role)
 

@@ -17,6 +17,7 @@ from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, split_outbound
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     Channel,
@@ -80,6 +81,7 @@ class ChannelRuntime:
     """A channel with its inbox, outbox, gate and deliverer.
 
     Attributes:
+        strangers: counts the ignored messages of strangers.
         previews: shows turns while they run; None if the channel cannot.
         held_messages: merged messages that nobody delivers yet; None if they are delivered.
         is_cancelled: true after `cancel`; what is still to be said is durable, and left to the runtime that replaces this one.
@@ -93,6 +95,7 @@ class ChannelRuntime:
     policy: ChannelPolicy
     migrations: ChatMigrations
     limiter: PersonLimiter
+    strangers: StrangerCounter
     previews: ShowsPreviews | None = None
     held_messages: list[OutboxMessage] | None = None
     gate: InboundGate = field(init=False)
@@ -116,6 +119,7 @@ class ChannelRuntime:
             activity,
             report,
             self.limiter if self.policy.admission else None,
+            self.strangers,
         )
         self.gate = InboundGate(
             self.link,
@@ -190,6 +194,7 @@ class ChannelRuntime:
 
     async def aclose(self) -> None:
         """Release what the channel holds."""
+        self.strangers.close()
         if isinstance(self.channel, SupportsClose):
             await self.channel.aclose()
 
@@ -263,8 +268,9 @@ async def make_channel_runtime(
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():
         limiter.load(await inbox.recent_messages(now() - ONE_DAY))
+    strangers = StrangerCounter(channel.name)
     return ChannelRuntime(
-        channel, inbox, outbox, link, deliverer, policy, moves, limiter, previews, [] if hold else None
+        channel, inbox, outbox, link, deliverer, policy, moves, limiter, strangers, previews, [] if hold else None
     )
 
 

@@ -11,12 +11,21 @@ from typing import TypeVar
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.gateway.activity import ActivityTracker
-from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
+from bubbot.gateway.admission import (
+    STRANGER_REASON,
+    AdmissionPolicy,
+    Decision,
+    Ignore,
+    OfferPairing,
+    RecordOnly,
+    Respond,
+)
 from bubbot.gateway.health.formatter import describe_activity
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
@@ -67,6 +76,7 @@ class GatePolicy:
         activity: what turns are doing; None: not tracked.
         report: the health of the whole bot.
         limiter: limits what each person may send; None: no limits.
+        strangers: counts the ignored messages of strangers; None: nobody counts them.
     """
 
     admission: AdmissionPolicy | None = None
@@ -77,6 +87,7 @@ class GatePolicy:
     activity: ActivityTracker | None = None
     report: HealthReport = report_nothing
     limiter: PersonLimiter | None = None
+    strangers: StrangerCounter | None = None
 
 
 class InboundGate:
@@ -199,7 +210,9 @@ class InboundGate:
 
     async def _handle_inbound(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):
-            case Ignore():
+            case Ignore(reason=reason):
+                if reason == STRANGER_REASON:
+                    self._count_stranger()
                 return False  # leave no trace: what strangers say, and what is not for the bot, is private
             case OfferPairing():
                 return await self._pair(inbound)
@@ -279,7 +292,13 @@ class InboundGate:
             notice = self._texts.say("pairing", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
             await self._inbox.record_refused(inbound.external_id, inbound.session)
+        else:
+            self._count_stranger()
         return False  # there is nothing else to say
+
+    def _count_stranger(self) -> None:
+        if self._rules.strangers is not None:
+            self._rules.strangers.add()
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""

@@ -211,6 +211,7 @@ class AccessService:
                 "expires": timestamp(now + CODE_LIFETIME),
             }
             await self._write(event(CODE, data))
+            log.info("pairing code given", extra={"action": "access.code", "channel": channel, "id": sender.id})
             return text
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
@@ -249,12 +250,17 @@ class AccessService:
             reason = _refusal_reason(pairing, now)
             if pairing is None or reason:
                 await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
+                log.info("pairing code refused: %s", reason, extra={"action": "access.code_refused", "by": by})
                 raise AccessError(_REFUSALS[reason])
             self._check_channel(pairing.channel)
             role = higher_role(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
             grant = _grant_entry(pairing.channel, pairing.id, role, by, how="code", name=pairing.name)
             used = event(CODE_USED, {"code": pairing.entry, "by": by}, key=f"code_used:{pairing.entry}")
+            before = self._state.role(pairing.channel, pairing.id)
             await self._write(grant, used)
+            account = {"channel": pairing.channel, "id": pairing.id, "by": by}
+            log.info("pairing code used", extra={"action": "access.code_used", **account})
+            _log_role(before, role, account)
             return self._state.grants[pairing.channel, pairing.id]
 
     def _find(self, text: str) -> PairingCode | None:
@@ -272,6 +278,8 @@ class AccessService:
             before = self._state.grants.get((channel, sender_id))
             if before is None or before.role is not role:
                 await self._write(_grant_entry(channel, sender_id, role, by, how="command"))
+                granted = before.role if before else Role.STRANGER
+                _log_role(granted, role, {"channel": channel, "id": sender_id, "by": by})
             return self._state.grants[channel, sender_id]
 
     async def _revoke(self, channel: str, sender_id: str, by: str) -> None:
@@ -288,7 +296,9 @@ class AccessService:
             if (channel, sender_id) not in self._state.grants:
                 raise AccessError(f"{sender_id} has no grant on {channel}: bubbot access list shows who has one")
             self._check_giver(by, self.role(channel, sender_id))
+            before = self._state.role(channel, sender_id)
             await self._write(event(REVOKED, {"channel": channel, "id": sender_id, "by": by}))
+            _log_role(before, Role.STRANGER, {"channel": channel, "id": sender_id, "by": by})
 
     def _check_channel(self, channel: str) -> None:
         if channel not in self._configured:
@@ -303,6 +313,11 @@ class AccessService:
         own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
         if not (own.at_least(Role.ADMIN) and own.at_least(role)):
             raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+
+
+def _log_role(before: Role, role: Role, account: Mapping[str, str]) -> None:
+    """Log a changed grant: numeric ids only, as people choose their names themselves."""
+    log.info("role changed: %s, before %s", role, before, extra={"action": "access.role", **account})
 
 
 def _check_role(role: Role) -> None:
