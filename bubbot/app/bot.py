@@ -359,7 +359,9 @@ async def open_bot(
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
-            channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
+            channel_runtime.open_gate(
+                runtime, texts, activity=activity, report=report, zone=ZoneInfo(settings.bot.timezone)
+            )
         commands += list_commands(toolbox, texts, menu_languages(channel_runtimes))
         sources = HealthSources(
             channel_runtimes,

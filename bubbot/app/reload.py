@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
+from zoneinfo import ZoneInfo
 
 from bubbot import log as logs
 from bubbot.app.bot import menu_languages
@@ -320,6 +321,7 @@ class Reloader:
                 app.turn_services.texts,
                 activity=app.turn_services.activity,
                 report=app.turn_services.report,
+                zone=ZoneInfo(settings.bot.timezone),
             )
         return toolbox
 

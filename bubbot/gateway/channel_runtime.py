@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field, replace
+from datetime import UTC, tzinfo
 from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
@@ -108,6 +109,7 @@ class ChannelRuntime:
         *,
         activity: ActivityTracker | None = None,
         report: HealthReport = report_nothing,
+        zone: tzinfo = UTC,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
         rules = GatePolicy(
@@ -120,6 +122,7 @@ class ChannelRuntime:
             report,
             self.limiter if self.policy.admission else None,
             self.strangers,
+            zone,
         )
         self.gate = InboundGate(
             self.link,

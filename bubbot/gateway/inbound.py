@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import UTC, tzinfo
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -21,12 +22,12 @@ from bubbot.gateway.admission import (
     Respond,
 )
 from bubbot.gateway.health.formatter import describe_activity
-from bubbot.gateway.inbox import Inbox
+from bubbot.gateway.inbox import Inbox, refused_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.strangers import StrangerCounter
-from bubbot.ports.access import KnowsPeople
+from bubbot.ports.access import CodeReminder, KnowsPeople
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
     ChannelEvent,
@@ -77,6 +78,7 @@ class GatePolicy:
         report: the health of the whole bot.
         limiter: limits what each person may send; None: no limits.
         strangers: counts the ignored messages of strangers; None: nobody counts them.
+        zone: the time zone of the deployment.
     """
 
     admission: AdmissionPolicy | None = None
@@ -88,6 +90,7 @@ class GatePolicy:
     report: HealthReport = report_nothing
     limiter: PersonLimiter | None = None
     strangers: StrangerCounter | None = None
+    zone: tzinfo = UTC
 
 
 class InboundGate:
@@ -285,16 +288,43 @@ class InboundGate:
         return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
-        """Give a stranger a code, if one may be given; the message is not kept, and without a code nothing is."""
+        """Give a stranger a code, or remind the stranger of it; the message is not kept, and without a code nothing is."""
         access = self._rules.access
         code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
         if code:
-            notice = self._texts.say("pairing", code=code)
+            notice = self._texts.say("pairing" if self._has_owner() else "pairing_owner", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
             await self._inbox.record_refused(inbound.external_id, inbound.session)
-        else:
+        elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
             self._count_stranger()
         return False  # there is nothing else to say
+
+    def _has_owner(self) -> bool:
+        access, name = self._rules.access, self._link.name
+        return access is not None and any(
+            access.role(name, person) is Role.OWNER for person in access.list_people(name)
+        )
+
+    async def _remind(self, access: KnowsPeople, inbound: Inbound) -> bool:
+        """Tell a stranger once until when the code works; the fact and the notice are stored together."""
+        messages: list[OutboxMessage] = []
+
+        async def send(reminder: CodeReminder) -> None:
+            moments = (reminder.sent_at, reminder.expires_at, reminder.renewable_at)
+            sent, until, again = (f"{moment.astimezone(self._rules.zone):%H:%M}" for moment in moments)
+            text = self._texts.say("pairing_reminder", sent=sent, until=until, again=again)
+            parts = self._link.split(Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message))
+            also = {
+                reminder.tape: [reminder.fact],
+                self._inbox.tape_of(inbound.session): [refused_entry(inbound.external_id)],
+            }
+            key = f"{inbound.channel}:{reminder.fact.key}"
+            messages.append(await self._outbox.enqueue(inbound.session, key, tuple(parts), also))
+
+        is_due = await access.remind(inbound.sender, inbound.channel, send)
+        for message in messages:
+            await self._deliver(message)
+        return is_due
 
     def _count_stranger(self) -> None:
         if self._rules.strangers is not None:

@@ -131,7 +131,7 @@ class Inbox:
 
     async def record_refused(self, external_id: str, session: str) -> None:
         """Record that something came and was refused: its id alone, nothing of its content."""
-        await self._tape.shard(session).append([event(INBOUND_REFUSED, {}, key=external_id)], if_absent=True)
+        await self._tape.shard(session).append([refused_entry(external_id)], if_absent=True)
 
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
@@ -194,6 +194,11 @@ class Inbox:
             newest_id = self._newest_ids.get(tape, 0)
             if newest_id or len(self._open) == 1:
                 await projected.write_checkpoint(newest_id)
+
+
+def refused_entry(external_id: str) -> TapeEntry:
+    """Make the fact that something came and was refused: its id alone."""
+    return event(INBOUND_REFUSED, {}, key=external_id)
 
 
 def restart_entry(time: str, restore: int) -> TapeEntry:

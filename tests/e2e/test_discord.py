@@ -130,7 +130,7 @@ class TestWhoMaySpeak:
             (told,) = texts(server, room)
             code = re.search(r"approve (\w{8})", told)
             assert code
-            done = await told_in_shell(home, "access", "approve", code[1], "--role", "owner")
+            done = await told_in_shell(home, "access", "approve", "--yes", code[1], "--role", "owner")
             assert (done.returncode, f"{ada.id} (Ada) is now owner on discord" in done.stdout.decode()) == (0, True)
             room.say(ada, "and now?")
             await answered(server, room, "You said: and now?")

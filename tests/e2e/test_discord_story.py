@@ -68,7 +68,7 @@ class Day:
         await self.says(self.hers, 1)
         code = re.search(r"approve (\w{8})", texts(self.server, self.hers)[0])
         assert code
-        assert (await asyncio.to_thread(run, self.home, "access", "approve", code[1])).returncode == 0
+        assert (await asyncio.to_thread(run, self.home, "access", "approve", "--yes", code[1])).returncode == 0
         self.hers.say(self.eve, "and now?")
         await self.says(self.hers, 2)
 

@@ -214,11 +214,11 @@ class TestWhoMaySpeak:
             (told,) = texts(room)
             code = re.search(r"approve (\w{8})", told)
             assert code
-            done = await told_in_shell(home, "access", "approve", code[1], "--role", "owner")
+            done = await told_in_shell(home, "access", "approve", "--yes", code[1], "--role", "owner")
             assert (done.returncode, f"{ada.id} (Ada) is now owner on telegram" in done.stdout.decode()) == (0, True)
             room.say("and now?")
             await answered(server, room, "You said: and now?")
-            again = await told_in_shell(home, "access", "approve", code[1])
+            again = await told_in_shell(home, "access", "approve", "--yes", code[1])
             assert (again.returncode, "used before" in again.stderr.decode()) == (1, True)
             await told_in_shell(home, "access", "revoke", "telegram", str(ada.id))
             room.say("still?")

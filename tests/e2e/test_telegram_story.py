@@ -36,7 +36,7 @@ async def strangers(server: Server, home: Path, ada: User, bob: User, eve: User)
     await server.until(lambda: texts(hers))
     code = re.search(r"approve (\w{8})", texts(hers)[0])
     assert code
-    assert (await asyncio.to_thread(run, home, "access", "approve", code[1])).returncode == 0
+    assert (await asyncio.to_thread(run, home, "access", "approve", "--yes", code[1])).returncode == 0
     hers.say("and now?")
     await server.until(lambda: len(texts(hers)) == 2)
 

@@ -21,6 +21,7 @@ from bubbot.features.access.state import (
     CLOCK_SKEW,
     CODE,
     CODE_REFUSED,
+    CODE_REMINDED,
     CODE_USED,
     GRANTED,
     REVOKED,
@@ -30,7 +31,7 @@ from bubbot.features.access.state import (
     RoleGrant,
 )
 from bubbot.identity import is_id, numeric_id
-from bubbot.ports.access import NO_LISTED_PEOPLE, ListedPeople, higher_role
+from bubbot.ports.access import NO_LISTED_PEOPLE, CodeReminder, ListedPeople, SendReminder, higher_role
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -55,7 +56,8 @@ MAX_CODES_IN_A_ROW = 10
 person by minutes and not by the lifetime of a code."""
 CODE_INTERVAL = timedelta(minutes=12)
 MAX_CODES_PER_DAY = 120
-"""Codes of a channel within any 24 hours. Each is two facts: the code, and the refused message."""
+"""Codes of a channel within any 24 hours. Each is two facts, the code and the refused message, and as many again with a reminder and its
+delivery."""
 MAX_WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
 CODE_RETENTION = timedelta(days=1)
@@ -143,6 +145,15 @@ class AccessService:
         """
         return await asyncio.shield(self._pair(sender, channel, chat))
 
+    async def remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+        """Remind a stranger once of the newest code, if that is open; `send` stores the fact with the notice."""
+        return await asyncio.shield(self._remind(sender, channel, send))
+
+    def find_code(self, code: str) -> PairingCode | None:
+        """Find the open code of a text, as `approve` does. Raise `ConfigError` if the text cannot be a code."""
+        pairing = self._find(_normalize_code(code))
+        return pairing if pairing is not None and pairing.is_open(self._now()) else None
+
     async def approve(self, code: str, role: Role, giver: str) -> RoleGrant:
         """Grant the role to the person who got the code, and use up the code, in one transaction.
 
@@ -213,6 +224,21 @@ class AccessService:
             await self._write(event(CODE, data))
             log.info("pairing code given", extra={"action": "access.code", "channel": channel, "id": sender.id})
             return text
+
+    async def _remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+        async with self._lock:
+            now = await self._refresh()
+            own = [code for code in self._state.codes if (code.channel, code.id) == (channel, sender.id)]
+            is_stranger = self.role(channel, sender.id) is Role.STRANGER and not sender.bot
+            if not is_stranger or not own or own[-1].is_reminded or not own[-1].is_open(now):
+                return False
+            code = own[-1]
+            fact = event(CODE_REMINDED, {"code": code.entry}, key=f"reminded:{code.entry}")
+            again = code.issued + MIN_CODE_INTERVAL
+            self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
+            await send(CodeReminder(code.issued, code.expires, again, ACCESS_TAPE, fact))
+            await self._refresh()
+            return True
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
         issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
