@@ -28,8 +28,10 @@ from bubbot.feature import Apply
 from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
+from bubbot.gateway.owner import OwnerChat
 from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
@@ -322,6 +324,7 @@ class Reloader:
                 activity=app.turn_services.activity,
                 report=app.turn_services.report,
                 zone=ZoneInfo(settings.bot.timezone),
+                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE).notify,
             )
         return toolbox
 

@@ -62,8 +62,8 @@ def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
     setup = load_setup(args)
     if command.question is not None and not getattr(arguments, "yes", False):
-        only_reads = {"run": command.question, "on_missing_home": lambda _settings, _args: CommandResult("")}
-        question = asyncio.run(read(setup, replace(command, **only_reads), arguments)).text
+        asks = replace(command, run=command.question, on_missing_home=lambda _settings, _args: CommandResult(""))
+        question = asyncio.run(read(setup, asks, arguments)).text
         # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
         if question and not _confirm(command, question):
             show("Nothing was changed.")

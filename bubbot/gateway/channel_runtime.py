@@ -11,6 +11,7 @@ from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
+from bubbot.gateway.groups import NotifyOwner
 from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
@@ -110,6 +111,7 @@ class ChannelRuntime:
         activity: ActivityTracker | None = None,
         report: HealthReport = report_nothing,
         zone: tzinfo = UTC,
+        notify_owner: NotifyOwner | None = None,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
         rules = GatePolicy(
@@ -123,6 +125,7 @@ class ChannelRuntime:
             self.limiter if self.policy.admission else None,
             self.strangers,
             zone,
+            notify_owner,
         )
         self.gate = InboundGate(
             self.link,

@@ -21,6 +21,7 @@ from bubbot.gateway.admission import (
     RecordOnly,
     Respond,
 )
+from bubbot.gateway.groups import GroupCalls, NotifyOwner
 from bubbot.gateway.health.formatter import describe_activity
 from bubbot.gateway.inbox import Inbox, refused_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
@@ -30,6 +31,7 @@ from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import CodeReminder, KnowsPeople
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
+    BotAdded,
     ChannelEvent,
     ChatMigration,
     Deletion,
@@ -44,7 +46,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.outbox import OutboxMessage, intent_entry
 from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.records import dataclass
@@ -61,7 +63,7 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
-EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
+EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class GatePolicy:
         limiter: limits what each person may send; None: no limits.
         strangers: counts the ignored messages of strangers; None: nobody counts them.
         zone: the time zone of the deployment.
+        notify_owner: tells an owner in which groups strangers call the bot; None: nobody does.
     """
 
     admission: AdmissionPolicy | None = None
@@ -91,6 +94,7 @@ class GatePolicy:
     limiter: PersonLimiter | None = None
     strangers: StrangerCounter | None = None
     zone: tzinfo = UTC
+    notify_owner: NotifyOwner | None = None
 
 
 class InboundGate:
@@ -127,6 +131,8 @@ class InboundGate:
         self._deliver = deliver
         self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
         self._drop_notified: set[str] = set()
+        notify_owner = self._rules.notify_owner
+        self._group_calls = GroupCalls(inbox, self._texts, notify_owner) if notify_owner is not None else None
 
     async def receive(self, event: ChannelEvent) -> bool | None:
         """Return when the event is durable or discarded; true if an answer will follow (see `Receive`)."""
@@ -147,6 +153,8 @@ class InboundGate:
                         event.reason,
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
+            case BotAdded():
+                await run_uninterrupted(self._greet_group(event))
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
@@ -213,9 +221,11 @@ class InboundGate:
 
     async def _handle_inbound(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):
-            case Ignore(reason=reason):
+            case Ignore(reason=reason, is_call=is_call):
                 if reason == STRANGER_REASON:
                     self._count_stranger()
+                if is_call and self._group_calls is not None:
+                    await run_uninterrupted(self._group_calls.on_call(inbound))
                 return False  # leave no trace: what strangers say, and what is not for the bot, is private
             case OfferPairing():
                 return await self._pair(inbound)
@@ -325,6 +335,20 @@ class InboundGate:
         for message in messages:
             await self._deliver(message)
         return is_due
+
+    async def _greet_group(self, event: BotAdded) -> None:
+        """Say in a group how to let it speak, if an owner added the bot; the fact and the message are stored together."""
+        admission, added = self._rules.admission, self._in_home_chat(event)
+        probe = Inbound(event.channel, "", event.chat, event.sender, "", event.time, direct=False)
+        if admission is None or admission.role(probe) is not Role.OWNER or added.chat != event.chat:
+            return  # a stranger's group learns nothing, and one that moved knows already
+        sentence = "group_added_open" if admission.is_open(event.chat) else "group_added"
+        text = self._texts.say(sentence, group=event.chat, channel=event.channel)
+        key, session = f"added:{event.external_id}", added.session
+        parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))
+        intent = intent_entry(session, key, parts)
+        if await self._inbox.record_added(added, {self._outbox.tape_of(session): [intent]}):
+            await self._deliver(await self._outbox.enqueue(session, key, parts, {}))
 
     def _count_stranger(self) -> None:
         if self._rules.strangers is not None:

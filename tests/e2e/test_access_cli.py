@@ -97,7 +97,7 @@ def test_approve_shows_the_person_and_asks(tmp_path: Path) -> None:
         ("", "Nothing was changed."),
         ("y", "42 (Ann\\x1b[2J) is now admin"),
     ):
-        with Terminal(home, *typed, first=f"{question} [y/N] ", **ENV) as terminal:
+        with Terminal(home, *typed, first=f"{question} [y/N] ", script=None, **ENV) as terminal:
             terminal.type(f"{answer}\n")
             terminal.expect(said)
     assert "42  admin" in access(home, "list")
@@ -107,7 +107,7 @@ def test_approve_shows_the_person_and_asks(tmp_path: Path) -> None:
 def test_approve_ends_at_an_interrupt(tmp_path: Path) -> None:
     home = tmp_path / "home"
     code = given_code(home, "42", "Ann")
-    with Terminal(home, "access", "approve", code, first="[y/N] ", **ENV) as terminal:
+    with Terminal(home, "access", "approve", code, first="[y/N] ", script=None, **ENV) as terminal:
         terminal.type(CTRL_C)
         assert terminal.ended() == 130
     assert "42" not in access(home, "list")
