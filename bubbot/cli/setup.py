@@ -62,4 +62,8 @@ def session_id(text: str) -> str:
     chat = text.removeprefix("stdin:").strip()
     if not chat:
         raise ConfigError("--session is empty; give the conversation a name, such as work")
+    # Imported here: commands that name no session need no tapes.
+    from bubbot.ports.session_names import check_session_length
+
+    check_session_length(chat)
     return f"stdin:{chat}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.e2e.on_discord import answered, configured, connected, named, texts
 from tests.e2e.test_operator_telegram import CANARY, masked
 from tests.e2e.test_telegram import told_in_shell
+from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server
 
 
@@ -25,6 +27,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+def _has_texts(server: Server, room: Room, count: int) -> bool:
+    return len(texts(server, room)) == count
+
+
 async def test_the_first_owner_and_the_first_member(server: Server, home: Path) -> None:
     ada, bob = server.user("Ada"), server.user("Bob")
     configured(home, server, live=False)
@@ -32,7 +38,7 @@ async def test_the_first_owner_and_the_first_member(server: Server, home: Path) 
     async with connected(home, server) as daemon:
         for count, text in enumerate((f"hello? {CANARY}", f"anybody? {CANARY}"), 1):
             hers.say(ada, text)
-            await server.until(lambda count=count: len(texts(server, hers)) == count)
+            await server.until(partial(_has_texts, server, hers, count))
         code = re.search(r"approve (\w{8}) --role owner$", texts(server, hers)[0])
         assert code
         done = await told_in_shell(home, "access", "approve", code[1], "--role", "owner", "--yes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.e2e.bot import entries
 from tests.e2e.daemon import configured, running, started
 from tests.e2e.test_telegram import said, texts, told_in_shell
+from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.fakes.platform.faults import Wedge
 
@@ -28,6 +30,10 @@ async def server() -> AsyncIterator[Server]:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
+
+
+def _has_texts(room: Gathering, count: int) -> bool:
+    return len(texts(room)) == count
 
 
 def masked(transcript: str) -> str:
@@ -155,9 +161,9 @@ async def test_menu_and_help_by_role_and_language(server: Server, home: Path) ->
     async with running(home) as daemon:
         for room in (hers, his):
             room.say("/help")
-            await server.until(lambda room=room: texts(room))
+            await server.until(partial(_has_texts, room, 1))
             room.say("/access")
-            await server.until(lambda room=room: len(texts(room)) == 2)
+            await server.until(partial(_has_texts, room, 2))
         await daemon.quiet(server)
     assert "/access" in texts(hers)[0]
     assert "/access" not in texts(his)[0]
