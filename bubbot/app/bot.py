@@ -286,6 +286,7 @@ async def open_bot(
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
+        owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE)
         projections = ProjectionRunner()
         kernel = Kernel(
             home=home.path,
@@ -305,7 +306,7 @@ async def open_bot(
             settings,
             home=home,
             load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
-            notify_owner=OwnerChat(channel_runtimes, BUDGET_TAPE),
+            notify_owner=owner_chat,
             names=features,
             factories=installed.factories,
             strategies=load_strategies(),
@@ -359,7 +360,14 @@ async def open_bot(
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
-            channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
+            channel_runtime.open_gate(
+                runtime,
+                texts,
+                activity=activity,
+                report=report,
+                zone=ZoneInfo(settings.bot.timezone),
+                notify_owner=owner_chat.notify,
+            )
         commands += list_commands(toolbox, texts, menu_languages(channel_runtimes))
         sources = HealthSources(
             channel_runtimes,

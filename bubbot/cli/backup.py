@@ -17,6 +17,7 @@ from bubbot.stores.sqlite.backups import (
     BACKUP_NAME_PREFIX,
     CONFIG_FILE,
     DATABASE_FILE,
+    MANIFEST_FILE,
     BackupManifest,
     ExtraFiles,
     backups_folder,
@@ -77,6 +78,8 @@ def _target(home: Home, requested: Path | None) -> Path:
     if requested is not None:
         if requested.exists() and not requested.is_dir():
             raise ConfigError(f"{requested} is a file; name a folder that is there, or one to make")
+        if (requested / MANIFEST_FILE).exists():
+            raise ConfigError(f"{requested} is a backup itself: name the folder that contains it, or one to make")
         return unused_path(requested, stamp) if requested.is_dir() else requested.absolute()
     folder = backups_folder(home.path)
     if home.database.exists():  # if not, `write_backup` reports that there is nothing to copy

@@ -20,7 +20,7 @@ from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import show, terminal_width
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
+from bubbot.errors import ConfigError, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import ToolArgs, validate_args
@@ -60,7 +60,23 @@ class Shell:
 
 def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -> int:
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
-    return asyncio.run(run_command(load_setup(args), command, arguments))
+    setup = load_setup(args)
+    if command.question is not None and not getattr(arguments, "yes", False):
+        asks = replace(command, run=command.question, on_missing_home=lambda _settings, _args: CommandResult(""))
+        question = asyncio.run(read(setup, asks, arguments)).text
+        # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
+        if question and not _confirm(command, question):
+            show("Nothing was changed.")
+            return 1
+    return asyncio.run(run_command(setup, command, arguments))
+
+
+def _confirm(command: Command, question: str) -> bool:
+    """Ask on the terminal; anything but yes is no. Raise `ConfigError` if nobody is there to answer."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to answer on: bubbot {command.name} --yes does not ask")
+    show(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 async def run_command(

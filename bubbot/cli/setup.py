@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
@@ -47,7 +48,8 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     setup = CommandSetup(settings, home, config)
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())
-    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)
+    zone = ZoneInfo(settings.bot.timezone)
+    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format, zone=zone)
     for renamed in setup.settings.renamed_settings:
         logging.getLogger(__name__).warning("setting renamed: %s", renamed, extra={"action": "config.renamed"})
     for section in settings.unowned_sections:
@@ -60,4 +62,8 @@ def session_id(text: str) -> str:
     chat = text.removeprefix("stdin:").strip()
     if not chat:
         raise ConfigError("--session is empty; give the conversation a name, such as work")
+    # Imported here: commands that name no session need no tapes.
+    from bubbot.ports.session_names import check_session_length
+
+    check_session_length(chat)
     return f"stdin:{chat}"

@@ -24,6 +24,8 @@ UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
+BOT_ADDED = "inbox/added"
+GROUP_CALLED = "inbox/called"
 _TEXT_EVENTS = (
     RECEIVED,
     UNPARSED,

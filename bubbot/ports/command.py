@@ -237,6 +237,8 @@ class Command:
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
         on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
             None: an error does.
+        question: returns what a shell asks before it runs the command, or an empty text; it only reads. Its arguments
+            need a field `yes`, with which nothing is asked.
         typed: names as a comma command in chats; none by default.
         role: the least role that may type it in a chat. In a shell everyone is the owner.
     """
@@ -252,6 +254,7 @@ class Command:
     sent: type[ToolArgs] | None = None
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    question: RunCommand | None = None
     typed: tuple[str, ...] = ()
     role: Role = Role.OWNER
 

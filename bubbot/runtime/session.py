@@ -69,6 +69,7 @@ from bubbot.runtime.messages import (
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.recovery import merge_open_forks
 from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.runner import STEP_EVENT
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -77,7 +78,7 @@ from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
-from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, Texts
+from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
 
 log = logging.getLogger(__name__)
 
@@ -406,7 +407,10 @@ class SessionRuntime:
         if turn.is_typed:  # another source may say nothing, or say it in another chat
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
-            return await self._merge_turn(turn, await self._run_answer(turn, old=old))
+            started = asyncio.get_running_loop().time()
+            result = await self._merge_turn(turn, await self._run_answer(turn, old=old))
+            _log_end(result, asyncio.get_running_loop().time() - started)
+            return result
 
     async def _answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
         """Answer a turn, or say why it gets no answer."""
@@ -638,6 +642,24 @@ class SessionRuntime:
         parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
         return channel
+
+
+def _log_end(result: TurnResult, seconds: float) -> None:
+    """Log one line about a recorded turn; nothing that anybody wrote."""
+    steps = [entry.payload["data"] for entry in result.merged_entries if entry.name == STEP_EVENT]
+    usages = [attempt["usage"] for step in steps for attempt in step.get("attempts", ()) if attempt.get("usage")]
+    costs = [step["cost"] for step in steps if "cost" in step]
+    log.info(
+        "turn ended",
+        extra={
+            "action": "turn.end",
+            "outcome": result.status,
+            "ms": round(seconds * 1000),
+            "tokens": sum(usage["input_tokens"] + usage["output_tokens"] for usage in usages),
+            "cost_usd": "unknown" if None in costs else round(sum(costs), 6),
+            "trace": result.turn_id[:TRACE_DIGITS],
+        },
+    )
 
 
 async def _record_stop(turn: Turn) -> TurnOutcome:

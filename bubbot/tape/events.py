@@ -276,6 +276,23 @@ class MessageChanged(TypedDict, total=False):
     origin: str
 
 
+class BotAddedToGroup(TypedDict):
+    """`inbox/added`"""
+
+    channel: str
+    chat: str
+    by: PersonId
+    time: str
+
+
+class GroupCalled(TypedDict):
+    """`inbox/called`"""
+
+    channel: str
+    chat: str
+    space: str
+
+
 class InboundRefused(TypedDict):
     """`inbox/refused`, which holds nothing."""
 
@@ -493,6 +510,8 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "database/protected": TriggersRestored,
         "inbox/received": InboundReceived,
         "inbox/changed": MessageChanged,
+        "inbox/added": BotAddedToGroup,
+        "inbox/called": GroupCalled,
         "inbox/refused": InboundRefused,
         "inbox/moved": ChatMoved,
         "inbox/unparsed": UpdateUnparsed,

@@ -9,6 +9,8 @@ from typing import Any
 
 from telegram import (
     Chat,
+    ChatMember,
+    ChatMemberUpdated,
     ExternalReplyInfo,
     Message,
     MessageOriginChannel,
@@ -23,7 +25,17 @@ from telegram import (
     User,
 )
 
-from bubbot.ports.channel import ChannelEvent, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
+from bubbot.ports.channel import (
+    BotAdded,
+    ChannelEvent,
+    ChatMigration,
+    Edit,
+    Inbound,
+    Quote,
+    Reaction,
+    Sender,
+    UnparsedUpdate,
+)
 from bubbot.ports.text import clean_json
 from channels.telegram.content import describe_content, read_attachments, require_text
 from channels.telegram.inbound_text import TelegramBotUser, parse_text
@@ -77,6 +89,8 @@ def _read_event(channel: str, me: TelegramBotUser, external_id: str, raw: dict[s
     update = Update.de_json(raw)
     if update.message_reaction:
         return _reaction(channel, external_id, update.message_reaction)
+    if change := update.my_chat_member:
+        return _added(channel, external_id, change)
     if message := update.message or update.channel_post:
         if message.migrate_to_chat_id:
             old, new = _format_id(message.chat.id), _format_id(message.migrate_to_chat_id)
@@ -88,6 +102,16 @@ def _read_event(channel: str, me: TelegramBotUser, external_id: str, raw: dict[s
         is_live = "live_period" in (content.get("location") or {})
         return None if is_live else _TelegramMessageReader(channel, me, message).edit(external_id)
     return None
+
+
+def _added(channel: str, external_id: str, change: ChatMemberUpdated) -> BotAdded | None:
+    """Return the event of a bot that comes into a group; None for any other change of what it is in a chat."""
+    was_there = change.old_chat_member.status not in (ChatMember.LEFT, ChatMember.BANNED)
+    is_there = change.new_chat_member.status in (ChatMember.MEMBER, ChatMember.ADMINISTRATOR)
+    if was_there or not is_there or change.chat.type not in (Chat.GROUP, Chat.SUPERGROUP):
+        return None
+    chat, time = _format_id(change.chat.id), change.date.isoformat()
+    return BotAdded(channel, external_id, chat, _user_sender(change.from_user), time)
 
 
 def _format_id(value: object) -> str:

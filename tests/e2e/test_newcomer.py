@@ -102,8 +102,9 @@ class Newcomer:
         """Runs the bot, is let in, and gets an answer."""
         with self.runs("bubbot run", "telegram.ready") as running:
             code = self.writes("hello", r"bubbot access approve (\w+)")[1]
-            with self.runs(f"bubbot access approve {code} --role owner", "is now owner on telegram"):
-                pass
+            with self.runs(f"bubbot access approve {code} --role owner", "Let ") as approval:
+                self.answers(approval, "[y/N] ", "y")
+                approval.expect("is now owner on telegram")
             self.writes("Who are you?", answer)
             running.type(CTRL_C)
 

@@ -94,7 +94,9 @@ class TestForm:
         except ValueError:
             LOGGER.exception("It failed.")
         first, second, *trace = stream.getvalue().splitlines()
-        assert re.fullmatch(r"\d\d:\d\d:\d\d warning x\.y: Hello \\x1b\[31m\. session=stdin:default", first)
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ warning x\.y: Hello \\x1b\[31m\. session=stdin:default", first
+        )
         assert second.endswith("error   bubbot.test: It failed.")
         assert trace[0].startswith("Traceback")
         assert trace[-1] == "ValueError: no"

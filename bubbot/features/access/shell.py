@@ -12,7 +12,15 @@ from bubbot.features.access.state import GRANTED
 from bubbot.log import printable
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
-from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, described_by
+from bubbot.ports.command import (
+    Argument,
+    Command,
+    CommandContext,
+    CommandGroup,
+    CommandResult,
+    RunCommand,
+    described_by,
+)
 from bubbot.ports.tool import NoArgs, ToolArgs
 from bubbot.tape.entry import TapeEntry
 
@@ -31,6 +39,7 @@ NONE: Mapping[str, str] = MappingProxyType(
 class ApproveCode(ToolArgs):
     code: Annotated[str, Argument("as the person read it to you; it works once, within an hour")]
     role: Annotated[RoleName, Argument("default: member; owner for yourself")] = "member"
+    yes: Annotated[bool, Argument("do not ask before")] = False
 
 
 class Person(ToolArgs):
@@ -60,7 +69,7 @@ async def _open_access(context: CommandContext) -> AccessService:
 Render: TypeAlias = Callable[[AccessService, Any], Awaitable[str]]
 
 
-def _command(example: str) -> Callable[[Render], Command]:
+def _command(example: str, *, question: RunCommand | None = None) -> Callable[[Render], Command]:
     """Make a command of what renders its answer; its name is the first word of the example."""
     action = example.partition(" ")[0]
     writes = action not in NONE
@@ -74,7 +83,9 @@ def _command(example: str) -> Callable[[Render], Command]:
             return CommandResult(f"{_format_table(lines) if lines else NONE[action]}\n")
 
         options = described_by(render) | {"on_missing_home": None if writes else on_missing_home}
-        return Command(name=f"access {action}", run=run, example=f"access {example}", writes=writes, **options)
+        return Command(
+            name=f"access {action}", run=run, example=f"access {example}", writes=writes, question=question, **options
+        )
 
     return decorate
 
@@ -136,7 +147,16 @@ def _format_table(lines: Sequence[tuple[str, ...]]) -> str:
     )
 
 
-@_command("approve 7KQ2M9XB --role owner")
+async def _ask_approval(context: CommandContext, args: ApproveCode) -> CommandResult:
+    """Name the person who got the code; a wrong code is for the command itself to refuse."""
+    access = await _open_access(context)
+    if (code := access.find_code(args.code)) is None:
+        return CommandResult("")
+    name = f" ({printable(code.name)})" if code.name else ""
+    return CommandResult(f"Let {code.id}{name} in on {code.channel} as {args.role}?")
+
+
+@_command("approve 7KQ2M9XB --role owner", question=_ask_approval)
 async def approve(access: AccessService, args: ApproveCode) -> str:
     """Let the person in who was given this code."""
     grant = await access.approve(args.code, Role(args.role), TERMINAL)

@@ -200,6 +200,19 @@ class ChatMigration:
 
 
 @dataclass(frozen=True, slots=True)
+class BotAdded(HasChat):
+    """The bot was added to a group; `sender` is the person who added it."""
+
+    channel: str
+    external_id: str
+    chat: str
+    sender: Sender
+    time: str
+    thread: str = ""
+    space: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UnparsedUpdate:
     """An update that the adapter could not parse; its bytes are stored as a fact if its sender may speak.
 
@@ -229,4 +242,4 @@ class StopRequest(HasChat):
     thread: str = ""
 
 
-ChannelEvent: TypeAlias = Inbound | Edit | Deletion | Reaction | ChatMigration | UnparsedUpdate | StopRequest
+ChannelEvent: TypeAlias = Inbound | Edit | Deletion | Reaction | BotAdded | ChatMigration | UnparsedUpdate | StopRequest
