@@ -18,7 +18,7 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
-from bubbot.cli.output import show
+from bubbot.cli.output import show, show_record
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
@@ -66,7 +66,26 @@ def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -
 async def run_command(
     setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
 ) -> int:
-    """Carry out a command, print its answer, and return its exit code.
+    """Carry out a command, print its answer, and return its exit code. `carry_out` has the arguments and errors."""
+    result = await carry_out(setup, command, arguments, run_here=run_here)
+    if setup.as_json:
+        if result.data is None:
+            raise ControlError("the running bot is an older one and knows no JSON for this: restart it after an update")
+        show_record(result.data)
+    elif result.raw or result.file is not None:
+        with open_output(result.file, replace_controls) as write:
+            write(result.text.encode())
+        if result.file is not None:
+            show(f"Exported to {result.file}.")
+    else:
+        show(result.text, end="")
+    return result.code
+
+
+async def carry_out(
+    setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
+) -> CommandResult:
+    """Carry out a command and return its answer.
 
     Args:
         setup: the settings and the home of this command.
@@ -80,19 +99,9 @@ async def run_command(
     """
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
-    result = (
-        await _write(setup, command, arguments, run_here or command.run)
-        if command.writes
-        else await read(setup, command, arguments)
-    )
-    if result.raw or result.file is not None:
-        with open_output(result.file, replace_controls) as write:
-            write(result.text.encode())
-        if result.file is not None:
-            show(f"Exported to {result.file}.")
-    else:
-        show(result.text, end="")
-    return result.code
+    if command.writes:
+        return await _write(setup, command, arguments, run_here or command.run)
+    return await read(setup, command, arguments)
 
 
 async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> CommandResult:

@@ -43,8 +43,29 @@ def show_line(text: str) -> None:
 
 
 def show_json(data: Any, *, flush: bool = False) -> None:
-    """Print data as one line of JSON, with the characters escaped that a terminal would obey."""
-    show(escape_json(json.dumps(data, ensure_ascii=not is_unicode())), flush=flush)
+    """Print data as one line of JSON."""
+    show(format_json(data), flush=flush)
+
+
+def format_json(data: Any) -> str:
+    """Return data as one line of JSON, with the characters escaped that a terminal would obey."""
+    return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))
+
+
+def show_record(record: object) -> None:
+    """Print the result of a command, a dataclass, as one line of JSON."""
+    # Imported here: completion prints names within a tenth of a second.
+    from bubbot.records import json_data
+
+    show_json(json_data(record))
+
+
+def show_either(args: Any, text: str, record: object) -> None:
+    """Print the result of a command: as text, or as JSON if `args.json` is set."""
+    if args.json:
+        show_record(record)
+    else:
+        show(text)
 
 
 class AnswerPrinter:

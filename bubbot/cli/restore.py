@@ -10,9 +10,10 @@ from pathlib import Path
 
 from bubbot.app.stores import database_file
 from bubbot.app.tapes import new_id, now
+from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.commands import read, run_command
-from bubbot.cli.output import show
-from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome
+from bubbot.cli.output import show, show_record
+from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.features.access.shell import NOBODY, list_people
@@ -21,6 +22,7 @@ from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ports.settings import format_setting, quote_value
 from bubbot.ports.tool import NoArgs
+from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
@@ -34,6 +36,33 @@ from bubbot.tape.service import TapeService
 EXIT_OK = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """A home that was made from a backup.
+
+    Attributes:
+        home: the path of the home.
+        created: when the backup was made.
+        head: its deployment head.
+        tapes: how many tapes there are.
+        notes: what was done otherwise than expected, in sentences.
+        missing_secrets: settings whose files with secrets have to be put back.
+        missing_tokens: channels whose token has to come from the environment or systemd again.
+    """
+
+    home: str
+    created: IsoTime
+    head: str
+    tapes: int
+    notes: tuple[str, ...]
+    missing_secrets: tuple[str, ...]
+    missing_tokens: tuple[str, ...]
+
+
+RESULTS = {"restore": RestoreResult, "restore release": ReleaseResult}
+"""What `--json` prints."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
@@ -41,6 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "the terminal, but it sends nothing to anybody else until --release."
     )
     parser.epilog = "example: bubbot --home restored restore backups/bubbot-20261121T202100Z"
+    add_json_option(parser)
     parser.add_argument("backup", nargs="?", type=Path, help="the folder that bubbot backup made")
     parser.add_argument(
         "--release", action="store_true", help="end the quarantine; what was left open before the restore is not sent"
@@ -53,9 +83,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Restore a backup or release a home; return the exit code."""
     if args.deliver and not args.release:
-        raise ConfigError("--deliver belongs to --release")
+        raise usage_error("bubbot restore", "--deliver belongs to --release")
     if (args.backup is None) != args.release:
-        raise ConfigError("give either the folder of a backup, or --release")
+        raise usage_error("bubbot restore", "give either the folder of a backup, or --release")
     setup = load_setup(args)
     if args.release:
         return asyncio.run(run_command(setup, RELEASE_HOME, ReleaseHome(deliver=args.deliver)))
@@ -78,6 +108,9 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
                 notes.append(
                     f"The backup lacked triggers that protect its history, which were restored: {', '.join(triggers)}."
                 )
+    if setup.as_json:
+        show_record(_result(setup, manifest, notes))
+        return EXIT_OK
     _show_summary(setup.home, manifest, notes)
     await _show_contents(setup)
     show(
@@ -85,6 +118,21 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
         "If the original bot will never run again, bubbot restore --release ends that."
     )
     return EXIT_OK
+
+
+def _result(setup: CommandSetup, manifest: BackupManifest, notes: list[str]) -> RestoreResult:
+    secrets: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    try:
+        settings = setup.read_settings_without_secrets()
+        secrets = tuple(format_setting(secret.setting) for secret in settings.missing_secrets)
+        tokens = tuple(_without_token(settings))
+    except ConfigError as error:
+        notes = [*notes, f"Its configuration cannot be used yet: {error}"]
+    content = manifest.database
+    return RestoreResult(
+        str(setup.home.path), manifest.created, content.head, len(content.tapes), tuple(notes), secrets, tokens
+    )
 
 
 async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> None:

@@ -7,7 +7,7 @@ command do; the same function runs in a shell's process, in the running bot, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
@@ -191,12 +191,14 @@ class CommandResult:
         code: its exit code.
         raw: print the text as it is, for other programs; only a terminal gets no control characters.
         file: write the text to this new file instead.
+        data: the same for programs, with the fields of `Command.result`; `json_data` makes it. None for a command without.
     """
 
     text: str
     code: int = 0
     raw: bool = False
     file: str | None = None
+    data: Mapping[str, Any] | None = None
 
 
 class ShellInput(Protocol):
@@ -232,6 +234,8 @@ class Command:
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
         on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
             None: an error does.
+        result: the dataclass that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
+            reference has its schema. None: the command has no such option.
         typed: names as a comma command in chats; none by default.
         role: the least role that may type it in a chat. In a shell everyone is the owner.
     """
@@ -247,6 +251,7 @@ class Command:
     sent: type[ToolArgs] | None = None
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    result: type | None = None
     typed: tuple[str, ...] = ()
     role: Role = Role.OWNER
 

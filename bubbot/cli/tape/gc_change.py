@@ -12,13 +12,14 @@ from datetime import datetime, timedelta
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import tape_service
+from bubbot.cli.tape.results import CollectedArchive, GcResult
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.ports.text import format_bytes
 from bubbot.ports.tool import ToolArgs
-from bubbot.records import dataclass
+from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
@@ -139,7 +140,16 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
         lines.append(
             "It is from an earlier version: with the bot stopped, bubbot tape gc gives its free room back, too."
         )
-    return CommandResult("\n".join(lines) + "\n")
+    result = gc_result(gc_plan, blobs, size=after.file + after.wal, freed=freed)
+    return CommandResult("\n".join(lines) + "\n", data=json_data(result))
+
+
+def gc_result(
+    gc_plan: GcPlan, blobs: int, *, dry_run: bool = False, size: int | None = None, freed: int | None = None
+) -> GcResult:
+    """Return a collection, done or planned, for programs."""
+    archives = tuple(CollectedArchive(archive.name, archive.session, archive.entries) for archive in gc_plan.archives)
+    return GcResult(dry_run, gc_plan.days, archives, len(gc_plan.forks), blobs, size, freed)
 
 
 def describe_gc(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
@@ -193,4 +203,4 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
         return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))
 
 
-COLLECT_TAPES = Command(name="tape gc", run=collect, args=CollectTapes, writes=True)
+COLLECT_TAPES = Command(name="tape gc", run=collect, args=CollectTapes, writes=True, result=GcResult)
