@@ -9,6 +9,7 @@ from bubbot.app.stores import database_file
 from bubbot.app.tapes import now
 from bubbot.cli.arguments import add_json_option, parse_count, usage_error
 from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
@@ -88,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
     database = database_file(setup.settings.store, setup.home, "bubbot backup")
     target = _target(setup.home, args.target)
     config = getattr(args, "config", None) or setup.home.config
-    manifest = write_backup(database, target, _extra_files(setup, config), now())
+    with show_progress("Copying the database", "pages", plain=setup.is_plain) as on_progress:
+        manifest = write_backup(database, target, _extra_files(setup, config), now(), on_progress)
     removed = prune_backups(setup.home.path, args.keep) if args.keep is not None else []
     secrets = find_written_secrets(target / CONFIG_FILE) if CONFIG_FILE in manifest.files else []
     if args.json:

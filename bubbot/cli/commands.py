@@ -19,9 +19,11 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import ToolArgs, validate_args
 from bubbot.runtime.recovery import merge_open_forks
@@ -99,9 +101,12 @@ async def carry_out(
     """
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
-    if command.writes:
-        return await _write(setup, command, arguments, run_here or command.run)
-    return await read(setup, command, arguments)
+    label, unit = command.progress or ("", "")
+    shown = show_progress(label, unit, plain=setup.is_plain) if label else nullcontext(ignore_progress)
+    with shown as on_progress:
+        if command.writes:
+            return await _write(setup, command, arguments, run_here or command.run, on_progress)
+        return await read(setup, command, arguments)
 
 
 async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> CommandResult:
@@ -120,10 +125,13 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
         return command.on_missing_home(_bind(context, command, setup.settings).settings, arguments)
 
 
-async def _write(setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand) -> CommandResult:
+async def _write(
+    setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand, on_progress: OnProgress
+) -> CommandResult:
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
-            context = CommandContext(store, workspace, now, new_id, exclusive=partial(_take_up, store, workspace))
+            exclusive = partial(_take_up, store, workspace)
+            context = CommandContext(store, workspace, now, new_id, exclusive=exclusive, on_progress=on_progress)
             return await run_here(_bind(context, command, setup.settings), arguments)
 
     async def in_the_bot(address: str) -> CommandResult:

@@ -13,6 +13,7 @@ from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.commands import read, run_command
 from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
@@ -96,9 +97,10 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
     database_file(setup.settings.store, setup.home, "bubbot restore")
     refuse_existing_database(setup.home.path)
-    manifest = await asyncio.to_thread(verify_backup, backup)
+    with show_progress("Checking the backup", "entries", plain=setup.is_plain) as on_progress:
+        manifest = await asyncio.to_thread(verify_backup, backup, on_progress)
     setup.home.ensure()
-    with WriterLock(setup.home):
+    with WriterLock(setup.home), show_progress("Copying the backup", plain=setup.is_plain):
         refuse_existing_database(setup.home.path)
         with unpack(backup, manifest, setup.home.path) as folder:
             triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)

@@ -18,6 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
 from bubbot.ports.channel import Role
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.session_names import (
     find_tape,
     parse_session,
@@ -88,6 +89,7 @@ class CommandContext:
         services: the running bot's own services of the features; none if no bot runs.
         is_running: the running bot carries the command out.
         turn: the turn in which the command was typed; None for one of a shell.
+        on_progress: gets the counts of long work; the running bot shows none.
     """
 
     store: TapeStore
@@ -100,6 +102,7 @@ class CommandContext:
     services: Sequence[object] = ()
     is_running: bool = False
     turn: Turn | None = None
+    on_progress: OnProgress = ignore_progress
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
@@ -234,6 +237,7 @@ class Command:
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
         on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
             None: an error does.
+        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`.
         result: the dataclass that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
             reference has its schema. None: the command has no such option.
         typed: names as a comma command in chats; none by default.
@@ -251,6 +255,7 @@ class Command:
     sent: type[ToolArgs] | None = None
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    progress: tuple[str, str] | None = None
     result: type | None = None
     typed: tuple[str, ...] = ()
     role: Role = Role.OWNER

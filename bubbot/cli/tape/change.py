@@ -89,4 +89,6 @@ def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str)
 
 
 ARCHIVE_TAPE = Command(name="tape archive", run=archive, args=ArchiveTape, writes=True, result=ArchiveResult)
-IMPORT_TAPE = Command(name="tape import", run=import_tape, args=ImportTape, writes=True)
+IMPORT_TAPE = Command(
+    name="tape import", run=import_tape, args=ImportTape, writes=True, progress=("Writing the tape", "")
+)

@@ -13,6 +13,7 @@ from bubbot.cli.arguments import add_json_option, parse_count, usage_error
 from bubbot.cli.commands import run_command
 from bubbot.cli.options import add_command, read_arguments
 from bubbot.cli.output import show, show_json, show_line, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape import files, gc, index, repair
 from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
@@ -179,7 +180,8 @@ async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         only = await find_tape(store, workspace, args.tape) if args.tape else None
         chain = require_chain(store)
-        report = await chain.audit(only)
+        with show_progress("Checking the tapes", "entries", plain=setup.is_plain) as on_progress:
+            report = await chain.audit(only, on_progress=on_progress)
         matching = await _find_head_form(chain, args.head) if args.head else None
     intact = not (report.damage or report.triggers or matching == "none")
     if setup.as_json:

@@ -13,10 +13,12 @@ from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import carry_out
 from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
 from bubbot.cli.tape.results import TapeImportResult, UnreadableLine
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
+from bubbot.ports.progress import REPORT_EVERY, report_each
 from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
 from bubbot.ports.text import escape_json
 from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, read_lines, to_bub
@@ -74,8 +76,13 @@ async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
         require_user_tape(name, "exported")
         head = await store.head(name)
         writer = JsonLineWriter()
-        with open_output(args.file, escape_json) as write:
+        with (
+            show_progress(f"Exporting {args.tape}", "entries", plain=setup.is_plain) as on_progress,
+            open_output(args.file, escape_json) as write,
+        ):
             async for entry in _entries(store, name, head):
+                if entry.id % REPORT_EVERY == 0:
+                    on_progress(entry.id, head)
                 write(writer.encode_line(to_bub(entry) if args.reader == "bub" else entry))
     if args.file is not None:
         show(f"Exported {_count_entries(head)} to {args.file}.")
@@ -97,7 +104,8 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Read the file, and append it and a fact about the import in one transaction."""
     session = parse_session(args.session)
     lines = read_file_lines(args.file, setup.home)
-    result = read_lines(lines, date=timestamp(now()))
+    with show_progress(f"Reading {args.file}", "lines", plain=setup.is_plain) as on_progress:
+        result = read_lines(report_each(lines, on_progress, len(lines)), date=timestamp(now()))
     if result.problems and not args.repair:
         raise TapeCorrupt(_describe_problems(args.file, result.problems))
     if not result.entries:

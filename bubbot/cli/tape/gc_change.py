@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import tape_service
@@ -122,12 +123,18 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
         from bubbot.app.installed import load_features
 
         references = load_features().references
+    done, total = count(1), len(gc_plan.forks) + len(gc_plan.archives) + len(gc_plan.blobs.tapes)
     for record in gc_plan.forks:
         tape = tape_service(context.store, record.tape, references=references)
         await merge_orphan(tape, record)
+        context.on_progress(next(done), total)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
-    blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
+        context.on_progress(next(done), total)
+    blobs = 0
+    for name in gc_plan.blobs.tapes:
+        blobs += await _drop_blobs(context, name, gc_plan.blobs, at)
+        context.on_progress(next(done), total)
     await garbage.release_pages(allow_rewrite=not context.is_running)
     after = await garbage.measure_size()
     report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
@@ -203,4 +210,6 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
         return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))
 
 
-COLLECT_TAPES = Command(name="tape gc", run=collect, args=CollectTapes, writes=True, result=GcResult)
+COLLECT_TAPES = Command(
+    name="tape gc", run=collect, args=CollectTapes, writes=True, result=GcResult, progress=("Collecting", "tapes")
+)

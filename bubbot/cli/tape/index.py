@@ -11,7 +11,7 @@ from bubbot.cli.output import show_either
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.results import IndexResult
 from bubbot.ports.command import Command, CommandContext, CommandResult
-from bubbot.ports.store import IndexState, require_index
+from bubbot.ports.store import CountsEntries, IndexState, require_index
 from bubbot.ports.text import format_bytes
 from bubbot.ports.tool import NoArgs
 from bubbot.records import json_data
@@ -54,7 +54,8 @@ async def rebuild(context: CommandContext, _arguments: NoArgs) -> CommandResult:
         return CommandResult("The search index is being rebuilt; searches read the tapes meanwhile.\n", data=data)
     indexer = store.build_indexer()
     try:
-        await indexer.fill()
+        total = await context.store.count_entries() if isinstance(context.store, CountsEntries) else 0
+        await indexer.fill(context.on_progress, total)
     finally:
         await indexer.aclose()
     state = await store.index_state()
@@ -76,4 +77,6 @@ def describe_state(state: IndexState | None) -> str:
     return f"{state.entries} entries are indexed{behind}; {size}."
 
 
-REBUILD_INDEX = Command(name="tape index", run=rebuild, writes=True, result=IndexResult)
+REBUILD_INDEX = Command(
+    name="tape index", run=rebuild, writes=True, result=IndexResult, progress=("Indexing the tapes", "entries")
+)
