@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -18,8 +18,7 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
-from bubbot.cli.output import show, show_record
-from bubbot.cli.progress import show_progress
+from bubbot.cli.output import show, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
@@ -80,6 +79,8 @@ async def run_command(
         if result.file is not None:
             show(f"Exported to {result.file}.")
     else:
+        if result.rows:
+            show_table(result.rows)
         show(result.text, end="")
     return result.code
 
@@ -101,12 +102,20 @@ async def carry_out(
     """
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
-    label, unit = command.progress or ("", "")
-    shown = show_progress(label, unit, plain=setup.is_plain) if label else nullcontext(ignore_progress)
-    with shown as on_progress:
+    with _show_progress(setup, command) as on_progress:
         if command.writes:
             return await _write(setup, command, arguments, run_here or command.run, on_progress)
         return await read(setup, command, arguments)
+
+
+def _show_progress(setup: CommandSetup, command: Command) -> AbstractContextManager[OnProgress]:
+    if command.progress is None:
+        return nullcontext(ignore_progress)
+    # Imported here: few commands take so long.
+    from bubbot.cli.progress import show_progress
+
+    label, unit = command.progress
+    return show_progress(label, unit, plain=setup.is_plain)
 
 
 async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> CommandResult:

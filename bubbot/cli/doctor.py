@@ -74,7 +74,7 @@ def _as_text(report: CheckupReport) -> str:
     for finding in report.findings:
         lines.append(f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}")
         if finding.fix:
-            lines.append(f"{'':<8} -> {log.printable(finding.fix)}")
+            lines.append(f"{'':<8} fix: {log.printable(finding.fix)}")
     warnings = sum(finding.level == "warning" for finding in report.findings)
     lines.append(f"{_pluralize(report.problems, 'problem')}, {_pluralize(warnings, 'warning')}.")
     return "\n".join(lines)

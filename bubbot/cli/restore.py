@@ -17,11 +17,12 @@ from bubbot.cli.progress import show_progress
 from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
-from bubbot.features.access.shell import NOBODY, list_people
+from bubbot.features.access.shell import list_people
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ports.settings import format_setting, quote_value
+from bubbot.ports.text import format_table
 from bubbot.ports.tool import NoArgs
 from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
@@ -159,13 +160,13 @@ async def _show_contents(setup: CommandSetup) -> None:
     """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
     try:
         restored = CommandSetup(setup.read_settings_without_secrets(), setup.home, setup.config)
-        people = (await read(restored, list_people, NoArgs())).text.strip()
+        people = (await read(restored, list_people, NoArgs())).rows
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")
         return
     sections = {
         "Who may speak with it:": [
-            *(people.splitlines() if people != NOBODY else ()),
+            *(format_table(people) if people else ()),
             *_describe_open_chats(restored.settings),
         ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from bubbot.cli.arguments import add_json_option
 from bubbot.cli.loading import loading
-from bubbot.cli.output import show, show_json
+from bubbot.cli.output import show, show_json, terminal_columns
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
@@ -198,6 +198,11 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
 
 def _lines(snapshot: HealthSnapshot, verdict: str) -> Iterator[str]:
     yield verdict
+    narrow = 0 < terminal_columns() < 2 * LABEL_WIDTH
     for row in HealthFormatter(Texts(), snapshot).rows():
+        if narrow:
+            yield row.label
+            yield from (f"  {line}" for line in row.lines)
+            continue
         for index, line in enumerate(row.lines):
             yield f"{row.label if index == 0 else '':<{LABEL_WIDTH}}{line}"

@@ -98,8 +98,12 @@ def format_rows(rows: Mapping[str, str]) -> str:
     # Imported here: it knows COLUMNS, as argparse does.
     from shutil import get_terminal_size
 
-    indent = max(map(len, rows)) + 2
-    width = max(get_terminal_size().columns - 2, indent + 20)
+    indent, width = max(map(len, rows)) + 2, max(get_terminal_size().columns - 2, 18)
+    if width < indent + 20:  # the meanings stand below their names
+        return "\n".join(
+            f"{name}\n{textwrap.fill(text, width, initial_indent='  ', subsequent_indent='  ', break_long_words=False)}"
+            for name, text in rows.items()
+        )
     return "\n".join(
         textwrap.fill(f"{name:<{indent}}{text}", width, subsequent_indent=" " * indent) for name, text in rows.items()
     )

@@ -191,6 +191,7 @@ class CommandResult:
 
     Attributes:
         text: what it prints.
+        rows: the cells of a table, which is printed before the text so that it fits the terminal.
         code: its exit code.
         raw: print the text as it is, for other programs; only a terminal gets no control characters.
         file: write the text to this new file instead.
@@ -202,6 +203,7 @@ class CommandResult:
     raw: bool = False
     file: str | None = None
     data: Mapping[str, Any] | None = None
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 class ShellInput(Protocol):

@@ -12,7 +12,7 @@ from bubbot.app.tapes import open_tapes, tape_service
 from bubbot.cli.arguments import add_json_option, parse_count, usage_error
 from bubbot.cli.commands import run_command
 from bubbot.cli.options import add_command, read_arguments
-from bubbot.cli.output import show, show_json, show_line, show_record
+from bubbot.cli.output import show, show_json, show_line, show_record, show_table
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape import files, gc, index, repair
@@ -116,15 +116,14 @@ async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
     if setup.as_json:
         show_record(TapeList(tuple(sorted(rows, key=lambda row: row.name))))
         return EXIT_OK
-    for line in sorted(map(_format_tape, rows)):
-        show_line(line)
+    show_table(sorted(map(_format_tape, rows)), right=(1,))
     return EXIT_OK
 
 
-def _format_tape(row: TapeRow) -> str:
+def _format_tape(row: TapeRow) -> tuple[str, ...]:
     notes = [f"archive of {row.archived_from}"] if row.archived_from else []
     notes += [f"{row.erased} erased"] if row.erased else []
-    return f"{row.session or row.name:<40} {row.entries:>8} entries  {row.name}  {'; '.join(notes)}".rstrip()
+    return row.session or row.name, f"{row.entries} entries", row.name, "; ".join(notes)
 
 
 async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:

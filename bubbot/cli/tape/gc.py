@@ -7,7 +7,7 @@ import argparse
 from bubbot.app.tapes import now, open_tapes
 from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import run_command
-from bubbot.cli.output import show, show_line, show_record
+from bubbot.cli.output import show, show_line, show_record, show_table
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, gc_result, plan_gc
 from bubbot.cli.tape.results import SizedTape, SizeResult
@@ -72,11 +72,17 @@ async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
         )
         show_record(SizeResult(room.file, room.free, room.wal, room.gives_back, sized))
         return EXIT_OK
-    show(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
-    for tape in tapes:
-        label = f"{sessions[tape.name]}  {tape.name}".strip()
-        show_line(f"{tape.entries + tape.blobs:>13,}  {tape.blobs:>13,}  {tape.count:>8}  {label}")
+    rows = [
+        (
+            f"{tape.entries + tape.blobs:,}",
+            f"{tape.blobs:,}",
+            str(tape.count),
+            f"{sessions[tape.name]}  {tape.name}".strip(),
+        )
+        for tape in tapes
+    ]
+    show_table(rows, header=("bytes", "of blobs", "entries", "tape"), right=(0, 1, 2))
     show(
-        f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
+        f"{room.file:,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
     )
     return EXIT_OK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
@@ -185,12 +185,12 @@ def _command(example: str, result: type) -> Callable[[Render], Command]:
     def decorate(render: Render) -> Command:
         async def run(context: CommandContext, args: Any) -> CommandResult:
             text, data = await render(await _open_access(context), args)
-            return CommandResult(f"{text}\n", data=json_data(data))
+            return CommandResult(f"{text}\n" if text else "", data=json_data(data), rows=_table(data))
 
         def on_missing_home(people: Mapping[str, ListedPeople], _args: Any) -> CommandResult:
-            rows = _configured_people(people) if action == "list" else []
-            data = AccessList(tuple(rows)) if action == "list" else result()
-            return CommandResult(f"{_format_people(rows) if rows else NONE[action]}\n", data=json_data(data))
+            data = AccessList(_configured_people(people)) if action == "list" else result()
+            rows = _table(data)
+            return CommandResult("" if rows else f"{NONE[action]}\n", data=json_data(data), rows=rows)
 
         options = described_by(render) | {"on_missing_home": None if writes else on_missing_home}
         return Command(
@@ -200,34 +200,39 @@ def _command(example: str, result: type) -> Callable[[Render], Command]:
     return decorate
 
 
-def _configured_people(people: Mapping[str, ListedPeople]) -> list[AccessRow]:
-    return [
+def _configured_people(people: Mapping[str, ListedPeople]) -> tuple[AccessRow, ...]:
+    return tuple(
         AccessRow(channel, sender_id, _role_name(role))
         for channel, listed in sorted(people.items())
         for sender_id, role in listed.listed_roles().items()
-    ]
+    )
 
 
 def _role_name(role: Role) -> RoleName:
     return cast("RoleName", role.value)
 
 
-def _format_people(rows: Sequence[AccessRow]) -> str:
-    lines: list[tuple[str, ...]] = []
-    for row in rows:
-        how = f"configured: [channels.{row.channel}] {row.role}s"
-        if row.source == "grant":
-            unused = "" if row.is_configured else ", but no such channel is configured"
-            how = f"granted by {row.by} ({row.method}) on {(row.granted or '')[:10]}{unused}"
-        lines.append((row.channel, row.id, row.role, f"{how}  {printable(row.name)}".rstrip()))
-    return _format_table(lines)
+def _table(data: object) -> tuple[tuple[str, ...], ...]:
+    """Return the rows for people; none if the data is no list of people or codes."""
+    if isinstance(data, PendingCodes):
+        return tuple(
+            (code.channel, code.id, f"until {code.expires[11:16]} UTC", printable(code.name)) for code in data.codes
+        )
+    return tuple(map(_person_row, data.people)) if isinstance(data, AccessList) else ()
+
+
+def _person_row(person: AccessRow) -> tuple[str, ...]:
+    source = f"configured: [channels.{person.channel}] {person.role}s"
+    if person.source == "grant":
+        unused = "" if person.is_configured else ", but no such channel is configured"
+        source = f"granted by {person.by} ({person.method}) on {(person.granted or '')[:10]}{unused}"
+    return person.channel, person.id, person.role, f"{source}  {printable(person.name)}".rstrip()
 
 
 @_command("list", AccessList)
 async def list_people(access: AccessService, args: NoArgs) -> tuple[str, AccessList]:
     """Show who may speak, in which role and why."""
-    rows = _configured_people(access.configured)
-    rows += [
+    granted = tuple(
         AccessRow(
             grant.channel,
             grant.id,
@@ -240,8 +245,9 @@ async def list_people(access: AccessService, args: NoArgs) -> tuple[str, AccessL
             grant.channel in access.configured,
         )
         for grant in sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id)))
-    ]
-    return _format_people(rows) if rows else NONE["list"], AccessList(tuple(rows))
+    )
+    people = (*_configured_people(access.configured), *granted)
+    return "" if people else NONE["list"], AccessList(people)
 
 
 @_command("pending", PendingCodes)
@@ -256,13 +262,7 @@ async def pending(access: AccessService, args: NoArgs) -> tuple[str, PendingCode
     )
     if not codes:
         return NONE["pending"], data
-    lines = [
-        (code.channel, code.id, f"until {code.expires.isoformat()[11:16]} UTC", printable(code.name)) for code in codes
-    ]
-    return (
-        f"{_format_table(lines)}\n\nThe code itself is not kept: ask the person for it, by a way on which you know them.",
-        data,
-    )
+    return "\nThe code itself is not kept: ask the person for it, by a way on which you know them.", data
 
 
 @_command("history --limit 20", AccessEvents)
@@ -286,13 +286,6 @@ def _format_entry(entry: TapeEntry) -> str:
     if entry.name == GRANTED:
         parts.append(f"({data['how']})")
     return printable(f"#{entry.id} {entry.date[:19]} {event}: {' '.join([*parts, data.get('name', '')])}".rstrip())
-
-
-def _format_table(lines: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
 
 
 @_command("approve 7KQ2M9XB --role owner", AccessChange)
