@@ -85,7 +85,7 @@ class _Display:
         from rich.progress import BarColumn, Progress, TextColumn
 
         console = Console(file=sys.stderr, highlight=False)
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(24), TextColumn("{task.fields[counts]}"))
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(24, complete_style="green", pulse_style="green"), TextColumn("{task.fields[counts]}"))
         # What commands print goes through `cli/output`; Rich leaves the streams alone.
         display = Progress(
             *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False, auto_refresh=False
@@ -116,10 +116,12 @@ def format_counts(done: int, total: int, unit: str, seconds: float) -> str:
         unit: what is counted.
         seconds: the time that it took so far.
     """
+    if total and done >= total:
+        return f"{done:,} of {total:,} {unit}, finishing"
     rate = done / max(seconds, 0.001)
-    text = f"{done:,} of {total:,} {unit}" if total else f"{done:,} {unit}"
-    text += f", {rate:,.0f} a second"
-    return f"{text}, {format_seconds((total - done) / rate)} left" if total > done else text
+    if not total:
+        return f"{done:,} {unit}, {rate:,.0f} a second"
+    return f"{done:,} of {total:,} {unit}, {rate:,.0f} a second, {format_seconds((total - done) / rate)} left"
 
 
 def format_seconds(seconds: float) -> str:

@@ -73,7 +73,7 @@ def test_a_pipe_gets_nothing(tmp_path: Path) -> None:
     ("done", "total", "seconds", "text"),
     [
         (500, 2000, 10, "500 of 2,000 entries, 50 a second, 30 s left"),
-        (2000, 2000, 10, "2,000 of 2,000 entries, 200 a second"),
+        (2000, 2000, 10, "2,000 of 2,000 entries, finishing"),
         (500, 0, 10, "500 entries, 50 a second"),
         (10, 40_000, 10, "10 of 40,000 entries, 1 a second, 11 h 6 min left"),
         (10, 100, 10, "10 of 100 entries, 1 a second, 1 min 30 s left"),
