@@ -85,7 +85,11 @@ class _Display:
         from rich.progress import BarColumn, Progress, TextColumn
 
         console = Console(file=sys.stderr, highlight=False)
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(24, complete_style="green", pulse_style="green"), TextColumn("{task.fields[counts]}"))
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(24, complete_style="green", pulse_style="green"),
+            TextColumn("{task.fields[counts]}"),
+        )
         # What commands print goes through `cli/output`; Rich leaves the streams alone.
         display = Progress(
             *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False, auto_refresh=False
@@ -103,7 +107,7 @@ class _Display:
         done, total = self._counts
         seconds = time.monotonic() - self._began
         if not done:
-            return format_seconds(seconds)
+            return format_seconds(seconds) if seconds >= 1 else ""
         return format_counts(done, total, self._unit, seconds)
 
 
