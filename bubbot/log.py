@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -82,6 +83,7 @@ def setup(
     secrets: Sequence[str] = (),
     form: LogForm = "auto",
     zone: tzinfo | None = None,
+    sentences: bool = False,
 ) -> None:
     """Log from `level` on to `stream`, without the secrets.
 
@@ -93,15 +95,23 @@ def setup(
         secrets: texts to redact.
         form: `auto` depends on whether the stream is a terminal now.
         zone: the time zone of the form for people; None for that of the machine.
+        sentences: on a terminal, `auto` prints a sentence per record, without time and action: for short commands.
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(old)
-    root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form, zone))
+    root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form, zone, sentences=sentences))
     root.setLevel(max(threshold, logging.WARNING))
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(threshold)
+    warnings.showwarning = _log_warning  # otherwise Python prints the file and a line of its source
+
+
+def _log_warning(message: Warning | str, category: type[Warning], *_args: object, **_options: object) -> None:
+    """Log a warning of Python or a library: its text and class, without the place in the source."""
+    text = " ".join(str(message).split())
+    logging.getLogger("warnings").warning("%s (%s)", text, category.__name__, extra={"action": "python.warning"})
 
 
 def reconfigure(level: str, secrets: Sequence[str]) -> None:
@@ -150,7 +160,14 @@ class Redactor:
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
     def __init__(
-        self, stream: TextIO | None, threshold: int, redactor: Redactor, form: LogForm, zone: tzinfo | None
+        self,
+        stream: TextIO | None,
+        threshold: int,
+        redactor: Redactor,
+        form: LogForm,
+        zone: tzinfo | None,
+        *,
+        sentences: bool,
     ) -> None:
         super().__init__(stream or sys.stderr)
         self.redactor = redactor
@@ -160,7 +177,10 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self._warnings = self._errors = 0
         if form == "auto":
             form = "text" if self.stream.isatty() else "keyvalue"
-        self._form = {"text": _PlainFormatter, "keyvalue": _KeyValueFormatter, "json": _JsonFormatter}[form]
+        else:
+            sentences = False
+        forms = {"text": _PlainFormatter, "keyvalue": _KeyValueFormatter, "json": _JsonFormatter}
+        self._form = _SentenceFormatter if sentences and form == "text" else forms[form]
         self._zone = zone
         self.setFormatter(self._form(redactor, zone))
 
@@ -251,6 +271,15 @@ class _PlainFormatter(_LogFormatter):
         pairs = " ".join(f"{key}={_quote(self._redact(text))}" for key, text in self._pairs(record))
         head = f"{time} {record.levelname.lower():<7} {_action(record)}: {record.getMessage()}"
         text = "\n".join(filter(None, (" ".join(filter(None, (head, pairs))), self._trace(record))))
+        return printable(self._redact(text), keep="\n")
+
+
+class _SentenceFormatter(_LogFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = ", ".join(f"{key} {_quote(self._redact(text))}" for key, text in self._pairs(record))
+        message = record.getMessage()
+        sentence = f"{record.levelname.capitalize()}: {message}" + (f" ({pairs})" if pairs else "")
+        text = "\n".join(filter(None, (sentence, self._trace(record))))
         return printable(self._redact(text), keep="\n")
 
 

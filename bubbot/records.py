@@ -7,11 +7,14 @@ functions for each frozen class; here one is compiled, when the first object is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
+IsoTime: TypeAlias = Annotated[str, "date-time"]
+"""A time in a result of a command: ISO 8601 with its offset from UTC."""
 T = TypeVar("T")
 _MISSING = dataclasses.MISSING
 
@@ -123,6 +126,19 @@ def _compile_init(cls: type[Any]) -> Callable[..., None]:
     init: Callable[..., None] = scope["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
+
+
+def json_data(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses and mappings as objects, sequences as lists, bytes in base64."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {key: json_data(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_data(inner) for inner in value]
+    return value
 
 
 if TYPE_CHECKING:

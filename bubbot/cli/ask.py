@@ -4,23 +4,46 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from bubbot.app.tapes import new_id, now
+from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.chat_connection import with_chat
-from bubbot.cli.output import AnswerPrinter, is_unicode, show, show_on_stderr
+from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.errors import ConfigError, OutputFailed
 from bubbot.ports.channel import Inbound, Sender
-from bubbot.ports.text import escape_json
+from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
 from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class AskReport:
+    """A question and its answer.
+
+    Attributes:
+        session: the conversation.
+        turn: the id of the turn.
+        status: how it ended: `answered`, `silent`, `failed` or `stopped`.
+        text: the answer.
+        entries: the ids of the first and the last entry that the turn wrote; none if it wrote nothing.
+    """
+
+    session: str
+    turn: str
+    status: str
+    text: str
+    entries: tuple[int, ...]
+
+
+RESULTS = {"ask": AskReport}
+"""What `--json` prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Ask one question and print the answer. The exit code is 1 if the turn failed."
     parser.add_argument("text", help="what to say; - reads it from standard input")
     parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
-    parser.add_argument("--json", action="store_true", help="print session, turn, status, text and entries as JSON")
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     except UnicodeDecodeError as error:
         raise ConfigError(f"the message is not valid UTF-8 (byte {error.start + 1}); nothing was sent") from error
     if not text.strip():
-        raise ConfigError("the message is empty: give a text, such as bubbot ask hello")
+        raise usage_error("bubbot ask", "the message is empty: give a text, such as bubbot ask hello")
     setup, session = load_setup(args), session_id(args.session)
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
@@ -88,11 +111,5 @@ def _inbound(session: str, text: str) -> Inbound:
 
 
 def _as_json(session: str, result: AskResult) -> str:
-    data = {
-        "session": session,
-        "turn": result.turn,
-        "status": result.status,
-        "text": result.text,
-        "entries": list(result.entries),
-    }
-    return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))
+    report = AskReport(session, result.turn, result.status, result.text, result.entries)
+    return format_json(json_data(report))

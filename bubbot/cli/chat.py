@@ -77,7 +77,7 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
 def terminal_settings(setup: CommandSetup) -> dict[str, Any]:
     """Choose the settings of the line editor; none for a pipe, or a terminal that can only print."""
     style = terminal_style()
-    if not _is_ours(setup) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
+    if not _is_ours(setup) or setup.is_plain or not (sys.stdin.isatty() and _prints_to_terminal()):
         return {}
     return {"kind": "terminal", "colour": style == "colour"}
 

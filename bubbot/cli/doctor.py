@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
 
 from bubbot import __version__, log
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.output import is_unicode, show
+from bubbot.cli.arguments import add_json_option
+from bubbot.cli.output import format_json, show
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
-from bubbot.ports.text import escape_json
+from bubbot.ports.checks import Finding
+from bubbot.records import dataclass, json_data
 from bubbot.settings.environment import default_home, environment_secrets
 
 EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """What a checkup found.
+
+    Attributes:
+        version: that of the program.
+        home: the path of the home.
+        problems: how many findings are problems.
+        findings: all of them, including good ones.
+    """
+
+    version: str
+    home: str
+    problems: int
+    findings: tuple[Finding, ...]
+
+
+RESULTS = {"doctor": DoctorReport}
+"""What `--json` prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline", action="store_true", help="ask no platform; without it they have 5 seconds to answer, all at once"
     )
-    parser.add_argument("--json", action="store_true", help="print everything found as one JSON object")
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,20 +62,11 @@ def run(args: argparse.Namespace) -> int:
     report = run_checks(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
     log.setup("warning", secrets=(*report.secrets, *environment_secrets()))
     if args.json:
-        show(log.redact(escape_json(_as_json(report, home))))
+        data = DoctorReport(__version__, str(home.path), report.problems, tuple(report.findings))
+        show(log.redact(format_json(json_data(data))))
     else:
         show(log.redact(_as_text(report)))
     return EXIT_PROBLEMS if report.problems else EXIT_HEALTHY
-
-
-def _as_json(report: CheckupReport, home: Home) -> str:
-    data = {
-        "version": __version__,
-        "home": str(home.path),
-        "problems": report.problems,
-        "findings": [asdict(finding) for finding in report.findings],
-    }
-    return json.dumps(data, ensure_ascii=not is_unicode())
 
 
 def _as_text(report: CheckupReport) -> str:
@@ -62,7 +74,7 @@ def _as_text(report: CheckupReport) -> str:
     for finding in report.findings:
         lines.append(f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}")
         if finding.fix:
-            lines.append(f"{'':<8} -> {log.printable(finding.fix)}")
+            lines.append(f"{'':<8} fix: {log.printable(finding.fix)}")
     warnings = sum(finding.level == "warning" for finding in report.findings)
     lines.append(f"{_pluralize(report.problems, 'problem')}, {_pluralize(warnings, 'warning')}.")
     return "\n".join(lines)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from bubbot.app.bot import Bot, open_app
+from bubbot.cli.progress import START_DELAY_SECONDS, show_progress
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ModelError
 from bubbot.ports.channel import Inbound
 from bubbot.server.chat import ShowResult
 from bubbot.server.remote import AskResult
 
+POLL_SECONDS = 0.2
+
 
 class LocalChat:
     """A chat whose bot is in this process; see `ChatConnection`."""
 
-    def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]]) -> None:
+    def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]], *, plain: bool = False) -> None:
+        self._plain = plain
         self._bot = bot
         self._session = session
         self._unshown = unshown
@@ -55,13 +60,27 @@ class LocalChat:
         for earlier in await bot.recover(self._session, deliver=False):
             await earlier
         bot.held_messages.clear()
-        result = AskResult.of(await bot.ask(inbound))
+        loading = asyncio.create_task(self._show_loading())
+        try:
+            result = AskResult.of(await bot.ask(inbound))
+        finally:
+            loading.cancel()
+            await asyncio.wait([loading])
         if result.text:
             self._unshown.append(partial(show, result))
         for message in bot.held_messages:
             await bot.deliverer.deliver(message)
         self._unshown.clear()
         return result
+
+    async def _show_loading(self) -> None:
+        """Show that the model loads, if it takes long."""
+        await asyncio.sleep(START_DELAY_SECONDS)
+        while not self._bot.models.loading_names():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(POLL_SECONDS)
+        with show_progress("Loading the model", plain=self._plain, start_delay=0):
+            while self._bot.models.loading_names():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(POLL_SECONDS)
 
 
 @asynccontextmanager
@@ -79,4 +98,4 @@ async def open_local_chat(
     if "write" in settings:
         adapter_settings["write"] = write
     async with open_app(setup.settings, setup.home, channel_settings=adapter_settings, hold=hold) as bot:
-        yield LocalChat(bot, session, unshown)
+        yield LocalChat(bot, session, unshown, plain=setup.is_plain)

@@ -158,7 +158,8 @@ def test_a_client_without_an_output_fails_in_one_sentence_and_the_daemon_goes_on
         enough = output == "left" and arguments[0] not in ("ask", "chat")  # as `bubbot tape list | head`
         expected = (0, 0) if enough else (1, 1)
         assert (done.returncode, len(told)) == expected, (arguments, done.returncode, done.stderr.decode())
-        assert enough or told[0].startswith("bubbot: The output could not be written: "), told
+        beginning = '{"error": {"message": "' if "--json" in arguments else "bubbot: "
+        assert enough or told[0].startswith(f"{beginning}The output could not be written: "), told
 
 
 def without_output(home: Path, output: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -54,14 +54,14 @@ def packages(modules: Sequence[str]) -> set[str]:
     ("command", "ours", "others"),
     [
         ("--help", 11, set()),
-        ("status", 250, SENTENCES),
+        ("status", 255, SENTENCES),
         ("tape list", 145, STORE),
         ("tape search stdin:default hi", 155, STORE | {"rapidfuzz", "cython_runtime"}),
         ("usage", 140, SENTENCES),
         ("memory show stdin:default", 130, STORE),
         ("schedule list", 160, SENTENCES),
         ("access list", 130, STORE),
-        ("ask hi", 270, STORE),
+        ("ask hi", 285, STORE),
     ],
 )
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:
