@@ -15,6 +15,7 @@ from bubbot import errors
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.ports.channel import (
     Attachment,
+    BotAdded,
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -50,6 +51,7 @@ VALUES: list[Any] = [
     Edit("stdin", "e", "c", "7", ADA, "new", "t"),
     Deletion("stdin", "d", "c", "7", "t"),
     Reaction("stdin", "r", "c", "7", ADA, ("\U0001f44d",), "t"),
+    BotAdded("stdin", "b", "c", Sender("1", "Ann"), "t"),
     ChatMigration("stdin", "m", "c", "d", "t"),
     UnparsedUpdate("stdin", "u", "c", bytes(range(256)), "why"),
     StopRequest("stdin", "c", "thread"),
