@@ -157,6 +157,13 @@ class Bot:
         """Merged messages that are not delivered yet; empty unless `open_app` got `hold`."""
         return self.channel_runtime.held_messages if self.channel_runtime.held_messages is not None else []
 
+    def check_model(self, name: str) -> None:
+        """Raise `ConfigError` if no model of this name can be used for a single question."""
+        try:
+            self.models.get_model(name)
+        except ConfigError as error:
+            raise ConfigError(f"-m {name}: {error}") from error
+
     async def warm_model(self, session: str) -> None:
         """Start loading the session's model in the background, if loading takes long."""
         with suppress(ModelError):  # a turn that asks the model reports the error

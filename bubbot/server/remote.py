@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import Protocol, TypeAlias
 
-from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed, FetchFailed
 from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
+    Attachment,
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -30,6 +32,7 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
     refuse_blob,
 )
+from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import TurnResult
 from bubbot.records import dataclass
 from bubbot.runtime.turns import LastTurnView
@@ -120,6 +123,7 @@ class ChatService:
         wait_until_delivered: returns when nothing for a chat is being sent.
         commands: returns the commands that people may type.
         tape_of: returns the tape of a session.
+        check_model: raises `ConfigError` if no model of this name can be used.
     """
 
     accept: Callable[[Inbound], Awaitable[asyncio.Future[TurnResult] | None]]
@@ -129,6 +133,7 @@ class ChatService:
     wait_until_delivered: Callable[[str], Awaitable[None]]
     commands: Callable[[], Sequence[CommandInfo]]
     tape_of: Callable[[str], TapeService]
+    check_model: Callable[[str], object] = lambda _name: None
 
 
 @dataclass
@@ -169,6 +174,7 @@ class RemoteChannel:
         self._attached: dict[str, list[ChatClient]] = {}
         self._asked: dict[str, _RemoteSender] = {}
         self._running: dict[str, ChatClient] = {}
+        self._files: dict[str, bytes] = {}
 
     async def run(self, receive: Receive) -> None:
         """Receive what the clients send, until cancelled."""
@@ -204,6 +210,10 @@ class RemoteChannel:
         finally:
             if sender:
                 sender.shown.set()
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """Return a file that came with a question; see `FetchesAttachments`. Raise `FetchFailed` after a restart."""
+        return fetch_sent(self._files, attachment, limit)
 
     def preview(self, session: str, event: Preview) -> None:
         """See `ShowsPreviews`. The clients of the session see them, and the one whose message is answered."""
@@ -246,7 +256,15 @@ class RemoteChannel:
             return {}
 
         async def ask(client: ChatClient, body: JsonObject) -> JsonObject:
-            return {"result": encode(await self.ask(client, decode(body.get("inbound"), Inbound), service))}
+            inbound, files = decode(body.get("inbound"), Inbound), _decode_files(body.get("files", {}))
+            if inbound.model:
+                service.check_model(inbound.model)
+            self._files |= files
+            try:
+                return {"result": encode(await self.ask(client, inbound, service))}
+            finally:
+                for reference in files:
+                    self._files.pop(reference, None)
 
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
@@ -323,6 +341,25 @@ class RemoteChannel:
         if self._receive is None:
             self._receive = asyncio.get_running_loop().create_future()
         return self._receive
+
+
+def fetch_sent(files: Mapping[str, bytes], attachment: Attachment, limit: int) -> bytes:
+    """Return the file of an attachment among those that came with a question. Raise `FetchFailed`."""
+    data = files.get(attachment.reference)
+    if data is None:
+        raise FetchFailed("the bot ended before it had read the file: send it again")
+    if len(data) > limit:
+        raise FetchFailed(f"it has {format_bytes(len(data))}; at most {format_bytes(limit)} are taken")
+    return data
+
+
+def _decode_files(files: object) -> dict[str, bytes]:
+    if not isinstance(files, Mapping):
+        raise ControlError(f"the files are {type(files).__name__}, not an object")
+    try:
+        return {str(reference): b64decode(data, validate=True) for reference, data in files.items()}
+    except (TypeError, ValueError) as error:
+        raise ControlError("a file is not base64") from error
 
 
 async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, result: AskResult | None) -> Receipt:

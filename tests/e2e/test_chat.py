@@ -97,8 +97,11 @@ def test_ask_exits_with_1_where_the_turn_failed(tmp_path: Path) -> None:
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
     done = run(tmp_path / "home", "ask", "hello", env={"BUBBOT_MODEL__SCRIPT": str(script)})
     assert done.returncode == 1
-    told = re.fullmatch(rb"I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)\n", done.stdout)
-    assert told, done.stdout
+    lines = [line for line in done.stderr.splitlines(keepends=True) if line.startswith(b"bubbot: ")]
+    (line,) = lines
+    told = re.fullmatch(rb"bubbot: I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)\n", line)
+    assert told, done.stderr
+    assert done.stdout == b""
     home, trace = tmp_path / "home", told[1].decode()
     said(home, "something else")
     why = said(home, f",why {trace}")
@@ -116,7 +119,7 @@ def test_the_log_names_the_turn_that_failed(tmp_path: Path) -> None:
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
     env = {"BUBBOT_MODEL__SCRIPT": str(script), "BUBBOT_LOG__LEVEL": "debug"}
     done = run(tmp_path / "home", "ask", "hello", env=env)
-    (trace,) = re.findall(rb"trace ([0-9a-f]{8})", done.stdout)
+    (trace,) = re.findall(rb"trace ([0-9a-f]{8})", done.stderr)
     (line,) = [line for line in done.stderr.splitlines() if b"action=turn.failed" in line]
     assert b" turn=" + trace in line
     assert b"the provider is down" in line

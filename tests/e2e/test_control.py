@@ -113,7 +113,10 @@ def test_a_failed_turn_is_the_exit_code_of_ask(tmp_path: Path, sockets: Path) ->
     with daemon(tmp_path / "home", sockets, BUBBOT_MODEL__SCRIPT=str(script)):
         done = inside.run(tmp_path / "home", "ask", "hello")
     assert done.returncode == 1
-    assert re.fullmatch(rb"I could not answer this: the provider is down\. \(trace [0-9a-f]{8}\)\n", done.stdout)
+    assert done.stdout == b""
+    assert re.fullmatch(
+        rb"bubbot: I could not answer this: the provider is down\. \(trace [0-9a-f]{8}\)\n", done.stderr
+    )
 
 
 BOTH_WAYS: list[tuple[str, ...]] = [

@@ -170,4 +170,5 @@ def chat_service(daemon: Daemon) -> ChatService:
         runtime.deliverer.wait_until_delivered,
         lambda: app.commands,
         app.tape,
+        app.check_model,
     )
