@@ -26,6 +26,7 @@ async def with_chat(
     talk: Callable[[ChatConnection], Awaitable[T]],
     *,
     hold: bool = False,
+    is_shared: bool = False,
     wait_seconds: float = 0.0,
 ) -> T:
     """Connect to the bot that runs for this home, or open it here if none does, and return what `talk` returns.
@@ -36,6 +37,7 @@ async def with_chat(
         settings: keys of the adapter that override those of the configuration.
         talk: uses the connection.
         hold: show nothing before `ask` has its result.
+        is_shared: serve other commands of the home meanwhile, if the bot is opened here.
         wait_seconds: how long to wait for a process that takes no requests, with a notice on standard error.
 
     Raises:
@@ -47,6 +49,12 @@ async def with_chat(
         setup.home.ensure()
         with WriterLock(setup.home), loading():  # raises if a bot runs, whose client need not load one
             from bubbot.cli.local_chat import open_local_chat
+
+            if is_shared:
+                from bubbot.cli.shared_chat import open_shared_chat
+        if is_shared:
+            async with open_shared_chat(setup, session, settings) as chat:
+                return await talk(chat)
         async with open_local_chat(setup, session, settings, hold=hold) as chat:
             return await talk(chat)
 

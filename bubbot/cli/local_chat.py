@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,9 +20,20 @@ class LocalChat:
     """A chat whose bot is in this process; see `ChatConnection`."""
 
     def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]]) -> None:
-        self._bot = bot
+        self.bot = self._bot = bot
         self._session = session
         self._unshown = unshown
+        self._taken_up: set[str] = set()
+        self._take_up_lock = asyncio.Lock()
+
+    async def take_up(self, session: str) -> int:
+        """Queue what an earlier process left open in a session, once; return the number of messages."""
+        async with self._take_up_lock:
+            if session in self._taken_up:
+                return 0
+            open_turns = await self._bot.recover(session, deliver=session == self._session)
+            self._taken_up.add(session)
+            return len(open_turns)
 
     async def open(self) -> str:
         """See `ChatConnection`."""
@@ -35,7 +47,7 @@ class LocalChat:
 
     async def deliver_pending(self) -> int:
         """See `ChatConnection`."""
-        return len(await self._bot.recover(self._session))
+        return await self.take_up(self._session)
 
     async def run(self) -> None:
         """See `ChatConnection`."""

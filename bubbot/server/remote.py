@@ -190,17 +190,12 @@ class RemoteChannel:
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send a part and return when the client that asked has shown it."""
-        session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
-        sender = self._asked.get(part.reply_to)
-        if sender is not None and (sender.session != session or sender.client.is_closed):
-            sender = None
-        if sender is not None and sender.tape is not None and not part.key:
-            sender = None  # a notice, such as how many turns are before this one, is not the answer
+        session, sender = self._session_of(part), self._sender_of(part)
         clients = self._clients(session)
         client = sender.client if sender else clients[-1] if clients else None
         if client is None:
             raise DeliveryFailed(NO_CLIENT_REASON)
-        data = await self.read_blob(part.file.digest) if part.file and part.file.digest else None
+        data = await self._read_file(part)
         for other in clients:
             if other is not client:
                 other.copy(part, data)
@@ -318,6 +313,22 @@ class RemoteChannel:
                     await sender.shown.wait()
                 await service.wait_until_delivered(inbound.chat)
         return AskResult.of(result)
+
+    def _session_of(self, part: MessagePart) -> str:
+        """Return the session of a part."""
+        return ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
+
+    def _sender_of(self, part: MessagePart) -> _RemoteSender | None:
+        """Return the sender of the message that a part answers; None if it has left, or nobody waits for the part."""
+        sender = self._asked.get(part.reply_to)
+        if sender is not None and (sender.session != self._session_of(part) or sender.client.is_closed):
+            return None
+        if sender is not None and sender.tape is not None and not part.key:
+            return None  # a notice, such as how many turns are before this one, is not the answer
+        return sender
+
+    async def _read_file(self, part: MessagePart) -> bytes | None:
+        return await self.read_blob(part.file.digest) if part.file and part.file.digest else None
 
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
