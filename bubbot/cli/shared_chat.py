@@ -22,7 +22,7 @@ from bubbot.server.address import socket_path
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject
 from bubbot.server.local import serve_socket
-from bubbot.server.shared import SharedTerminal
+from bubbot.server.terminal import SharedTerminal
 from bubbot.settings.environment import runtime_folder
 from bubbot.settings.loader import Settings
 
