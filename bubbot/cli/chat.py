@@ -71,7 +71,8 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, chat.stop)
         await chat.wait_until_idle()
 
-    await with_chat(setup, session, interactive or _pipe_settings(setup, printer), talk)
+    settings = interactive or _pipe_settings(setup, printer)
+    await with_chat(setup, session, settings, talk, is_shared=_is_ours(setup))
 
 
 def terminal_settings(setup: CommandSetup) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from bubbot.cli.progress import START_DELAY_SECONDS, show_progress
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ModelError
 from bubbot.ports.channel import Inbound
-from bubbot.server.chat import ShowResult
+from bubbot.server.chat import NO_FILES, ShowResult
 from bubbot.server.remote import AskResult
 
 POLL_SECONDS = 0.2
@@ -24,9 +24,20 @@ class LocalChat:
 
     def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]], *, plain: bool = False) -> None:
         self._plain = plain
-        self._bot = bot
+        self.bot = self._bot = bot
         self._session = session
         self._unshown = unshown
+        self._taken_up: set[str] = set()
+        self._take_up_lock = asyncio.Lock()
+
+    async def take_up(self, session: str) -> int:
+        """Queue what an earlier process left open in a session, once; return the number of messages."""
+        async with self._take_up_lock:
+            if session in self._taken_up:
+                return 0
+            open_turns = await self._bot.recover(session, deliver=session == self._session)
+            self._taken_up.add(session)
+            return len(open_turns)
 
     async def open(self) -> str:
         """See `ChatConnection`."""
@@ -40,7 +51,7 @@ class LocalChat:
 
     async def deliver_pending(self) -> int:
         """See `ChatConnection`."""
-        return len(await self._bot.recover(self._session))
+        return await self.take_up(self._session)
 
     async def run(self) -> None:
         """See `ChatConnection`."""
@@ -54,9 +65,11 @@ class LocalChat:
         """See `ChatConnection`."""
         await self._bot.runtime.wait_idle()
 
-    async def ask(self, inbound: Inbound, show: ShowResult) -> AskResult:
-        """See `ChatConnection`. Undelivered answers of earlier turns wait for the next chat."""
+    async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:  # noqa: ARG002
+        """See `ChatConnection`. The adapter has the files; undelivered answers of earlier turns wait for the next chat."""
         bot = self._bot
+        if inbound.model:
+            bot.check_model(inbound.model)
         for earlier in await bot.recover(self._session, deliver=False):
             await earlier
         bot.held_messages.clear()

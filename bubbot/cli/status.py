@@ -155,8 +155,9 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         return None, "No bot runs for this home; this is what its database says."
     pid, address = home.read_lock_holder()
     holder = "Another process" if pid is None else f"Process {pid}"
+    not_daemon = f"{holder} is writing to this home but is not the daemon: a chat, or another command."
     if pid is not None and address is None:
-        return None, f"{holder} is writing to this home but is not the daemon: a chat, or another command."
+        return None, not_daemon
     try:
         async with asyncio.timeout(wait):
             snapshot = await _request_snapshot(home)
@@ -164,17 +165,18 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         missing = explain_missing_socket(address) if address else ""
         reason = f". {missing}" if missing else ": it is starting, ending, or blocked."
         return None, f"{holder} holds this home and gave no answer within {wait:g} seconds{reason}"
-    return snapshot, format_verdict(snapshot)
+    return (None, not_daemon) if snapshot is None else (snapshot, format_verdict(snapshot))
 
 
-async def _request_snapshot(home: Home) -> HealthSnapshot:
-    """Request the health until a bot answers: one that is starting answers a moment later."""
+async def _request_snapshot(home: Home) -> HealthSnapshot | None:
+    """Request the health until a bot answers: one that is starting answers a moment later. None if it is a chat."""
     while True:
         address = home.read_lock_holder()[1]
         try:
             if address:
                 async with connect(address) as bot:
-                    return decode((await bot.request("status", {})).get("snapshot"), HealthSnapshot)
+                    reply = await bot.request("status", {})
+                    return None if reply.get("chat") else decode(reply.get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
         await asyncio.sleep(POLL_SECONDS)

@@ -43,7 +43,10 @@ MAX_MESSAGES_READ = 2_000
 
 def inbound_data(inbound: Inbound) -> JsonObject:
     """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
-    data: JsonObject = {**_storable(inbound), "session": clean(inbound.session)}
+    data = {**_storable(inbound), "session": clean(inbound.session)}
+    for name in ("model", "instructions"):  # few messages have them, and every message is stored
+        if not data[name]:
+            del data[name]
     return data
 
 
@@ -86,6 +89,8 @@ def inbound_from(data: JsonObject) -> Inbound:
         group=data.get("group", ""),
         space=data.get("space", ""),
         origin=data.get("origin", "human"),
+        model=data.get("model", ""),
+        instructions=data.get("instructions", ""),
     )
 
 

@@ -129,6 +129,12 @@ class ModelSwitched(TypedDict):
     before: str
 
 
+class ModelChosen(TypedDict):
+    """`model/chosen`"""
+
+    model: str
+
+
 class Handoff(TypedDict):
     """`handoff`"""
 
@@ -250,6 +256,8 @@ class InboundReceived(TypedDict):
     group: NotRequired[str]
     space: NotRequired[str]
     origin: NotRequired[str]
+    model: NotRequired[str]
+    instructions: NotRequired[str]
 
 
 class MessageChanged(TypedDict, total=False):
@@ -496,6 +504,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "loop.step": LoopStep,
         "command": CommandRun,
         "model/switched": ModelSwitched,
+        "model/chosen": ModelChosen,
         "handoff": Handoff,
         "correction": Correction,
         "context/cut": ContextCut,

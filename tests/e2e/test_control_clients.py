@@ -208,6 +208,7 @@ def test_a_lost_answer_does_not_come_first_in_the_next_script(tmp_path: Path, so
 def test_a_client_that_does_not_read_keeps_nobody_waiting(home: Path) -> None:
     large = "x" * 300_000  # more than a pipe holds
     with bot.opened(home, "ask", "--session", "slow", large[:100_000]) as slow:
+        slow.stdin.close()
         assert inside.run(home, "ask", "hello").stdout == b"You said: hello\n"
         assert inside.run(home, "status", "--json").returncode == 0
         assert slow.stdout.read() == f"You said: {large[:100_000]}\n".encode()

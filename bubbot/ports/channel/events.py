@@ -121,6 +121,8 @@ class Inbound(HasChat):
         group: messages of one group (an album) belong together; empty if it stands alone.
         space: numeric id of the space the chat is part of (a Discord server); empty if the platform has none.
         origin: `human`, or the source of an inbound that no channel received, such as `schedule`.
+        model: the name of the model that answers it, whatever model its session has; empty: that of the session.
+        instructions: further instructions of the system prompt, for its turn alone.
     """
 
     channel: str
@@ -139,6 +141,8 @@ class Inbound(HasChat):
     group: str = ""
     space: str = ""
     origin: str = HUMAN_ORIGIN
+    model: str = ""
+    instructions: str = ""
 
     @property
     def is_typed(self) -> bool:
