@@ -40,11 +40,15 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"the message is not valid UTF-8 (byte {error.start + 1}); nothing was sent") from error
     if not text.strip():
         raise ConfigError("the message is empty: give a text, such as bubbot ask hello")
-    setup, session = load_setup(args), session_id(args.session)
+    return ask(load_setup(args), session_id(args.session), text, as_json=args.json)
+
+
+def ask(setup: CommandSetup, session: str, text: str, *, as_json: bool = False) -> int:
+    """Run one turn and print its answer; return 1 if it failed, else 0."""
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
     with _without_delivery_warnings():
-        status = asyncio.run(_ask(setup, session, text, printer, as_json=args.json))
+        status = asyncio.run(_ask(setup, session, text, printer, as_json=as_json))
     printer.check(session)
     return 1 if status == "failed" else 0
 
