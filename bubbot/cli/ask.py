@@ -9,7 +9,7 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -109,12 +109,24 @@ def run(args: argparse.Namespace) -> int:
     text = _read_message(args.text, is_stdin_file=STDIN in args.attach)
     setup, session = load_setup(args), session_id(args.session)
     files = [_read_attachment(name, setup) for name in args.attach]
-    inbound = _inbound(session, text, args, files)
+    instructions = _decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s")
+    inbound = _inbound(session, text, files, args.model.strip(), instructions)
+    return _run_turn(setup, inbound, files, as_json=args.json, wait_seconds=args.wait)
+
+
+def ask(setup: CommandSetup, session: str, text: str) -> int:
+    """Run one turn and print its answer; return 1 if it failed, else 0."""
+    return _run_turn(setup, _inbound(session, text), [], as_json=False, wait_seconds=DEFAULT_WAIT_SECONDS)
+
+
+def _run_turn(
+    setup: CommandSetup, inbound: Inbound, files: Sequence[SentFile], *, as_json: bool, wait_seconds: float
+) -> int:
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
     with _without_delivery_warnings():
-        status = asyncio.run(_ask(setup, inbound, files, printer, args))
-    printer.check(session)
+        status = asyncio.run(_ask(setup, inbound, files, printer, as_json=as_json, wait_seconds=wait_seconds))
+    printer.check(inbound.session)
     return 1 if status == "failed" else 0
 
 
@@ -231,14 +243,20 @@ def _without_delivery_warnings() -> Iterator[None]:
 
 
 async def _ask(
-    setup: CommandSetup, inbound: Inbound, files: list[SentFile], printer: AnswerPrinter, args: argparse.Namespace
+    setup: CommandSetup,
+    inbound: Inbound,
+    files: Sequence[SentFile],
+    printer: AnswerPrinter,
+    *,
+    as_json: bool,
+    wait_seconds: float,
 ) -> str:
     """Run one turn, print its answer, and return how it ended. The reason of a failed turn goes to standard error."""
     printed: list[AskResult] = []
     session, contents = inbound.session, {file.attachment.reference: file.data for file in files}
 
     def show_result(result: AskResult, answer: str) -> None:
-        if args.json:
+        if as_json:
             printer(_as_json(session, result))
         elif result.status == "failed":
             show_on_stderr("\n".join(f"bubbot: {line}" for line in answer.splitlines() if line.strip()))
@@ -250,17 +268,19 @@ async def _ask(
         if notice := await read_quarantine_notice(setup):
             show_on_stderr(notice)
         result = await chat.ask(inbound, show_result, contents)
-        if not printed and printer.error is None and (args.json or result.text):
+        if not printed and printer.error is None and (as_json or result.text):
             with suppress(OutputFailed):  # reported at the end
                 show_result(result, result.text)
         return result.status
 
     # Standard output is for the JSON object alone.
-    adapter_settings = {"write": show_on_stderr if args.json else printer, "files": contents}
-    return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=args.wait)
+    adapter_settings = {"write": show_on_stderr if as_json else printer, "files": contents}
+    return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
 
 
-def _inbound(session: str, text: str, args: argparse.Namespace, files: list[SentFile]) -> Inbound:
+def _inbound(
+    session: str, text: str, files: Sequence[SentFile] = (), model: str = "", instructions: str = ""
+) -> Inbound:
     channel, _, chat = session.partition(":")
     return Inbound(
         channel,
@@ -270,8 +290,8 @@ def _inbound(session: str, text: str, args: argparse.Namespace, files: list[Sent
         text,
         timestamp(now()),
         attachments=tuple(file.attachment for file in files),
-        model=args.model.strip(),
-        instructions=_decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s"),
+        model=model,
+        instructions=instructions,
     )
 
 

@@ -20,13 +20,14 @@ PIPE_CHARACTERS = 4096
 """The characters that go to a pipe at once, so that it shows whether somebody reads."""
 
 
-def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
+def show(text: str, *, end: str = "\n", flush: bool = False, paint: Callable[[str], str] | None = None) -> None:
     """Print text for people; replace characters that a terminal would obey with U+FFFD.
 
     Args:
         text: any text, of several lines too.
         end: printed after the text.
         flush: return only when the system has the text.
+        paint: adds colours of ours, after the text has lost its own.
 
     Raises:
         OutputFailed: standard output is closed, full, or nobody reads it.
@@ -34,7 +35,8 @@ def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
     with _translate_errors():
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed")
-        sys.stdout.write(_escape_unencodable(replace_controls(text + end), sys.stdout.encoding))
+        safe = _escape_unencodable(replace_controls(text + end), sys.stdout.encoding)
+        sys.stdout.write(paint(safe) if paint is not None else safe)
         if flush:
             sys.stdout.flush()
 
@@ -191,6 +193,11 @@ def terminal_width() -> int:
     if sys.stdout is None or not sys.stdout.isatty() or not is_unicode() or terminal_style() == "dumb":
         return 0
     return get_terminal_size().columns
+
+
+def is_coloured() -> bool:
+    """Return true if standard output is a terminal with colours, and nobody switched them off."""
+    return sys.stdout is not None and sys.stdout.isatty() and terminal_style() == "colour"
 
 
 def is_unicode() -> bool:

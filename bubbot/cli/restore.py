@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from bubbot.app.models import keyless_models
 from bubbot.app.stores import database_file
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option, usage_error
@@ -21,11 +23,13 @@ from bubbot.features.access.shell import list_people
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
+from bubbot.ops.onboarding.secret_uses import describe_secret
 from bubbot.ports.settings import format_setting, quote_value
 from bubbot.ports.text import format_table
 from bubbot.ports.tool import NoArgs
 from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
+from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
 from bubbot.stores.sqlite.check import restore_protection
@@ -170,16 +174,31 @@ async def _show_contents(setup: CommandSetup) -> None:
             *_describe_open_chats(restored.settings),
         ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
-        "A backup holds no files with secrets. Put these back, or let bubbot init ask for them:": [
-            f"{secret.file}  ({format_setting(secret.setting)})" for secret in restored.settings.missing_secrets
+        f"A backup holds no files with secrets. {_init_command(restored)} asks for these, or put the files back:": [
+            f"{describe_secret(restored.settings, secret.setting)}: {secret.file}"
+            for secret in restored.settings.missing_secrets
         ],
-        "Tokens that came from the environment or systemd, and have to come from there again:": [
-            f"[channels.{name}] token" for name in _without_token(restored.settings)
+        "These came from the environment or systemd, and have to come from there again:": [
+            *(
+                describe_secret(restored.settings, ("channels", name, "token"))
+                for name in _without_token(restored.settings)
+            ),
+            *(
+                f"{' or '.join(variables)}, the key of the model {name}"
+                for name, variables in keyless_models(restored.settings, read_variables()).items()
+                if not restored.settings.missing_secret("model", "api_key")
+            ),
         ],
     }
     for title, lines in sections.items():
         if lines:
             show("\n".join([title, *(f"  {printable(line)}" for line in lines)]))
+
+
+def _init_command(setup: CommandSetup) -> str:
+    """Return the command that asks for missing secrets."""
+    options = {"--home": setup.home.path, "--config": setup.config}
+    return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path), "init"])
 
 
 def _describe_open_chats(settings: Settings) -> Iterator[str]:

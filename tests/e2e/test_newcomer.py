@@ -87,13 +87,14 @@ class Newcomer:
         """Answers the questions, with Enter where there is nothing to be said."""
         with self.runs("bubbot init", "Enter takes what stands in [brackets]") as init:
             self.answers(init, "Name of the bot [bubbot]: ", "Ada's bot")
-            self.answers(init, "Language of the bot's own sentences: en or zh [en]: ", "")
+            self.answers(init, "Number [1]: ", "")
             self.answers(init, "Time zone [", "Europe/Berlin")
-            self.answers(init, "Number [1]: ", "1" if local.is_available() else "3")
+            self.answers(init, "Number [1]: ", "1" if local.is_available() else "later")
             self.answers(init, ASK_TOKEN, self.server.bot.token, pasted=True)
             init.expect(f"This is @bubbot_bot (id {self.server.bot.user.id}).")
             self.answers(init, "Enter if you do not know it: ", "")
             self.answers(init, "Discord: ", "")
+            self.answers(init, "Say something to it, or no [Hello!]: ", "no")
             told = init.expect("access approve CODE --role owner")
             assert "send any message to @bubbot_bot on Telegram" in " ".join(told.split())
         assert self.server.bot.token not in init.sent
