@@ -17,9 +17,18 @@ from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.presses import (
+    FoundButton,
+    PressRefusal,
+    find_button,
+    press_inbound,
+    pressed_part,
+    refuse_press,
+)
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     Deletion,
@@ -34,7 +43,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.outbox import OutboxMessage, intent_entry
 from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.records import dataclass
@@ -51,7 +60,7 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
-EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
+EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | ButtonPress | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +123,8 @@ class InboundGate:
         self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
         self._drop_notified: set[str] = set()
 
-    async def receive(self, event: ChannelEvent) -> bool | None:
-        """Return when the event is durable or discarded; true if an answer will follow (see `Receive`)."""
+    async def receive(self, event: ChannelEvent) -> bool | str | None:
+        """Return when the event is durable or discarded; what it returns says whether an answer follows (see `Receive`)."""
         match event:
             case StopRequest():
                 self._runtime.stop(self._in_home_chat(event).session)
@@ -138,7 +147,10 @@ class InboundGate:
             case Inbound():
                 if event.origin != HUMAN_ORIGIN:  # no channel receives a firing
                     event = replace(event, origin=HUMAN_ORIGIN)
+                event = replace(event, press=None)  # the gate alone knows what was pressed
                 return await self._handle_inbound(self._in_home_chat(event))
+            case ButtonPress():
+                return await self._handle_press(self._in_home_chat(event))
             case _:
                 await self._handle_change(self._in_home_chat(event))
         return None
@@ -280,6 +292,46 @@ class InboundGate:
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
             await self._inbox.record_refused(inbound.external_id, inbound.session)
         return False  # there is nothing else to say
+
+    async def _handle_press(self, press: ButtonPress) -> str | None:
+        """Queue the command of a pressed button, or return why nothing happens, for the person who pressed."""
+        probe = Inbound(
+            press.channel, press.external_id, press.chat, press.sender, "", press.time, press.thread,
+            direct=press.direct, space=press.space,
+        )  # fmt: skip
+        decision = self._decide(probe)
+        if decision == Ignore("ignored"):
+            return None
+        if self._exceeded(probe) is not None:  # before anything is written
+            return self._texts.say("press_later")
+        found = await find_button(self._outbox, press)
+        reason = refuse_press(press, found, decision.role if isinstance(decision, Respond) else Role.STRANGER)
+        if reason is not None or found is None:
+            return await self._refuse_press(press, reason or "forged")
+        return await run_uninterrupted(self._accept_press(press, found))
+
+    async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
+        """Store a press and the change of its message in one transaction, and queue its command."""
+        inbound = press_inbound(press, found)
+        cause = f"pressed:{found.button_set.key}"
+        edit = intent_entry(inbound.session, cause, (pressed_part(press, found, self._link.split),))
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [edit]}) is None:
+            first = await self._inbox.find_press(found.button_set.key, inbound.session)
+            is_repeat = first is not None and first.id == press.external_id
+            return None if is_repeat else await self._refuse_press(press, "taken")
+        if edit.key and (message := await self._outbox.find_intent(edit.key)) is not None:
+            await self._deliver(message)
+        return None
+
+    async def _refuse_press(self, press: ButtonPress, reason: PressRefusal) -> str:
+        await self._inbox.record_press_refused(press, reason)
+        match reason:
+            case "foreign":
+                return self._texts.say("press_foreign")
+            case "taken":
+                return self._texts.say("press_taken")
+            case "expired" | "forged":
+                return self._texts.say("press_expired")
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""

@@ -280,6 +280,15 @@ class InboundRefused(TypedDict):
     """`inbox/refused`, which holds nothing."""
 
 
+class PressRefused(TypedDict):
+    """`inbox/press-refused`"""
+
+    session: SessionId
+    sender: PersonId
+    message: str
+    reason: str
+
+
 class ChatMoved(TypedDict):
     """`inbox/moved`"""
 
@@ -326,6 +335,8 @@ class OutboxPart(TypedDict):
     reply_to: NotRequired[str]
     markup: NotRequired[JsonObject]
     file: NotRequired[JsonObject]
+    buttons: NotRequired[JsonObject]
+    edits: NotRequired[str]
 
 
 class OutboxIntent(TypedDict):
@@ -494,6 +505,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "inbox/received": InboundReceived,
         "inbox/changed": MessageChanged,
         "inbox/refused": InboundRefused,
+        "inbox/press-refused": PressRefused,
         "inbox/moved": ChatMoved,
         "inbox/unparsed": UpdateUnparsed,
         "inbox/began": ChannelBegan,

@@ -26,12 +26,14 @@ from bubbot.ports.channel.events import (
     HUMAN_ORIGIN,
     Attachment,
     AttachmentKind,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     Deletion,
     Edit,
     HasChat,
     Inbound,
+    PressedButton,
     Quote,
     Reaction,
     Role,
@@ -63,17 +65,29 @@ from bubbot.ports.channel.previews import (
     TurnStarted,
     ignore_preview,
 )
-from bubbot.ports.channel.sending import MessagePart, Outbound, OutboundFile, Receipt
+from bubbot.ports.channel.sending import (
+    MAX_BUTTON_ID_BYTES,
+    Button,
+    ButtonSet,
+    MessagePart,
+    Outbound,
+    OutboundFile,
+    Receipt,
+)
 from bubbot.ports.text import replace_controls
 
 __all__ = [
     "HUMAN_ORIGIN",
+    "MAX_BUTTON_ID_BYTES",
     "TERMINAL_CHANNEL",
     "AcknowledgesInteractions",
     "Attachment",
     "AttachmentKind",
     "BackfillCursor",
     "BotIdentity",
+    "Button",
+    "ButtonPress",
+    "ButtonSet",
     "Channel",
     "ChannelAdapter",
     "ChannelEvent",
@@ -91,6 +105,7 @@ __all__ = [
     "MessagePart",
     "Outbound",
     "OutboundFile",
+    "PressedButton",
     "Preview",
     "PreviewCallback",
     "Quote",
