@@ -134,6 +134,21 @@ class TestTelegram:
         assert not [one for one in inbox if one.name == "inbox/press-refused"]
         assert await damage(home) == []
 
+    async def test_the_kills_find_a_bot_that_acknowledges_too_early(
+        self, server: TelegramServer, ada: User, home: Path
+    ) -> None:
+        configured(home, server, owners=[ada.id], debounce=0)
+        room = server.private(ada)
+        async with running(home):
+            echo = await echoed(server, room, "/remind at 17:00: call Ann")
+        room.press(echo["message_id"], keys(echo)["Remove"])
+        daemon = await started(home, target=CHILD, arguments=[str(home), "append-inbox:before#2", "early-ack"])
+        assert await daemon.ended() == KILLED
+        async with running(home) as daemon:
+            await daemon.quiet(server)
+        assert keys(room.message(echo["message_id"]))  # the press is lost
+        assert not [one for one in await entries_of(home, INBOX) if (one.key or "").startswith("press:")]
+
 
 class TestDiscord:
     async def test_presses_are_acknowledged_in_time_and_done_once(self, home: Path) -> None:
