@@ -145,9 +145,9 @@ class InboundGate:
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
-                if event.origin != HUMAN_ORIGIN:  # no channel receives a firing
-                    event = replace(event, origin=HUMAN_ORIGIN)
-                event = replace(event, press=None)  # the gate alone knows what was pressed
+                if event.origin != HUMAN_ORIGIN or event.press is not None:
+                    # No channel receives a firing, and the gate alone knows what was pressed.
+                    event = replace(event, origin=HUMAN_ORIGIN, press=None)
                 return await self._handle_inbound(self._in_home_chat(event))
             case ButtonPress():
                 return await self._handle_press(self._in_home_chat(event))
@@ -169,7 +169,8 @@ class InboundGate:
 
         A command that overtakes the running turn is answered at once, and its result names no turn.
         """
-        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN))  # a client is no source of turns
+        # A client is no source of turns, and no button.
+        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None))
         running, waiting = self._runtime.session_activity(inbound.session)
         if not (running or waiting) or not is_overtaking(inbound.text):
             return await self.accept(inbound)

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -38,7 +39,16 @@ from bubbot.tape.service import TapeService
 
 log = logging.getLogger(__name__)
 
-EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, ChatMigration, UnparsedUpdate, StopRequest)
+EVENTS: tuple[type[ChannelEvent], ...] = (
+    Inbound,
+    Edit,
+    Deletion,
+    Reaction,
+    ButtonPress,
+    ChatMigration,
+    UnparsedUpdate,
+    StopRequest,
+)
 MAX_REMEMBERED_SENDERS = 1000
 """Messages whose client is remembered; answers to older ones go to the newest client of the session."""
 CLIENT_READY_SECONDS = 30.0
