@@ -150,7 +150,7 @@ class ChannelRuntime:
             chat_limit=ChatLimits(policy.max_turns_per_chat).acquire,
         )
 
-    async def receive(self, event: ChannelEvent) -> bool | None:
+    async def receive(self, event: ChannelEvent) -> bool | str | None:
         """Pass an event of the channel to the current gate."""
         return await self.gate.receive(event)
 

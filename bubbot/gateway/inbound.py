@@ -27,11 +27,20 @@ from bubbot.gateway.inbox import Inbox, refused_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.presses import (
+    FoundButton,
+    PressRefusal,
+    find_button,
+    press_inbound,
+    pressed_part,
+    refuse_press,
+)
 from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import CodeReminder, KnowsPeople
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
     BotAdded,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     Deletion,
@@ -63,7 +72,7 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
-EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | StopRequest)
+EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +143,8 @@ class InboundGate:
         notify_owner = self._rules.notify_owner
         self._group_calls = GroupCalls(inbox, self._texts, notify_owner) if notify_owner is not None else None
 
-    async def receive(self, event: ChannelEvent) -> bool | None:
-        """Return when the event is durable or discarded; true if an answer will follow (see `Receive`)."""
+    async def receive(self, event: ChannelEvent) -> bool | str | None:
+        """Return when the event is durable or discarded; what it returns says whether an answer follows (see `Receive`)."""
         match event:
             case StopRequest():
                 self._runtime.stop(self._in_home_chat(event).session)
@@ -158,9 +167,12 @@ class InboundGate:
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
-                if event.origin != HUMAN_ORIGIN:  # no channel receives a firing
-                    event = replace(event, origin=HUMAN_ORIGIN)
+                if event.origin != HUMAN_ORIGIN or event.press is not None:
+                    # No channel receives a firing, and the gate alone knows what was pressed.
+                    event = replace(event, origin=HUMAN_ORIGIN, press=None)
                 return await self._handle_inbound(self._in_home_chat(event))
+            case ButtonPress():
+                return await self._handle_press(self._in_home_chat(event))
             case _:
                 await self._handle_change(self._in_home_chat(event))
         return None
@@ -179,7 +191,8 @@ class InboundGate:
 
         A command that overtakes the running turn is answered at once, and its result names no turn.
         """
-        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN))  # a client is no source of turns
+        # A client is no source of turns, and no button.
+        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None))
         running, waiting = self._runtime.session_activity(inbound.session)
         if not (running or waiting) or not is_overtaking(inbound.text):
             return await self.accept(inbound)
@@ -353,6 +366,46 @@ class InboundGate:
     def _count_stranger(self) -> None:
         if self._rules.strangers is not None:
             self._rules.strangers.add()
+
+    async def _handle_press(self, press: ButtonPress) -> str | None:
+        """Queue the command of a pressed button, or return why nothing happens, for the person who pressed."""
+        probe = Inbound(
+            press.channel, press.external_id, press.chat, press.sender, "", press.time, press.thread,
+            direct=press.direct, space=press.space,
+        )  # fmt: skip
+        decision = self._decide(probe)
+        if decision == Ignore("ignored"):
+            return None
+        if self._exceeded(probe) is not None:  # before anything is written
+            return self._texts.say("press_later")
+        found = await find_button(self._outbox, press)
+        reason = refuse_press(press, found, decision.role if isinstance(decision, Respond) else Role.STRANGER)
+        if reason is not None or found is None:
+            return await self._refuse_press(press, reason or "forged")
+        return await run_uninterrupted(self._accept_press(press, found))
+
+    async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
+        """Store a press and the change of its message in one transaction, and queue its command."""
+        inbound = press_inbound(press, found)
+        cause = f"pressed:{found.button_set.key}"
+        edit = intent_entry(inbound.session, cause, (pressed_part(press, found, self._link.split),))
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [edit]}) is None:
+            first = await self._inbox.find_press(found.button_set.key, inbound.session)
+            is_repeat = first is not None and first.id == press.external_id
+            return None if is_repeat else await self._refuse_press(press, "taken")
+        if edit.key and (message := await self._outbox.find_intent(edit.key)) is not None:
+            await self._deliver(message)
+        return None
+
+    async def _refuse_press(self, press: ButtonPress, reason: PressRefusal) -> str:
+        await self._inbox.record_press_refused(press, reason)
+        match reason:
+            case "foreign":
+                return self._texts.say("press_foreign")
+            case "taken":
+                return self._texts.say("press_taken")
+            case "expired" | "forged":
+                return self._texts.say("press_expired")
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""

@@ -19,6 +19,7 @@ from bubbot.gateway.inbox_views import (
     MESSAGE_CHANGED,
     MIGRATIONS_PROJECTION,
     MOVED,
+    PRESS_REFUSED,
     RECEIVED,
     UNPARSED,
     BackfillCursorView,
@@ -36,10 +37,12 @@ from bubbot.gateway.migrations import ChatMigrations
 from bubbot.ports.channel import (
     BackfillCursor,
     BotAdded,
+    ButtonPress,
     ChatMigration,
     Deletion,
     Edit,
     Inbound,
+    PressedButton,
     Reaction,
     UnparsedUpdate,
 )
@@ -155,6 +158,18 @@ class Inbox:
         tape = self._tape.shard(session)
         return bool((await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0])
 
+    async def record_press_refused(self, press: ButtonPress, reason: str) -> None:
+        """Record once that a press of a button did nothing, by whom, and why."""
+        data = {"session": press.session, "sender": press.sender.id, "message": press.message, "reason": reason}
+        fact = event(PRESS_REFUSED, data, key=press.external_id)
+        await self._tape.shard(press.session).append([fact], if_absent=True)
+
+    async def find_press(self, buttons: str, session: str) -> PressedButton | None:
+        """Return the press that was accepted for this button set; None if there is none."""
+        tape = self._tape.shard(session)
+        entries = (await tape.fetch([TapeQuery(tape.name, keys=(press_key(buttons),))]))[0]
+        return inbound_from(entries[0].payload["data"]).press if entries and not entries[0].erased else None
+
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
         data = {"chat": migration.chat, "to": migration.to, "time": migration.time}
@@ -221,6 +236,11 @@ class Inbox:
 def refused_entry(external_id: str) -> TapeEntry:
     """Make the fact that something came and was refused: its id alone."""
     return event(INBOUND_REFUSED, {}, key=external_id)
+
+
+def press_key(buttons: str) -> str:
+    """Return the external id of the inbound of a press: the first press of a button set is the only one."""
+    return f"press:{buttons}"
 
 
 def restart_entry(time: str, restore: int) -> TapeEntry:

@@ -21,6 +21,7 @@ from bubbot.errors import (
 )
 from bubbot.log import bind
 from bubbot.ports.channel import (
+    ButtonSet,
     Inbound,
     MessagePart,
     Outbound,
@@ -603,7 +604,10 @@ class SessionRuntime:
         ids = [*(accepted.id for accepted in turn.inbounds), *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
-        reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
+        is_answer = result.status in ("answered", "silent")
+        reply = _Reply(
+            text, tuple(turn.files) if is_answer else (), first, _offered_buttons(turn) if is_answer else None
+        )
         link = self._stage_reply(turn, reply, result.status)
         merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
         self._deps.on_preview(turn.session, TurnFinished(result.status))
@@ -618,7 +622,9 @@ class SessionRuntime:
         source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
         if turn.is_typed:
             quoted = inbound.message or inbound.external_id
-            target: Outbound | None = Outbound(inbound.channel, inbound.chat, "", inbound.thread, quoted)
+            target: Outbound | None = Outbound(
+                inbound.channel, inbound.chat, "", inbound.thread, quoted, buttons=reply.buttons
+            )
             return self._stage_message(turn, reply, target, answered=reply.accepted.id)
         if source is None:
             return self._link
@@ -705,11 +711,18 @@ async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A text and files; `accepted` is the first inbound that they answer."""
+    """A text with files and buttons; `accepted` is the first inbound that they answer."""
 
     text: str
     files: tuple[OutboundFile, ...]
     accepted: AcceptedInbound
+    buttons: ButtonSet | None = None
+
+
+def _offered_buttons(turn: Turn) -> ButtonSet | None:
+    """Return the buttons of the one tool that offers some, for the person whom the turn answers."""
+    offers = [buttons for buttons in turn.buttons if buttons]
+    return ButtonSet(offers[0], person=turn.sender.id) if len(offers) == 1 and turn.sender.id else None
 
 
 def _build_failure_message(

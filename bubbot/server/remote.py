@@ -15,6 +15,7 @@ from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
     Attachment,
     BotAdded,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -48,6 +49,7 @@ EVENTS: tuple[type[ChannelEvent], ...] = (
     Deletion,
     Reaction,
     BotAdded,
+    ButtonPress,
     ChatMigration,
     UnparsedUpdate,
     StopRequest,

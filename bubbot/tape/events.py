@@ -305,6 +305,15 @@ class InboundRefused(TypedDict):
     """`inbox/refused`, which holds nothing."""
 
 
+class PressRefused(TypedDict):
+    """`inbox/press-refused`"""
+
+    session: SessionId
+    sender: PersonId
+    message: str
+    reason: str
+
+
 class ChatMoved(TypedDict):
     """`inbox/moved`"""
 
@@ -351,6 +360,8 @@ class OutboxPart(TypedDict):
     reply_to: NotRequired[str]
     markup: NotRequired[JsonObject]
     file: NotRequired[JsonObject]
+    buttons: NotRequired[JsonObject]
+    edits: NotRequired[str]
 
 
 class OutboxIntent(TypedDict):
@@ -522,6 +533,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "inbox/added": BotAddedToGroup,
         "inbox/called": GroupCalled,
         "inbox/refused": InboundRefused,
+        "inbox/press-refused": PressRefused,
         "inbox/moved": ChatMoved,
         "inbox/unparsed": UpdateUnparsed,
         "inbox/began": ChannelBegan,

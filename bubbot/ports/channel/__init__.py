@@ -27,12 +27,14 @@ from bubbot.ports.channel.events import (
     Attachment,
     AttachmentKind,
     BotAdded,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     Deletion,
     Edit,
     HasChat,
     Inbound,
+    PressedButton,
     Quote,
     Reaction,
     Role,
@@ -64,11 +66,20 @@ from bubbot.ports.channel.previews import (
     TurnStarted,
     ignore_preview,
 )
-from bubbot.ports.channel.sending import MessagePart, Outbound, OutboundFile, Receipt
+from bubbot.ports.channel.sending import (
+    MAX_BUTTON_ID_BYTES,
+    Button,
+    ButtonSet,
+    MessagePart,
+    Outbound,
+    OutboundFile,
+    Receipt,
+)
 from bubbot.ports.text import replace_controls
 
 __all__ = [
     "HUMAN_ORIGIN",
+    "MAX_BUTTON_ID_BYTES",
     "TERMINAL_CHANNEL",
     "AcknowledgesInteractions",
     "Attachment",
@@ -76,6 +87,9 @@ __all__ = [
     "BackfillCursor",
     "BotAdded",
     "BotIdentity",
+    "Button",
+    "ButtonPress",
+    "ButtonSet",
     "Channel",
     "ChannelAdapter",
     "ChannelEvent",
@@ -93,6 +107,7 @@ __all__ = [
     "MessagePart",
     "Outbound",
     "OutboundFile",
+    "PressedButton",
     "Preview",
     "PreviewCallback",
     "Quote",
