@@ -23,7 +23,9 @@ PER_KEY = 0.3
 GOAL = 180.0
 """Seconds the way may take, typing and waiting, beyond the download."""
 ASK_TOKEN = "Telegram: the token that @BotFather gave you; Enter for none (it is not shown): "
-PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8").partition("## To Telegram")[2].partition("\n# ")[0]
+PAGE = (
+    (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8").partition("## To Telegram")[2].partition("\n## ")[0]
+)
 TYPED = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines()
 """What the page says to type, a command a line."""
 NOT_WALKED = ("make chat", ". .venv/bin/activate")
