@@ -52,7 +52,7 @@ $(VENV)/.local: requirements/local.txt pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
-	@echo "Installing bubbot and its test tools (about 240 MB to download, once)"
+	@echo "Installing bubbot and its test tools (about 280 MB to download, once)"
 	@$(LOCKED) requirements/dev.txt
 	@$(OURS)
 	@touch $@

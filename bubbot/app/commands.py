@@ -26,7 +26,7 @@ from bubbot.tape.service import TapeService
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
-    from bubbot.features.usage.tools import UsageReporter
+    from bubbot.features.usage.reporter import UsageReporter
 
 log = logging.getLogger(__name__)
 
@@ -59,14 +59,14 @@ def _usage_reporter(settings: Settings) -> Callable[[TapeService, Clock, ZoneInf
     from bubbot.app.budget import model_facts
     from bubbot.features.budget.limits import budget_limits
     from bubbot.features.budget.report import LimitReporter
-    from bubbot.features.usage.tools import UsageReporter
+    from bubbot.features.usage.reporter import UsageReporter
 
     limits = budget_limits(settings.budget, model_facts(settings))
     currency = Currency(settings.budget.currency, settings.budget.usd_rate or 1.0)
 
     def build(tape: TapeService, now: Clock, zone: ZoneInfo) -> UsageReporter:
         reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
-        return UsageReporter(tape, now, zone, reporter.report_limits, currency)
+        return UsageReporter(tape, now, zone, reporter.report_limits, limits.find_cost_limit, currency)
 
     return build
 

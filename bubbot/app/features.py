@@ -25,7 +25,7 @@ from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
 from bubbot.features.usage.feature import usage_feature
-from bubbot.features.usage.tools import UsageReporter, report_no_limits
+from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
@@ -36,7 +36,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
-from bubbot.ports.usage import BUDGET_TAPE, Currency
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
@@ -268,8 +268,11 @@ class BotFeatures:
 
     def _usage_reporter(self) -> UsageReporter:
         kernel, budget = self._kernel, self.budget
-        limits, currency = (budget.report_limits, budget.currency) if budget else (report_no_limits, Currency())
-        return UsageReporter(kernel.open_tape(BUDGET_TAPE), kernel.now, kernel.zone, limits, currency)
+        tape = kernel.open_tape(BUDGET_TAPE)
+        if budget is None:
+            return UsageReporter(tape, kernel.now, kernel.zone)
+        limits = budget.report_limits, budget.find_cost_limit
+        return UsageReporter(tape, kernel.now, kernel.zone, *limits, budget.currency)
 
     def _remove_files(self, session: str) -> None:
         """Remove the files that channels keep of a session."""

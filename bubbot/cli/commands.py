@@ -18,7 +18,7 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
-from bubbot.cli.output import show
+from bubbot.cli.output import show, terminal_width
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
@@ -87,7 +87,9 @@ async def run_command(
     )
     if result.raw or result.file is not None:
         with open_output(result.file, replace_controls) as write:
-            write(result.text.encode())
+            write(result.content or result.text.encode())
+        if result.content:
+            show(result.text, end="")
         if result.file is not None:
             show(f"Exported to {result.file}.")
     else:
@@ -102,7 +104,7 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
             open_tapes(setup.home, setup.settings.store) if command.needs_home else nullcontext((InMemoryStore(), ""))
         )
         async with opened as (store, workspace):
-            context = CommandContext(store, workspace, now, new_id)
+            context = CommandContext(store, workspace, now, new_id, terminal_width=terminal_width())
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         if command.on_missing_home is None or setup.home.database.exists():

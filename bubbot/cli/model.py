@@ -10,7 +10,7 @@ from shlex import join, quote
 
 from bubbot.cli.output import flush_output, show
 from bubbot.errors import ConfigError
-from bubbot.ops.packages import can_change_packages, list_missing, package_command
+from bubbot.packages import can_change_packages, list_missing, package_command
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

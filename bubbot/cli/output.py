@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from shlex import quote
+from shutil import get_terminal_size
 from typing import Any
 
 from bubbot.errors import OutputFailed
 from bubbot.ports.text import escape_json, replace_controls
+from bubbot.settings.environment import terminal_style
 
 PIPE_CHARACTERS = 4096
 """The characters that go to a pipe at once, so that it shows whether somebody reads."""
@@ -144,6 +146,13 @@ def _escape_unencodable(text: str, encoding: str | None) -> str:
     """Escape the characters that the stream cannot encode."""
     encoding = encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal that standard output is; 0 for anything else, and for one that takes lines only."""
+    if sys.stdout is None or not sys.stdout.isatty() or not is_unicode() or terminal_style() == "dumb":
+        return 0
+    return get_terminal_size().columns
 
 
 def is_unicode() -> bool:

@@ -88,6 +88,8 @@ class CommandContext:
         services: the running bot's own services of the features; none if no bot runs.
         is_running: the running bot carries the command out.
         turn: the turn in which the command was typed; None for one of a shell.
+        terminal_width: the columns of the terminal that shows the answer; 0 if it goes elsewhere, such as to a pipe, or to
+            a terminal for lines only.
     """
 
     store: TapeStore
@@ -100,6 +102,7 @@ class CommandContext:
     services: Sequence[object] = ()
     is_running: bool = False
     turn: Turn | None = None
+    terminal_width: int = 0
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
@@ -191,12 +194,14 @@ class CommandResult:
         code: its exit code.
         raw: print the text as it is, for other programs; only a terminal gets no control characters.
         file: write the text to this new file instead.
+        content: write these bytes to the file, and print the text.
     """
 
     text: str
     code: int = 0
     raw: bool = False
     file: str | None = None
+    content: bytes = b""
 
 
 class ShellInput(Protocol):

@@ -206,9 +206,14 @@ class Currency:
 
     def format_amount(self, texts: Texts, amount: float) -> str:
         """Format an amount of this currency for people."""
-        number = f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.6f}".rstrip("0")
-        integer, _, decimals = number.partition(".")
-        return texts.say("usage_cost", amount=f"{integer}.{decimals:0<2}", currency=self.name)
+        return texts.say("usage_cost", amount=format_number(amount), currency=self.name)
+
+
+def format_number(amount: float) -> str:
+    """Format an amount of money without its currency."""
+    number = f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.6f}".rstrip("0")
+    integer, _, decimals = number.partition(".")
+    return f"{integer}.{decimals:0<2}"
 
 
 class SettlesCalls(Protocol):

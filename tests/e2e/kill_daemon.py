@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,10 @@ async def nothing_missed(self: Backfill, chat: str, take: object) -> None:
     """In place of what fetches messages."""
 
 
+RUNNING = "the killed bot runs"
+"""What it prints as soon as it can be asked to end."""
+
+
 async def main(home: Path, point: str, broken: str) -> None:
     """Runs until SIGTERM."""
     setup("info", secrets=())
@@ -151,6 +156,7 @@ async def main(home: Path, point: str, broken: str) -> None:
         await daemon.bot.recover_all()
         daemon.manager.start(daemon.bot.group.create_task)
         keeping = daemon.start_features()
+        print(RUNNING, file=sys.stderr, flush=True)
         await ending.wait()
         for task in keeping:
             task.cancel()

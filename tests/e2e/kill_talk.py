@@ -18,6 +18,7 @@ from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from tests.e2e.daemon import WAIT, Daemon, configure, started
+from tests.e2e.kill_daemon import RUNNING
 from tests.e2e.kill_harness import KILLED, SCRIPT, damage, entries_of
 from tests.e2e.platforms import Platform, counted
 
@@ -76,6 +77,10 @@ class Figures:
         return self.lost, self.doubled, self.pieces
 
 
+NO_PACE = {"messages_per_minute": 0}
+"""Thirty lives in a few seconds say more than one person may."""
+
+
 @dataclass
 class Talk:
     """A home, its platforms, and what each person said."""
@@ -92,7 +97,7 @@ class Talk:
             ids = [platform.person(f"Person {number}") for number in range(people)]
             self.people += [Person(platform, one) for one in ids]
             self.said |= {(platform.name, one): [] for one in ids}
-            tables[platform.name] = {**platform.table(), "owners": ids, "debounce": 0, **keys}
+            tables[platform.name] = {**platform.table(), "owners": ids, "debounce": 0, **NO_PACE, **keys}
         configure(self.home, tables, script)
 
     def say(self, person: Person, text: str) -> None:
@@ -103,6 +108,17 @@ class Talk:
     async def start(self, point: str = "", broken: str = "") -> Daemon:
         """A bot that ends itself at the point."""
         return await started(self.home, target=CHILD, arguments=[str(self.home), point, broken])
+
+    async def run(self, broken: str = "") -> Daemon:
+        """A bot that runs: one that is asked to end while it starts may not know yet what to do then."""
+        before = self._starts()
+        daemon = await self.start("", broken)
+        await self.platforms[0].until(lambda: self._starts() > before, WAIT)
+        return daemon
+
+    def _starts(self) -> int:
+        errors = self.home / "errors"
+        return errors.read_text().count(RUNNING) if errors.exists() else 0
 
     def complete(self) -> bool:
         """Whether every message has an answer, or was given up."""
@@ -115,7 +131,7 @@ class Talk:
 
     async def live(self, broken: str) -> None:
         """Runs a broken bot until it has taken all there is and is done with all it has accepted: no time decides."""
-        daemon = await self.start("", broken)
+        daemon = await self.run(broken)
         try:
             for platform in self.platforms:
                 await platform.quiet()
@@ -128,7 +144,7 @@ class Talk:
 
     async def settle(self, seconds: float = 120.0) -> None:
         """Runs a bot until every message has its answer; then ends it. Bots of other points run beside it."""
-        daemon = await self.start()
+        daemon = await self.run()
         try:
             await self.platforms[0].until(self.complete, seconds)
             for platform in self.platforms:
@@ -139,7 +155,7 @@ class Talk:
 
     async def rest(self, broken: str = "", seconds: float = 240.0) -> None:
         """Runs a bot until it is done with all it accepted, and has delivered all it intended; then ends it."""
-        daemon = await self.start("", broken)
+        daemon = await self.run(broken)
         try:
             for platform in self.platforms:
                 await platform.quiet()

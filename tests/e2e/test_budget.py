@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.tape.query import TapeQuery
 from tests.e2e import bot, inside
 from tests.e2e.daemon import WAIT, configured, running
+from tests.e2e.terminal import Terminal
 from tests.fakes.botapi.server import Server
 
 PRICES = "\n[budget.models.scripted]\ninput_price = 1000.0\noutput_price = 1000.0\n"
@@ -102,16 +104,21 @@ async def test_owner_and_people_are_told_in_their_chats(tmp_path: Path) -> None:
             said = server.transcript(times=False)
             assert f"telegram:{ada.id}: " in said
             assert f"telegram:{bob.id}: " in said
+            for number, asker in enumerate((hers, his), 1):
+                asker.say("/usage chart")
+                await server.until(lambda: len(server.calls("sendPhoto")) == number, 3 * WAIT)  # noqa: B023 - called now
             shown = await asyncio.to_thread(inside.run, home, "usage", "month", "--by", "user")  # beside the bot
             assert f"telegram:{bob.id}: ".encode() in shown.stdout
 
 
 def test_usage_in_the_shell(tmp_path: Path) -> None:
     home = at_home(tmp_path, "[budget]\nday = 100.0\ntokens_month = 1000000\n" + PRICES)
-    assert inside.run(home, "usage").stdout == b"No model was asked.\n"
+    assert inside.run(home, "usage").stdout == b"Today no model was asked.\n"
     inside.said(home, "one", "two")
     inside.said(home, "three", session="other")
     told = inside.run(home, "usage").stdout.decode()
+    assert re.match(r"Today [0-9.]+ of 100\.00 USD; 3 answers; most in stdin:default\.\nall: ", told)
+    assert "█" not in told
     assert "By chat:\n  stdin:" in told
     assert "\n  scripted: " in told
     assert "the whole bot, 2" in told
@@ -124,8 +131,56 @@ def test_usage_in_the_shell(tmp_path: Path) -> None:
     assert (of_one["total"]["calls"], list(of_one["by"]["chat"])) == (1, ["stdin:other"])
     assert of_one["total"]["dollars"] == sum(one["dollars"] for one in of_one["by"]["day"].values())
     said = inside.said(home, ",usage all")
-    assert said[0] == "Since the first call:"
+    assert re.fullmatch(r"So far [0-9.]+ USD; 3 answers; most in stdin:default\.", said[0])
     assert said[1].startswith("all: ")
+
+
+def test_a_terminal_shows_bars_and_a_dumb_one_lines(tmp_path: Path) -> None:
+    home = at_home(tmp_path, PRICES)
+    inside.said(home, "one", "two")
+    inside.said(home, "three", session="other")
+    with Terminal(home, "usage", first="By model:", NO_COLOR="1") as terminal:
+        terminal.expect("3 calls")
+        lines = [line.rstrip() for line in terminal.sent.splitlines()]
+    [bar] = [line for line in lines if line.startswith("  stdin:default ")]
+    assert "█" in bar
+    assert bar.endswith("2 calls")
+    assert "\x1b" not in terminal.sent
+    assert not set("─│┌┐└┘━┃") & set(terminal.sent)
+    with Terminal(home, "usage", first="The entries are", TERM="dumb") as terminal:
+        assert "█" not in terminal.sent
+
+
+def test_a_chart_in_a_file(tmp_path: Path) -> None:
+    home = at_home(tmp_path, PRICES)
+    target = tmp_path / "spent.svg"
+    nothing = inside.run(home, "ask", ",help")
+    assert nothing.returncode == 0
+    nothing = inside.run(home, "usage", "--by", "job", "--chart", str(target))
+    assert (nothing.returncode, nothing.stdout) == (1, b"This month no model was asked.\n")
+    inside.said(home, "one", "two")
+    done = inside.run(home, "usage", "--chart", str(target))
+    assert re.fullmatch(
+        rf"This month [0-9.]+ USD; 2 answers\.\nExported to {re.escape(str(target))}\.\n", done.stdout.decode()
+    )
+    assert target.read_bytes().startswith(b"<?xml")
+    nothing = inside.run(home, "usage", "--by", "job", "--chart", str(tmp_path / "jobs.svg"))
+    assert (nothing.returncode, nothing.stdout.splitlines()[1:]) == (1, [b"There is nothing to draw by job."])
+    for arguments, error in (
+        (("--chart", str(target)), "already exists"),
+        (("--chart", str(tmp_path / "spent.pdf")), "end it in .png or .svg"),
+        (("--chart", ".png"), "end it in .png or .svg"),
+        (("--chart", str(tmp_path / "b.png"), "--json"), "leave out --chart or --json"),
+    ):
+        refused = inside.run(home, "usage", *arguments)
+        assert (refused.returncode, refused.stdout) == (2, b"")
+        assert error in refused.stderr.decode()
+        assert refused.stderr.count(b"\n") == 1
+    inside.run(home, "usage", "day", "--chart", "./b.PNG")
+    assert (tmp_path / "b.PNG").read_bytes().startswith(b"\x89PNG")
+    [_, saved] = inside.said(home, ",usage chart")
+    path = Path(saved.removeprefix("The file usage-").partition(" is saved as ")[2])
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_budget_that_is_used_up_ends_ask_with_a_failure(tmp_path: Path) -> None:

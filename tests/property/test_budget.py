@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bubbot.errors import BudgetExceeded, ModelUnavailable
 from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
-from bubbot.features.usage.tools import UsageReporter
+from bubbot.features.usage.reporter import UsageReporter
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore

@@ -18,7 +18,8 @@ from pydantic.fields import FieldInfo
 
 from bubbot.features.budget.report import LimitReporter
 from bubbot.features.schedule.timer import JobTimer
-from bubbot.features.usage.tools import UsageReporter, usage_tool
+from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.usage.tools import usage_tool
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import Tool
 from bubbot.stores.inmemory import InMemoryStore

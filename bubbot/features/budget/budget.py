@@ -116,6 +116,11 @@ class BudgetLimits:
         limit = limit if limit is not None or scope == BOT_SCOPE else self.limits.get((scope, EACH_KEY))
         return None if limit is None or limit == _UNLIMITED else limit
 
+    def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
+        """Return the limit in US dollars for a day or month, as in `TotalKey`; None if there is none."""
+        limit = self.find_limit(scope, name)
+        return limit.limit_for(period, COST) if limit else None
+
 
 class NotifyOwner(Protocol):
     """A function that notifies the owner and records the fact of it."""

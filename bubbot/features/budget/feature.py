@@ -95,6 +95,10 @@ class BudgetFeature:
         reporter = LimitReporter(self._tape, self.budget.limits, self.budget.today, self.currency)
         return await reporter.report_limits(texts, scopes)
 
+    def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
+        """See `BudgetLimits.find_cost_limit`."""
+        return self.budget.limits.find_cost_limit(scope, name, period)
+
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         """Settle calls that an earlier process left open; at the end wait until all is written."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bubbot.feature import Feature
-from bubbot.features.usage.tools import UsageReporter, usage_tool
+from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.usage.tools import usage_tool
 
 
 def usage_feature(reporter: UsageReporter) -> Feature:

@@ -41,6 +41,16 @@ class UsageSum:
     estimated: int = 0
     reservations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def has_price(self) -> bool:
+        """True if the price of a call is known."""
+        return self.unpriced < self.calls
+
     def add_call(self, data: JsonObject) -> UsageSum:
         """Add one settled call, without its reservation."""
         nano = data["nano"]
@@ -82,10 +92,21 @@ class UsageSum:
 
 @dataclass(frozen=True, slots=True)
 class SpendingReport:
-    """The total, and its parts by the words of `SPENDING_DIMENSIONS`, the most expensive first, days in their order."""
+    """The spending of a period.
+
+    Attributes:
+        total: the sum of all calls.
+        by: its parts by the words of `SPENDING_DIMENSIONS`, the most expensive first, days in their order.
+        answers: the turns in which a model wrote something.
+    """
 
     total: UsageSum = UsageSum()
     by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
+    answers: int = 0
+
+    def measure(self, usage: UsageSum) -> int:
+        """Return the length of the bar of a part: its cost, or its tokens if no call has a price."""
+        return usage.cost_nanousd if self.total.has_price else usage.tokens
 
 
 def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
@@ -98,7 +119,9 @@ def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
         for by, sums in report.by.items():
             for name, usage in sums.items():
                 parts[by][name] = parts[by].get(name, UsageSum()).add(usage)
-    return SpendingReport(total, {by: _sort_sums(by, sums) for by, sums in parts.items()})
+    # The calls of a turn are on one shard, that of its chat.
+    answers = sum(report.answers for report in reports)
+    return SpendingReport(total, {by: _sort_sums(by, sums) for by, sums in parts.items()}, answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +165,20 @@ class SpendingView:
         """Add up the calls."""
         total = UsageAccumulator(self.tape)
         parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in SPENDING_DIMENSIONS}
+        turns: set[tuple[str, str]] = set()
         for entry in answers[0]:
             names = _names(entry)
             if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
                 continue
             total.add(entry)
+            data = entry.payload["data"]
+            if data["turn"] and data["output_tokens"]:
+                turns.add((data["session"], data["turn"]))
             for by, name in names.items():
                 if name:
                     parts[by].setdefault(name, UsageAccumulator(self.tape)).add(entry)
-        return SpendingReport(total.build_sum(), {by: _build_sums(by, sums) for by, sums in parts.items()})
+        sums_by = {by: _build_sums(by, sums) for by, sums in parts.items()}
+        return SpendingReport(total.build_sum(), sums_by, len(turns))
 
 
 @dataclass

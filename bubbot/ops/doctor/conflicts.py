@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 
 from packaging.utils import canonicalize_name
 
-from bubbot.ops.packages import package_command
+from bubbot.packages import package_command
 from bubbot.ports.checks import Finding
 
 SHARED_PACKAGE = "channels"

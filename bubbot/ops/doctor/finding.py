@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from bubbot.ops.packages import package_command
+from bubbot.packages import package_command
 from bubbot.ports.checks import Finding, shell_quote
 
 

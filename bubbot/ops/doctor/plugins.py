@@ -21,7 +21,7 @@ from bubbot.home import Home
 from bubbot.models import scripted
 from bubbot.models.catalogue import names
 from bubbot.models.local import model
-from bubbot.ops.packages import package_command
+from bubbot.packages import package_command
 from bubbot.ports.checks import Finding, Level, edit_command
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings

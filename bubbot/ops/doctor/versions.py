@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
-from bubbot.ops.packages import package_command
+from bubbot.packages import package_command
 from bubbot.ports.checks import Finding
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.report import LimitReporter
+from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.usage.spending import PeriodStartView
-from bubbot.features.usage.tools import UsageReporter, usage_tool
+from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelPrice
@@ -45,18 +46,21 @@ async def ledger(memory_store: InMemoryStore) -> UsageReporter:
     await spend(budget, 40, 10, BudgetSubject("test:home:7", "test:2", "job-1", "t2"))
     await spend(budget, 100, 50, BudgetSubject("test:far", "test:9", turn="t3"), "own")
     tape = budget_tape(memory_store)
-    return UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today).report_limits)
+    limits = LimitReporter(tape, PLAN, budget.today).report_limits
+    return UsageReporter(tape, clock, UTC, limits, PLAN.find_cost_limit)
 
 
-async def told(ledger: UsageReporter, text: str, role: Role = Role.OWNER, **given: object) -> list[str]:
-    options = Options(role=role, tools=[usage_tool(ledger)])
+async def told(
+    ledger: UsageReporter, text: str, role: Role = Role.OWNER, language: str = "en", **given: object
+) -> list[str]:
+    options = Options(role=role, tools=[usage_tool(ledger)], texts=Texts(language))
     async with running(InMemoryStore(), ScriptedModel(), options) as bench:
         return (await bench.say(text, **given)).text.splitlines()
 
 
 async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> None:
     assert await told(ledger, ",usage", Role.MEMBER) == [
-        "Today (2026-11-21):",
+        "Today 0.26 USD; 2 answers.",
         "all: 0.26 USD; calls 2; tokens 240 in (80 cached), 60 out; entries #3 … #5",
         "By model:",
         "  m: 0.26 USD; calls 2; tokens 240 in (80 cached), 60 out; entries #3 … #5",
@@ -68,10 +72,10 @@ async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> N
 
 async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
     lines = await told(ledger, ",usage month", Role.MEMBER)
-    assert lines[0] == "This month (since 2026-11-01):"
+    assert lines[0] == "This month 0.38 USD; 3 answers."
     assert [line.split(":")[0].strip() for line in lines[lines.index("By day:") + 1 :][:2]] == [
-        "2026-11-18",
-        "2026-11-21",
+        "▓▓▓▓░░░░ 2026-11-18",
+        "▓▓▓▓▓▓▓▓ 2026-11-21",
     ]
     assert lines[1].startswith("all: 0.38 USD; calls 3; ")
 
@@ -79,12 +83,37 @@ async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
 async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter) -> None:
     lines = await told(ledger, ",usage all", chat="office")
     text = "\n".join(lines)
-    assert lines[0] == "Since the first call:"
-    for part in ("By chat:\n  test:home: ", "By person:\n  test:1: ", "By job:\n  job-1: ", "By day:\n  2026-11-18: "):
+    assert lines[0] == "So far 0.38 USD; 4 answers; most in test:home."
+    for part in (
+        "By chat:\n  ▓▓▓▓▓▓▓▓ test:home: ",
+        "  ░░░░░░░░ test:far: ",
+        "By job:\n  job-1: ",
+        "By day:\n  ▓▓▓▓░░░░ 2026-11-18: ",
+    ):
         assert part in text
-    assert "  own: no known price; calls 1; " in text
+    assert "  ░░░░░░░░ own: no known price; calls 1; " in text
     assert "Calls without a known price, counted in tokens alone: 1." in text
     assert "the whole bot, 2026-11-21: 0.26 USD of 10.00 USD (2 %)" in lines
+    assert (await told(ledger, ",usage", chat="office"))[0] == (
+        "Today 0.26 of 10.00 USD; 3 answers; most in test:home."
+    )
+
+
+async def test_a_sentence_without_prices_counts_tokens(memory_store: InMemoryStore) -> None:
+    clock = SteppingClock()
+    budget = await opened(memory_store, PLAN, clock=clock)
+    await spend(budget, 500, 400, model="own")
+    await spend(budget, 20, 0, BudgetSubject("test:home", "test:1", turn="t2"), "other")
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
+    assert (await told(ledger, ",usage", Role.MEMBER))[0] == "Today 920 tokens; 1 answer; most by own."
+
+
+async def test_sentence_and_bars_are_in_the_language_of_the_chat(ledger: UsageReporter) -> None:
+    lines = await told(ledger, ",usage", language="zh", chat="office")
+    assert lines[0] == "今天已用 0.26（共 10.00 USD）；回答 3 次；最多的是聊天 test:home。"
+    head = lines.index("按聊天：")
+    assert lines[head + 1].startswith("  ▓▓▓▓▓▓▓▓ test:home：0.26 USD；")
+    assert lines[head + 2].startswith("  ░░░░░░░░ test:far：价格未知；")
 
 
 async def test_in_a_group_the_owner_sees_what_the_group_may_see(ledger: UsageReporter) -> None:
@@ -96,7 +125,7 @@ async def test_in_a_group_the_owner_sees_what_the_group_may_see(ledger: UsageRep
 
 
 async def test_where_nobody_asked_it_says_so(ledger: UsageReporter) -> None:
-    assert await told(ledger, ",usage", Role.MEMBER, chat="empty") == ["Today (2026-11-21):", "No model was asked."]
+    assert await told(ledger, ",usage", Role.MEMBER, chat="empty") == ["Today no model was asked."]
 
 
 async def test_a_period_that_there_is_not_is_named(ledger: UsageReporter) -> None:

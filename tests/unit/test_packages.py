@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bubbot import packages
 from bubbot.cli.main import main
-from bubbot.ops import packages
-from bubbot.ops.packages import can_change_packages, list_missing, package_command
+from bubbot.packages import can_change_packages, list_missing, package_command
 
 
 @pytest.fixture

@@ -1,0 +1,280 @@
+"""Charts: what is drawn, in a real child process, with fonts that have the characters; and how a chart goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from fontTools.fontBuilder import FontBuilder  # type: ignore[import-untyped]  # it has no stubs
+from fontTools.pens.ttGlyphPen import TTGlyphPen  # type: ignore[import-untyped]
+from fontTools.ttLib import TTCollection, TTFont  # type: ignore[import-untyped]
+from PIL import Image
+
+from bubbot.errors import DeliveryFailed
+from bubbot.features.attachments.intake import image_type
+from bubbot.features.usage import chart as chart_module
+from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, build_chart, draw_chart
+from bubbot.features.usage.draw import Labels, draw
+from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.usage.tools import UsageArgs, usage_tool
+from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role
+from bubbot.ports.usage import BudgetSubject
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.texts import Texts
+from tests.budgets import budget_tape, opened, plan, spend
+from tests.doubles import SteppingClock
+from tests.turns import Bench, KeptChannel, Options, running
+
+DRAWING_SECONDS = 60.0
+"""Seconds that a chart may take on a busy machine."""
+
+
+async def spent(store: InMemoryStore, *chats: str) -> UsageReporter:
+    """A call in each of these chats, two days ago and today."""
+    clock = SteppingClock()
+    clock.advance(timedelta(days=-2))
+    budget = await opened(store, plan(), clock=clock)
+    for days in (0, 2):
+        clock.advance(timedelta(days=days))
+        for number, chat in enumerate(chats):
+            await spend(budget, 10, 5, BudgetSubject(chat, "test:1", turn=f"t{days}{number}"))
+    return UsageReporter(budget_tape(store), clock, UTC)
+
+
+async def built(reporter: UsageReporter, language: str = "en", *by: str) -> dict[str, Any]:
+    spending = await reporter.read_spending("month")
+    return dict(build_chart(reporter, Texts(language), "month", spending, by=by or ("chat", "model", "day")))
+
+
+async def asked(bench: Bench, text: str, **given: Any) -> str:
+    async with asyncio.timeout(DRAWING_SECONDS):
+        return (await (await bench.post(text, **given))).text
+
+
+def drawn_with(chart: dict[str, Any], home: Path) -> tuple[dict[str, str], bytes]:
+    """Draw in a process whose user has this folder, where fonts may be."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MPLCONFIGDIR": str(home), "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        [sys.executable, "-P", DRAWING_FILE],
+        input=json.dumps(chart).encode(),
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    head, _, image = done.stdout.partition(b"\n")
+    return json.loads(head)["numbered"], image
+
+
+def make_font(family: str, characters: str) -> TTFont:
+    """A font with squares for these characters."""
+    names = {ord(char): f"uni{ord(char):04X}" for char in characters}
+    glyphs = [".notdef", *names.values()]
+    pen = TTGlyphPen(None)
+    for place, point in enumerate(((100, 0), (900, 0), (900, 800), (100, 800))):
+        (pen.lineTo if place else pen.moveTo)(point)
+    pen.closePath()
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(glyphs)
+    builder.setupCharacterMap(names)
+    builder.setupGlyf(dict.fromkeys(glyphs, pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys(glyphs, (1000, 100)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    return builder.font
+
+
+def install_font(home: Path, characters: str, kind: str) -> None:
+    """Give a user a font with these characters, alone or, as fonts for Chinese often are, as the second of a collection."""
+    folder = home / ".local" / "share" / "fonts"
+    folder.mkdir(parents=True)
+    font = make_font("Squares of Bubbot", characters)
+    if kind == "ttc":
+        collection = TTCollection()
+        collection.fonts = [make_font("Others of Bubbot", "Z"), font]
+        font = collection
+    font.save(folder / f"squares.{kind}")
+
+
+async def test_a_panel_has_each_day_and_each_name(memory_store: InMemoryStore) -> None:
+    reporter = await spent(memory_store, "test:home", "test:far")
+    chart = await built(reporter)
+    days, chats, models = chart["panels"]
+    assert [panel["title"][0] for panel in (days, chats, models)] == ["By day (USD)", "By chat (USD)", "By model (USD)"]
+    labels = [row[0][0] for row in days["rows"]]
+    assert (labels[0], labels[-3:], len(labels)) == ("11-01", ["11-19", "11-20", "11-21"], 21)
+    assert [row[1] for row in days["rows"][-3:]] == [30.0, 0.0, 30.0]
+    assert [(row[0][0], row[1], row[2][0]) for row in chats["rows"]] == [
+        ("test:far", 30.0, "30.00 USD"),
+        ("test:home", 30.0, "30.00 USD"),
+    ]
+    assert chart["title"][0] == "This month 60.00 USD; 4 answers."
+
+
+async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore) -> None:
+    reporter = await spent(memory_store, *(f"test:{number:02}" for number in range(20)))
+    [panel] = (await built(reporter, "en", "chat"))["panels"]
+    assert len(panel["rows"]) == MAX_BARS
+    assert panel["rows"][-1] == [["the rest", "the rest"], 9 * 30.0, ["270.00 USD", "270.00 USD"]]
+
+
+async def test_the_image_is_a_png_or_an_svg(memory_store: InMemoryStore, tmp_path: Path) -> None:
+    chart = await built(await spent(memory_store, "test:home"))
+    drawn = await draw_chart(Texts(), chart)
+    (tmp_path / "chart.png").write_bytes(drawn.image)
+    with Image.open(tmp_path / "chart.png") as image:
+        image.load()
+        assert image.width == 1200
+        assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 2, "it is not empty"
+    svg = await draw_chart(Texts(), {**chart, "format": "svg"})
+    assert ET.fromstring(svg.image).tag.endswith("}svg")
+    assert svg.image == (await draw_chart(Texts(), {**chart, "format": "svg"})).image
+
+
+@pytest.mark.parametrize("kind", ["ttf", "ttc"])
+async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
+    memory_store: InMemoryStore, tmp_path: Path, kind: str
+) -> None:
+    """The child refuses to draw a character without a glyph, so this fails if a font is chosen wrongly."""
+    chart = await built(await spent(memory_store, "test:家庭"), "zh")
+    texts = json.dumps(chart, ensure_ascii=False)
+    install_font(tmp_path, "".join(sorted({char for char in texts if ord(char) > 0x2E80})), kind)
+    numbered, with_font = drawn_with(chart, tmp_path)
+    assert numbered == {}
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    numbered, without = drawn_with(chart, bare)
+    if numbered:  # this machine has no font for Chinese
+        assert numbered == {"#1": "test:家庭"}
+        assert with_font != without
+
+
+def test_what_no_font_has_is_replaced_by_english_or_a_number() -> None:
+    nowhere = "\U0001f9ff\U0010fffd"  # the second one is for private use
+    labels = Labels([(nowhere, "By day"), (f"stdin:{nowhere}", ""), ("plain", "")])
+    assert labels.choose((nowhere, "By day")) == "By day"
+    assert labels.choose(("plain", "")) == "plain"
+    assert [labels.choose((f"stdin:{nowhere}", "")) for _ in range(2)] == ["#1", "#1"]
+    assert labels.choose((f"other:{nowhere}", "")) == "#2"
+    assert labels.numbered == {"#1": f"stdin:{nowhere}", "#2": f"other:{nowhere}"}
+
+
+@pytest.mark.filterwarnings("default")  # the suite would turn any warning into an error
+def test_a_character_without_a_glyph_fails_instead_of_being_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Labels, "choose", lambda self, pair: pair[0])
+    panel = {"kind": "bars", "title": ["a", ""], "rows": [[["a", ""], 1.0, ["1", ""]]]}
+    with pytest.raises(UserWarning, match="missing from font"):
+        draw({"format": "png", "title": ["\U0010fffd", ""], "panels": [panel]})
+
+
+@pytest.mark.parametrize(
+    ("text", "period"), [("chart", "month"), ("chart day", "day"), ("all chart", "all"), ("month chart", "month")]
+)
+def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str) -> None:
+    args = UsageArgs.model_validate({"period": text})
+    assert (args.chart, args.period) == (True, period)
+
+
+async def test_a_chart_goes_out_as_a_file_of_the_answer(memory_store: InMemoryStore) -> None:
+    reporter = await spent(memory_store, "test:home", "test:家庭")
+    channel, store = KeptChannel(), InMemoryStore()
+    async with running(store, ScriptedModel(), Options(tools=[usage_tool(reporter)]), channel=channel) as bench:
+        text = await asked(bench, ",usage chart")
+        await bench.quiet()
+    assert text.splitlines()[0] == "This month 60.00 USD; 4 answers; most in test:home."
+    [name] = channel.received
+    assert (name, image_type(channel.received[name])) == ("usage-2026-11-21.png", "image/png")
+
+
+async def test_a_chart_that_could_not_be_sent_goes_out_after_a_restart(memory_store: InMemoryStore) -> None:
+    reporter, store = await spent(memory_store, "test:home"), InMemoryStore()
+    options, broken, channel = Options(tools=[usage_tool(reporter)]), KeptChannel(), KeptChannel()
+    broken.failures = [DeliveryFailed("no network")] * 20
+    async with running(store, ScriptedModel(), options, channel=broken) as bench:
+        await asked(bench, ",usage chart")
+    assert broken.received == {}
+    async with running(store, ScriptedModel(), options, channel=channel, life="second") as bench:
+        await bench.resume()
+        await bench.quiet()
+    assert channel.texts == ["This month 30.00 USD; 2 answers.", ""]
+    assert [image_type(content) for content in channel.received.values()] == ["image/png"]
+
+
+async def test_a_member_gets_a_chart_of_their_chat_alone(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporter = await spent(memory_store, "test:home", "test:far")
+    charts: list[dict[str, Any]] = []
+
+    async def noted(texts: Texts, chart: dict[str, Any]) -> object:
+        charts.append(chart)
+        return await draw_chart(texts, chart)
+
+    monkeypatch.setattr("bubbot.features.usage.tools.draw_chart", noted)
+    for role, direct in ((Role.MEMBER, True), (Role.OWNER, False)):
+        options = Options(role=role, tools=[usage_tool(reporter)])
+        async with running(InMemoryStore(), ScriptedModel(), options) as bench:
+            assert await asked(bench, ",usage chart", direct=direct) == "This month 30.00 USD; 2 answers."
+    for chart in charts:
+        assert [panel["title"][0] for panel in chart["panels"]] == ["By day (USD)", "By model (USD)"]
+        assert "test:" not in json.dumps(chart)
+
+
+async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chart_module, "find_spec", lambda _: None)
+    reporter = await spent(memory_store, "test:home")
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
+        text = await asked(bench, ",usage chart")
+        assert f"`{sys.executable} -m pip install --no-deps --require-hashes -r " in text
+        assert text.endswith(f"{REQUIREMENTS_FILE}`")
+        text = await asked(bench, ",usage chart", direct=False)
+        assert "pip" not in text
+        assert "Its owner can install it" in text
+
+
+async def test_where_nothing_was_spent_nothing_is_drawn(memory_store: InMemoryStore) -> None:
+    channel = KeptChannel()
+    reporter = await spent(memory_store)
+    async with running(
+        InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)]), channel=channel
+    ) as bench:
+        assert await asked(bench, ",usage chart") == "This month no model was asked."
+    assert channel.received == {}
+
+
+async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, memory_store: InMemoryStore
+) -> None:
+    program = tmp_path / "draw.py"
+    program.write_text("raise SystemExit('no paint')")
+    monkeypatch.setattr(chart_module, "DRAWING_FILE", program)
+    reporter = await spent(memory_store, "test:home")
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
+        assert await asked(bench, ",usage chart") == "The chart could not be drawn: no paint"
+    # It says by a named pipe that it runs; the end of the pipe is its own end.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program.write_text(
+        f"file = open({str(pipe)!r}, 'w'); print(1, file=file, flush=True); import time; time.sleep(600)"
+    )
+    drawing = asyncio.create_task(draw_chart(Texts(), {}))
+    async with asyncio.timeout(DRAWING_SECONDS):
+        with await asyncio.to_thread(pipe.open) as said:
+            assert await asyncio.to_thread(said.readline) == "1\n"
+            drawing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await drawing
+            assert await asyncio.to_thread(said.read) == ""
