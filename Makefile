@@ -5,7 +5,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install dist test test-all proof check soak bench mutants lock clean
+.PHONY: chat install dist test test-all proof check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -32,6 +32,9 @@ bench: $(VENV)/.dev  ## what everything costs beside plain baselines: up to half
 
 mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants, half an hour; MUTANTS="--seed 7" draws others
 	@$(VENV)/bin/python -m benchmarks.mutants $(MUTANTS)
+
+pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them
+	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \

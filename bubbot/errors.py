@@ -2,6 +2,7 @@
 
 BubbotError
 ├── ConfigError                a setting, an option or a home folder that cannot be used
+│   ├── UsageError             a command line that cannot be understood
 │   └── HomeLocked             another process writes to this home
 ├── TapeError
 │   ├── TapeConflict           a stale head, or a key that stands for other content
@@ -69,6 +70,12 @@ class ConfigError(BubbotError):
     """A setting, an option or the home folder cannot be used; the text names it and the fix."""
 
     kind = "config"
+
+
+class UsageError(ConfigError):
+    """A command line that cannot be understood; the text is one line that names the command for help."""
+
+    kind = "usage"
 
 
 class HomeLocked(ConfigError):

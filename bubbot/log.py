@@ -11,11 +11,12 @@ import json
 import logging
 import re
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from math import isfinite
 from typing import Any, Literal, TextIO
@@ -75,7 +76,15 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
             var.reset(token)
 
 
-def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = (), form: LogForm = "auto") -> None:
+def setup(
+    level: str,
+    *,
+    stream: TextIO | None = None,
+    secrets: Sequence[str] = (),
+    form: LogForm = "auto",
+    zone: tzinfo | None = None,
+    sentences: bool = False,
+) -> None:
     """Log from `level` on to `stream`, without the secrets.
 
     Libraries log from WARNING on. A second call replaces the first; other handlers stay.
@@ -85,15 +94,24 @@ def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = 
         stream: None for stderr, even if that is replaced later: a line editor prints output of stderr above itself.
         secrets: texts to redact.
         form: `auto` depends on whether the stream is a terminal now.
+        zone: the time zone of the form for people; None for that of the machine.
+        sentences: on a terminal, `auto` prints a sentence per record, without time and action: for short commands.
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(old)
-    root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form))
+    root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form, zone, sentences=sentences))
     root.setLevel(max(threshold, logging.WARNING))
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(threshold)
+    warnings.showwarning = _log_warning  # otherwise Python prints the file and a line of its source
+
+
+def _log_warning(message: Warning | str, category: type[Warning], *_args: object, **_options: object) -> None:
+    """Log a warning of Python or a library: its text and class, without the place in the source."""
+    text = " ".join(str(message).split())
+    logging.getLogger("warnings").warning("%s (%s)", text, category.__name__, extra={"action": "python.warning"})
 
 
 def reconfigure(level: str, secrets: Sequence[str]) -> None:
@@ -141,7 +159,16 @@ class Redactor:
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor, form: LogForm) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None,
+        threshold: int,
+        redactor: Redactor,
+        form: LogForm,
+        zone: tzinfo | None,
+        *,
+        sentences: bool,
+    ) -> None:
         super().__init__(stream or sys.stderr)
         self.redactor = redactor
         self._threshold = threshold
@@ -150,14 +177,18 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self._warnings = self._errors = 0
         if form == "auto":
             form = "text" if self.stream.isatty() else "keyvalue"
-        self._form = {"text": _PlainFormatter, "keyvalue": _KeyValueFormatter, "json": _JsonFormatter}[form]
-        self.setFormatter(self._form(redactor))
+        else:
+            sentences = False
+        forms = {"text": _PlainFormatter, "keyvalue": _KeyValueFormatter, "json": _JsonFormatter}
+        self._form = _SentenceFormatter if sentences and form == "text" else forms[form]
+        self._zone = zone
+        self.setFormatter(self._form(redactor, zone))
 
     def reconfigure(self, threshold: int, redactor: Redactor) -> None:
         """Replace threshold and redactor."""
         with self.lock or nullcontext():
             self._threshold, self.redactor = threshold, redactor
-            self.setFormatter(self._form(redactor))
+            self.setFormatter(self._form(redactor, self._zone))
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._follows_stderr:
@@ -199,9 +230,10 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 class _LogFormatter(logging.Formatter):
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, zone: tzinfo | None) -> None:
         super().__init__()
         self._redact = redactor
+        self._zone = zone
 
     def _values(self, record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
         """Yield everything after the message: the ids, then the extra values of the call."""
@@ -235,10 +267,19 @@ class _KeyValueFormatter(_LogFormatter):
 
 class _PlainFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        time = datetime.fromtimestamp(record.created, UTC).astimezone(self._zone).strftime("%Y-%m-%d %H:%M:%S %Z")
         pairs = " ".join(f"{key}={_quote(self._redact(text))}" for key, text in self._pairs(record))
         head = f"{time} {record.levelname.lower():<7} {_action(record)}: {record.getMessage()}"
         text = "\n".join(filter(None, (" ".join(filter(None, (head, pairs))), self._trace(record))))
+        return printable(self._redact(text), keep="\n")
+
+
+class _SentenceFormatter(_LogFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = ", ".join(f"{key} {_quote(self._redact(text))}" for key, text in self._pairs(record))
+        message = record.getMessage()
+        sentence = f"{record.levelname.capitalize()}: {message}" + (f" ({pairs})" if pairs else "")
+        text = "\n".join(filter(None, (sentence, self._trace(record))))
         return printable(self._redact(text), keep="\n")
 
 

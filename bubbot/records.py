@@ -1,17 +1,20 @@
 """`dataclass` as the standard library has it, but quick to create; docs/decisions/0027-start-up.md has the figures.
 
 A short command creates some hundred of these classes before it does anything. The standard decorator compiles six
-functions for each frozen class; here one is compiled, when the first object is made, and the others are shared.
+functions for each frozen class; here one is compiled, when the second object is made, and the others are shared.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
+IsoTime: TypeAlias = Annotated[str, "date-time"]
+"""A time in a result of a command: ISO 8601 with its offset from UTC."""
 T = TypeVar("T")
 _MISSING = dataclasses.MISSING
 
@@ -43,10 +46,7 @@ def _shared_methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
     compared = _values(tuple(field.name for field in fields if field.compare))
     hashed = _values(tuple(field.name for field in fields if (field.compare if field.hash is None else field.hash)))
     names = frozenset(field.name for field in fields)
-
-    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        cls.__init__ = _compile_init(cls)
-        cls.__init__(self, *args, **kwargs)
+    __init__ = _share_init(cls)
 
     def __eq__(self: object, other: object) -> Any:  # noqa: N807
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
@@ -92,6 +92,46 @@ def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
     return read if len(names) > 1 else lambda record: (read(record),)
 
 
+def _share_init(cls: type[Any]) -> Callable[..., None]:
+    """Return a constructor that fills one object and then compiles one for the others: most classes have one object."""
+    is_first = True
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        nonlocal is_first
+        if is_first and _fill(self, cls, args, kwargs):
+            is_first = False
+            return
+        cls.__init__ = _compile_init(cls)
+        cls.__init__(self, *args, **kwargs)
+
+    return __init__
+
+
+def _fill(record: Any, cls: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Set the fields of a first object; return false for arguments that the compiled constructor must refuse."""
+    fields = dataclasses.fields(cls)
+    positional = [field.name for field in fields if field.init and not field.kw_only]
+    values = {**dict(zip(positional, args, strict=False)), **kwargs}
+    if len(values) < len(args) + len(kwargs) or not values.keys() <= {field.name for field in fields if field.init}:
+        return False
+    if any(field.init and field.name not in values and not _has_default(field) for field in fields):
+        return False
+    for field in fields:
+        if field.name in values:
+            getattr(cls, field.name).__set__(record, values[field.name])
+        elif field.default is not _MISSING:
+            getattr(cls, field.name).__set__(record, field.default)
+        elif field.default_factory is not _MISSING:
+            getattr(cls, field.name).__set__(record, field.default_factory())
+    if hasattr(cls, "__post_init__"):
+        record.__post_init__()
+    return True
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not _MISSING or field.default_factory is not _MISSING
+
+
 def _compile_init(cls: type[Any]) -> Callable[..., None]:
     """Compile a constructor that sets each slot by its descriptor, in the order of the fields."""
     scope: dict[str, Any] = {"MISSING": _MISSING}
@@ -123,6 +163,19 @@ def _compile_init(cls: type[Any]) -> Callable[..., None]:
     init: Callable[..., None] = scope["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
+
+
+def json_data(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses and mappings as objects, sequences as lists, bytes in base64."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {key: json_data(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_data(inner) for inner in value]
+    return value
 
 
 if TYPE_CHECKING:

@@ -60,6 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else no child of a test would hear Ctrl-C
     if config.getoption("--proof"):
         os.environ[forked.ANEW] = "yes"
+    if config.getoption("numprocesses", default=None):
+        # Else every worker and every bot compiles everything again. A run in one process (mutants) stays as it was asked.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     quiet = hypothesis.settings(
         derandomize=True,
         deadline=None,
@@ -82,6 +85,25 @@ def pytest_collection() -> Generator[None, object, object]:
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin with other files: in a new clone one compiles what the others then find compiled."""
+    report = yield
+    worker, workers = _worker()
+    if workers and isinstance(collector, pytest.Directory) and report.passed:
+        first = len(report.result) * worker // workers
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
+def _worker() -> tuple[int, int]:
+    """Return the number of this worker, and of how many; of none in a run without workers."""
+    name = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    return int(name), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Run two workers a core, at most eight: half the time of a test that starts a bot is waiting."""
     return min(8, 2 * (os.cpu_count() or 1))
@@ -102,7 +124,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("proof")]
-    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+    if workers := _worker()[1]:
+        items.sort(key=lambda item: item.path)  # each worker collects the files in another order
         items[:] = _dealt(items, workers)
 
 

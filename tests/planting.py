@@ -103,9 +103,16 @@ def mend_running(check: Callable[[], Iterable[Finding]], wanted: str, folder: Pa
     _gone(check, wanted, fix)
 
 
-def mend_in_shell(finding: Finding, folder: Path, *, data: str = "", env: Mapping[str, str] | None = None) -> None:
+def mend_in_shell(
+    finding: Finding,
+    folder: Path,
+    *,
+    data: str = "",
+    env: Mapping[str, str] | None = None,
+    options: str = "--offline",
+) -> None:
     """Run a command that holds for the shell it is typed into, and the doctor in the same shell."""
-    _doctor_says_no_more(f"{finding.fix} && bubbot doctor --offline --json", finding.id, folder, data=data, env=env)
+    _doctor_says_no_more(f"{finding.fix} && bubbot doctor {options} --json", finding.id, folder, data=data, env=env)
 
 
 def mend_by_doctor(finding: Finding, folder: Path, *, env: Mapping[str, str] | None = None) -> None:

@@ -157,6 +157,13 @@ class Bot:
         """Merged messages that are not delivered yet; empty unless `open_app` got `hold`."""
         return self.channel_runtime.held_messages if self.channel_runtime.held_messages is not None else []
 
+    def check_model(self, name: str) -> None:
+        """Raise `ConfigError` if no model of this name can be used for a single question."""
+        try:
+            self.models.get_model(name)
+        except ConfigError as error:
+            raise ConfigError(f"-m {name}: {error}") from error
+
     async def warm_model(self, session: str) -> None:
         """Start loading the session's model in the background, if loading takes long."""
         with suppress(ModelError):  # a turn that asks the model reports the error
@@ -219,6 +226,7 @@ async def open_app(
     hold: bool = False,
     wrappers: PortWrappers | None = None,
     features: Collection[str] = FEATURES,
+    address: str = "",
 ) -> AsyncIterator[Bot]:
     """Open a bot that talks on standard input and output, holding the home's lock until the block ends.
 
@@ -229,6 +237,7 @@ async def open_app(
         hold: keep answers in `Bot.held_messages` instead of delivering them.
         wrappers: wrappers of its ports.
         features: the names of the features it has, among `FEATURES`.
+        address: where other processes of this home reach it; empty: nowhere.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -240,7 +249,8 @@ async def open_app(
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
         return [await maker.build_runtime(maker.build_adapter(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
 
-    async with open_bot(settings, home, build_channels, wrappers or PortWrappers(), features=features) as app:
+    wrappers = wrappers or PortWrappers()
+    async with open_bot(settings, home, build_channels, wrappers, address, features=features) as app:
         yield app
 
 
@@ -286,6 +296,7 @@ async def open_bot(
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
+        owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE)
         projections = ProjectionRunner()
         kernel = Kernel(
             home=home.path,
@@ -305,7 +316,7 @@ async def open_bot(
             settings,
             home=home,
             load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
-            notify_owner=OwnerChat(channel_runtimes, BUDGET_TAPE),
+            notify_owner=owner_chat,
             names=features,
             factories=installed.factories,
             strategies=load_strategies(),
@@ -359,7 +370,14 @@ async def open_bot(
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
-            channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
+            channel_runtime.open_gate(
+                runtime,
+                texts,
+                activity=activity,
+                report=report,
+                zone=ZoneInfo(settings.bot.timezone),
+                notify_owner=owner_chat.notify,
+            )
         commands += list_commands(toolbox, texts, menu_languages(channel_runtimes))
         sources = HealthSources(
             channel_runtimes,

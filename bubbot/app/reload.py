@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
+from zoneinfo import ZoneInfo
 
 from bubbot import log as logs
 from bubbot.app.bot import menu_languages
@@ -27,8 +28,10 @@ from bubbot.feature import Apply
 from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
+from bubbot.gateway.owner import OwnerChat
 from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
@@ -320,6 +323,8 @@ class Reloader:
                 app.turn_services.texts,
                 activity=app.turn_services.activity,
                 report=app.turn_services.report,
+                zone=ZoneInfo(settings.bot.timezone),
+                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE).notify,
             )
         return toolbox
 

@@ -4,49 +4,230 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
+import os
+import select
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from bubbot.app.tapes import new_id, now
+from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.chat_connection import with_chat
-from bubbot.cli.output import AnswerPrinter, is_unicode, show, show_on_stderr
+from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.errors import ConfigError, OutputFailed
-from bubbot.ports.channel import Inbound, Sender
-from bubbot.ports.text import escape_json
+from bubbot.home import Home
+from bubbot.ports.channel import Attachment, AttachmentKind, Inbound, Sender
+from bubbot.ports.text import format_bytes
+from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
 from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp
 
+STDIN = "-"
+DEFAULT_WAIT_SECONDS = 120.0
+MAX_WAIT_SECONDS = 86_400.0
+MAX_INPUT_BYTES = 16 * 2**20
+"""Bytes of standard input that become the message."""
+MAX_NAME_CHARS = 200
+"""Characters of a model's name."""
+SILENT_INPUT_SECONDS = 3.0
+"""Seconds until a person learns that the command waits for standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file that goes with the question."""
+
+    attachment: Attachment
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AskReport:
+    """A question and its answer.
+
+    Attributes:
+        session: the conversation.
+        turn: the id of the turn.
+        status: how it ended: `answered`, `silent`, `failed` or `stopped`.
+        text: the answer.
+        entries: the ids of the first and the last entry that the turn wrote; none if it wrote nothing.
+    """
+
+    session: str
+    turn: str
+    status: str
+    text: str
+    entries: tuple[int, ...]
+
+
+RESULTS = {"ask": AskReport}
+"""What `--json` prints."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
-    parser.description = "Ask one question and print the answer. The exit code is 1 if the turn failed."
-    parser.add_argument("text", help="what to say; - reads it from standard input")
+    parser.description = (
+        "Ask one question and print the answer. Text that is piped in stands before the question. "
+        "The exit code is 1 if the turn failed; the reason is then on standard error."
+    )
+    parser.epilog = "example: journalctl -u nginx -n 50 | bubbot ask 'what went wrong?'"
+    parser.add_argument("text", nargs="?", help="what to say; without it, or with -, standard input is all of it")
     parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
-    parser.add_argument("--json", action="store_true", help="print session, turn, status, text and entries as JSON")
+    parser.add_argument("-m", "--model", default="", metavar="MODEL", help="the model for this question alone")
+    parser.add_argument("-s", "--system", default="", metavar="TEXT", help="instructions for this question alone")
+    parser.add_argument(
+        "-a", "--attach", action="append", default=[], metavar="FILE", help="send a file, again and again; - is stdin"
+    )
+    parser.add_argument(
+        "--wait",
+        type=_seconds,
+        default=DEFAULT_WAIT_SECONDS,
+        metavar="SECONDS",
+        help="how long to wait for another command that writes to the home (default: 120)",
+    )
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one turn; return 1 if it failed, else 0."""
-    raw = sys.stdin.buffer.read() if args.text == "-" else args.text.encode("utf-8", "surrogateescape")
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the message is not valid UTF-8 (byte {error.start + 1}); nothing was sent") from error
-    if not text.strip():
-        raise ConfigError("the message is empty: give a text, such as bubbot ask hello")
+    for file in args.attach:
+        _check_name(file)
+    if args.attach.count(STDIN) + (args.text in (None, STDIN)) > 1:
+        raise usage_error(
+            "bubbot ask", "standard input can be read once only: as the message, or as one file with -a -"
+        )
+    if len(args.model) > MAX_NAME_CHARS:
+        raise usage_error(
+            "bubbot ask", f"-m has {len(args.model)} characters, and a model's name at most {MAX_NAME_CHARS}"
+        )
+    text = _read_message(args.text, is_stdin_file=STDIN in args.attach)
     setup, session = load_setup(args), session_id(args.session)
+    files = [_read_attachment(name, setup) for name in args.attach]
+    instructions = _decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s")
+    inbound = _inbound(session, text, files, args.model.strip(), instructions)
+    return _run_turn(setup, inbound, files, as_json=args.json, wait_seconds=args.wait)
+
+
+def ask(setup: CommandSetup, session: str, text: str) -> int:
+    """Run one turn and print its answer; return 1 if it failed, else 0."""
+    return _run_turn(setup, _inbound(session, text), [], as_json=False, wait_seconds=DEFAULT_WAIT_SECONDS)
+
+
+def _run_turn(
+    setup: CommandSetup, inbound: Inbound, files: Sequence[SentFile], *, as_json: bool, wait_seconds: float
+) -> int:
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
     with _without_delivery_warnings():
-        status = asyncio.run(_ask(setup, session, text, printer, as_json=args.json))
-    printer.check(session)
+        status = asyncio.run(_ask(setup, inbound, files, printer, as_json=as_json, wait_seconds=wait_seconds))
+    printer.check(inbound.session)
     return 1 if status == "failed" else 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {MAX_WAIT_SECONDS:.0f}")
+    return seconds
+
+
+def _read_message(text: str | None, *, is_stdin_file: bool) -> str:
+    """Join the text piped in and the one typed, in this order. Raise `ConfigError` if there is none, or it is not UTF-8."""
+    pieces = []
+    if text in (None, STDIN) or (_is_piped() and not is_stdin_file):
+        pieces.append(_decode(_read_stdin(MAX_INPUT_BYTES), "standard input"))
+    if text is not None and text != STDIN:
+        pieces.append(_decode(text.encode("utf-8", "surrogateescape"), "the message"))
+    pieces = [piece.rstrip("\r\n") for piece in pieces if piece.strip()]
+    if not pieces:
+        raise usage_error("bubbot ask", "the message is empty: give a text, such as bubbot ask hello")
+    return "\n\n".join(pieces)
+
+
+def _decode(raw: bytes, subject: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        hint = "; -a - sends it as a file" if subject == "standard input" else ""
+        raise ConfigError(f"{subject} is not valid UTF-8 (byte {error.start + 1}); nothing was sent{hint}") from error
+
+
+def _is_piped() -> bool:
+    """Return true if standard input is a pipe, a socket or a file: a terminal, or the null device, has no text for us."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
+
+
+def _read_stdin(limit: int) -> bytes:
+    """Read standard input to its end. Raises `ConfigError` if it is larger than `limit` bytes, or cannot be read."""
+    with suppress(OSError, ValueError):
+        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], SILENT_INPUT_SECONDS)[0]:
+            show_on_stderr("bubbot: waiting for the end of standard input; < /dev/null asks without it")
+    try:
+        data = sys.stdin.buffer.read(limit + 1)
+    except OSError as error:
+        raise ConfigError(f"standard input cannot be read ({error.strerror}); nothing was sent") from error
+    if len(data) > limit:
+        raise ConfigError(f"standard input is larger than {format_bytes(limit)}; nothing was sent")
+    return data
+
+
+def _check_name(name: str) -> None:
+    """Raise `ConfigError` if an attachment is not the path of a file."""
+    if not name:
+        raise usage_error("bubbot ask", "-a is empty; name a file, or - for standard input")
+    if name.lower().startswith(("http://", "https://", "ftp://", "file://")):
+        raise usage_error(
+            "bubbot ask", f"-a {name} is a URL, and bubbot ask fetches none: download the file, and name its path"
+        )
+
+
+def _read_attachment(name: str, setup: CommandSetup) -> SentFile:
+    """Read a file to send. Raises `ConfigError` if it cannot be read, or is larger than the bot takes."""
+    limit = setup.settings.attachments.max_bytes
+    data = _read_stdin(limit) if name == STDIN else _read_file(name, limit, setup.home)
+    # Imported here: most questions have no files.
+    from mimetypes import guess_type
+
+    media_type = guess_type(name)[0] or ""
+    main = media_type.partition("/")[0]
+    kinds: dict[str, AttachmentKind] = {"image": "image", "audio": "audio", "video": "video"}
+    label = "" if name == STDIN else Path(name).name
+    return SentFile(Attachment(new_id(), label, media_type, len(data), kinds.get(main, "file")), data)
+
+
+def _read_file(name: str, limit: int, home: Home) -> bytes:
+    path = Path(name).expanduser() if name.startswith("~") else Path(name)
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ConfigError(f"-a {name} is a folder; name a file")
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            raise ConfigError(f"-a {name} is not a regular file")
+        if home.path.resolve() == path.resolve().parent and path.name.startswith(home.database.name):
+            raise ConfigError(
+                f"-a {name} is the database, which only SQLite may open; `bubbot tape export` makes a file"
+            )
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"-a {name} cannot be read ({reason}): check the name and its permissions") from error
+    if len(data) > limit:
+        raise ConfigError(f"-a {name} is larger than {format_bytes(limit)}, the limit of [attachments] max_bytes")
+    return data
 
 
 @contextmanager
@@ -61,38 +242,59 @@ def _without_delivery_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-async def _ask(setup: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
-    """Run one turn, print its answer, and return how it ended."""
+async def _ask(
+    setup: CommandSetup,
+    inbound: Inbound,
+    files: Sequence[SentFile],
+    printer: AnswerPrinter,
+    *,
+    as_json: bool,
+    wait_seconds: float,
+) -> str:
+    """Run one turn, print its answer, and return how it ended. The reason of a failed turn goes to standard error."""
     printed: list[AskResult] = []
+    session, contents = inbound.session, {file.attachment.reference: file.data for file in files}
 
     def show_result(result: AskResult, answer: str) -> None:
-        printer(_as_json(session, result) if as_json else answer)
+        if as_json:
+            printer(_as_json(session, result))
+        elif result.status == "failed":
+            show_on_stderr("\n".join(f"bubbot: {line}" for line in answer.splitlines() if line.strip()))
+        else:
+            printer(answer)
         printed.append(result)
 
     async def talk(chat: ChatConnection) -> str:
         if notice := await read_quarantine_notice(setup):
             show_on_stderr(notice)
-        result = await chat.ask(_inbound(session, text), show_result)
+        result = await chat.ask(inbound, show_result, contents)
         if not printed and printer.error is None and (as_json or result.text):
             with suppress(OutputFailed):  # reported at the end
                 show_result(result, result.text)
         return result.status
 
     # Standard output is for the JSON object alone.
-    return await with_chat(setup, session, {"write": show_on_stderr if as_json else printer}, talk, hold=True)
+    adapter_settings = {"write": show_on_stderr if as_json else printer, "files": contents}
+    return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
 
 
-def _inbound(session: str, text: str) -> Inbound:
+def _inbound(
+    session: str, text: str, files: Sequence[SentFile] = (), model: str = "", instructions: str = ""
+) -> Inbound:
     channel, _, chat = session.partition(":")
-    return Inbound(channel, new_id(), chat, Sender("0", "owner"), text.rstrip("\r\n"), timestamp(now()))
+    return Inbound(
+        channel,
+        new_id(),
+        chat,
+        Sender("0", "owner"),
+        text,
+        timestamp(now()),
+        attachments=tuple(file.attachment for file in files),
+        model=model,
+        instructions=instructions,
+    )
 
 
 def _as_json(session: str, result: AskResult) -> str:
-    data = {
-        "session": session,
-        "turn": result.turn,
-        "status": result.status,
-        "text": result.text,
-        "entries": list(result.entries),
-    }
-    return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))
+    report = AskReport(session, result.turn, result.status, result.text, result.entries)
+    return format_json(json_data(report))

@@ -7,16 +7,20 @@ from pathlib import Path
 
 from bubbot.app.stores import database_file
 from bubbot.app.tapes import now
-from bubbot.cli.output import show, show_json
+from bubbot.cli.arguments import add_json_option, parse_count, usage_error
+from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.records import IsoTime, dataclass
 from bubbot.settings.sources import find_written_secrets
 from bubbot.stores.files import remove_partials
 from bubbot.stores.sqlite.backups import (
     BACKUP_NAME_PREFIX,
     CONFIG_FILE,
     DATABASE_FILE,
+    MANIFEST_FILE,
     BackupManifest,
     ExtraFiles,
     backups_folder,
@@ -26,6 +30,35 @@ from bubbot.stores.sqlite.backups import (
 )
 
 EXIT_OK = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BackupResult:
+    """A backup that was made.
+
+    Attributes:
+        path: its folder.
+        created: when it was made.
+        head: the deployment head.
+        tapes: how many there are.
+        size: bytes of all files.
+        files: the names of the files.
+        secrets: settings whose secrets are in its `config.toml`.
+        removed: paths of older backups that were removed.
+    """
+
+    path: str
+    created: IsoTime
+    head: str
+    tapes: int
+    size: int
+    files: tuple[str, ...]
+    secrets: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+RESULTS = {"backup": BackupResult}
+"""What `--json` prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,30 +75,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a new or existing folder (default: HOME/backups)",
     )
     parser.add_argument(
-        "--keep", type=_count, metavar="N", help="afterwards remove all but the newest N in HOME/backups"
+        "--keep", type=parse_count, metavar="N", help="afterwards remove all but the newest N in HOME/backups"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Make a backup; print its path and its deployment head."""
     if args.target is not None and args.keep is not None:
-        raise ConfigError("--keep removes backups in HOME/backups only: leave out the folder, or --keep")
+        raise usage_error(
+            "bubbot backup", "--keep removes backups in HOME/backups only: leave out the folder, or --keep"
+        )
     setup = load_setup(args)
     database = database_file(setup.settings.store, setup.home, "bubbot backup")
     target = _target(setup.home, args.target)
     config = getattr(args, "config", None) or setup.home.config
-    manifest = write_backup(database, target, _extra_files(setup, config), now())
+    with show_progress("Copying the database", "pages", plain=setup.is_plain) as on_progress:
+        manifest = write_backup(database, target, _extra_files(setup, config), now(), on_progress)
     removed = prune_backups(setup.home.path, args.keep) if args.keep is not None else []
     secrets = find_written_secrets(target / CONFIG_FILE) if CONFIG_FILE in manifest.files else []
     if args.json:
-        show_json(_as_data(target, manifest, removed, secrets))
+        show_record(_result(target, manifest, removed, secrets))
     else:
         _show_report(target, manifest, removed, secrets)
     return EXIT_OK
@@ -77,6 +107,8 @@ def _target(home: Home, requested: Path | None) -> Path:
     if requested is not None:
         if requested.exists() and not requested.is_dir():
             raise ConfigError(f"{requested} is a file; name a folder that is there, or one to make")
+        if (requested / MANIFEST_FILE).exists():
+            raise ConfigError(f"{requested} is a backup itself: name the folder that contains it, or one to make")
         return unused_path(requested, stamp) if requested.is_dir() else requested.absolute()
     folder = backups_folder(home.path)
     if home.database.exists():  # if not, `write_backup` reports that there is nothing to copy
@@ -105,17 +137,17 @@ def _manifest_path(file: Path, home: Path) -> str:
     return str(absolute.relative_to(home.absolute())) if absolute.is_relative_to(home.absolute()) else str(absolute)
 
 
-def _as_data(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> dict[str, object]:
-    return {
-        "path": str(target),
-        "created": manifest.created,
-        "head": manifest.database.head,
-        "tapes": len(manifest.database.tapes),
-        "size": _size(manifest),
-        "files": sorted(manifest.files),
-        "secrets": secrets,
-        "removed": [str(path) for path in removed],
-    }
+def _result(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> BackupResult:
+    return BackupResult(
+        path=str(target),
+        created=manifest.created,
+        head=manifest.database.head,
+        tapes=len(manifest.database.tapes),
+        size=_size(manifest),
+        files=tuple(sorted(manifest.files)),
+        secrets=tuple(secrets),
+        removed=tuple(map(str, removed)),
+    )
 
 
 def _size(manifest: BackupManifest) -> int:

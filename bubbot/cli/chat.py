@@ -71,13 +71,14 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, chat.stop)
         await chat.wait_until_idle()
 
-    await with_chat(setup, session, interactive or _pipe_settings(setup, printer), talk)
+    settings = interactive or _pipe_settings(setup, printer)
+    await with_chat(setup, session, settings, talk, is_shared=_is_ours(setup))
 
 
 def terminal_settings(setup: CommandSetup) -> dict[str, Any]:
     """Choose the settings of the line editor; none for a pipe, or a terminal that can only print."""
     style = terminal_style()
-    if not _is_ours(setup) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
+    if not _is_ours(setup) or setup.is_plain or not (sys.stdin.isatty() and _prints_to_terminal()):
         return {}
     return {"kind": "terminal", "colour": style == "colour"}
 

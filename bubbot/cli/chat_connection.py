@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from bubbot import plugins
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.loading import loading
+from bubbot.cli.output import show_on_stderr
 from bubbot.cli.setup import CommandSetup
 from bubbot.home import WriterLock
 from bubbot.ports.channel import Channel, ChannelOptions
@@ -25,6 +26,8 @@ async def with_chat(
     talk: Callable[[ChatConnection], Awaitable[T]],
     *,
     hold: bool = False,
+    is_shared: bool = False,
+    wait_seconds: float = 0.0,
 ) -> T:
     """Connect to the bot that runs for this home, or open it here if none does, and return what `talk` returns.
 
@@ -34,6 +37,8 @@ async def with_chat(
         settings: keys of the adapter that override those of the configuration.
         talk: uses the connection.
         hold: show nothing before `ask` has its result.
+        is_shared: serve other commands of the home meanwhile, if the bot is opened here.
+        wait_seconds: how long to wait for a process that takes no requests, with a notice on standard error.
 
     Raises:
         HomeLocked: a process that takes no requests writes to the home.
@@ -44,6 +49,12 @@ async def with_chat(
         setup.home.ensure()
         with WriterLock(setup.home), loading():  # raises if a bot runs, whose client need not load one
             from bubbot.cli.local_chat import open_local_chat
+
+            if is_shared:
+                from bubbot.cli.shared_chat import open_shared_chat
+        if is_shared:
+            async with open_shared_chat(setup, session, settings) as chat:
+                return await talk(chat)
         async with open_local_chat(setup, session, settings, hold=hold) as chat:
             return await talk(chat)
 
@@ -52,7 +63,12 @@ async def with_chat(
         async with chat.connect(address, _make_adapter(setup, session, settings, chat)):
             return await talk(chat)
 
-    return await run_on_home(setup.home, in_this_process, in_the_bot)
+    def announce_wait(pid: int) -> None:
+        show_on_stderr(
+            f"bubbot: process {pid} is writing to this home; waiting for it, {wait_seconds:g} seconds at most"
+        )
+
+    return await run_on_home(setup.home, in_this_process, in_the_bot, wait_seconds=wait_seconds, on_wait=announce_wait)
 
 
 def _make_adapter(setup: CommandSetup, session: str, settings: Mapping[str, Any], chat: RemoteChat) -> Channel:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -18,10 +18,11 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
-from bubbot.cli.output import show, terminal_width
+from bubbot.cli.output import show, show_record, show_table, terminal_width
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.errors import ControlError, StoreUnavailable, ToolRetry
+from bubbot.errors import ConfigError, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import ToolArgs, validate_args
 from bubbot.runtime.recovery import merge_open_forks
@@ -60,13 +61,51 @@ class Shell:
 
 def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -> int:
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
-    return asyncio.run(run_command(load_setup(args), command, arguments))
+    setup = load_setup(args)
+    if command.question is not None and not getattr(arguments, "yes", False):
+        asks = replace(command, run=command.question, on_missing_home=lambda _settings, _args: CommandResult(""))
+        question = asyncio.run(read(setup, asks, arguments)).text
+        # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
+        if question and not _confirm(command, question):
+            show("Nothing was changed.")
+            return 1
+    return asyncio.run(run_command(setup, command, arguments))
+
+
+def _confirm(command: Command, question: str) -> bool:
+    """Ask on the terminal; anything but yes is no. Raise `ConfigError` if nobody is there to answer."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to answer on: bubbot {command.name} --yes does not ask")
+    show(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 async def run_command(
     setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
 ) -> int:
-    """Carry out a command, print its answer, and return its exit code.
+    """Carry out a command, print its answer, and return its exit code. `carry_out` has the arguments and errors."""
+    result = await carry_out(setup, command, arguments, run_here=run_here)
+    if setup.as_json and result.data is None:
+        raise ControlError("the running bot is an older one and knows no JSON for this: restart it after an update")
+    if result.raw or result.file is not None:
+        with open_output(result.file, replace_controls) as write:
+            write(result.content or result.text.encode())
+    if setup.as_json:
+        show_record(result.data)
+        return result.code
+    if result.rows:
+        show_table(result.rows)
+    if result.content or not (result.raw or result.file is not None):
+        show(result.text, end="")
+    if result.file is not None:
+        show(f"Exported to {result.file}.")
+    return result.code
+
+
+async def carry_out(
+    setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
+) -> CommandResult:
+    """Carry out a command and return its answer.
 
     Args:
         setup: the settings and the home of this command.
@@ -80,21 +119,20 @@ async def run_command(
     """
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
-    result = (
-        await _write(setup, command, arguments, run_here or command.run)
-        if command.writes
-        else await read(setup, command, arguments)
-    )
-    if result.raw or result.file is not None:
-        with open_output(result.file, replace_controls) as write:
-            write(result.content or result.text.encode())
-        if result.content:
-            show(result.text, end="")
-        if result.file is not None:
-            show(f"Exported to {result.file}.")
-    else:
-        show(result.text, end="")
-    return result.code
+    with _show_progress(setup, command) as on_progress:
+        if command.writes:
+            return await _write(setup, command, arguments, run_here or command.run, on_progress)
+        return await read(setup, command, arguments)
+
+
+def _show_progress(setup: CommandSetup, command: Command) -> AbstractContextManager[OnProgress]:
+    if command.progress is None:
+        return nullcontext(ignore_progress)
+    # Imported here: few commands take so long.
+    from bubbot.cli.progress import show_progress
+
+    label, unit = command.progress
+    return show_progress(label, unit, plain=setup.is_plain)
 
 
 async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> CommandResult:
@@ -104,7 +142,9 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
             open_tapes(setup.home, setup.settings.store) if command.needs_home else nullcontext((InMemoryStore(), ""))
         )
         async with opened as (store, workspace):
-            context = CommandContext(store, workspace, now, new_id, terminal_width=terminal_width())
+            context = CommandContext(
+                store, workspace, now, new_id, terminal_width=0 if setup.is_plain else terminal_width()
+            )
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         if command.on_missing_home is None or setup.home.database.exists():
@@ -113,10 +153,13 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
         return command.on_missing_home(_bind(context, command, setup.settings).settings, arguments)
 
 
-async def _write(setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand) -> CommandResult:
+async def _write(
+    setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand, on_progress: OnProgress
+) -> CommandResult:
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
-            context = CommandContext(store, workspace, now, new_id, exclusive=partial(_take_up, store, workspace))
+            exclusive = partial(_take_up, store, workspace)
+            context = CommandContext(store, workspace, now, new_id, exclusive=exclusive, on_progress=on_progress)
             return await run_here(_bind(context, command, setup.settings), arguments)
 
     async def in_the_bot(address: str) -> CommandResult:

@@ -3,34 +3,62 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
+import re
+from collections.abc import Iterator
 
 from bubbot import __version__, log
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.output import is_unicode, show
+from bubbot.cli.arguments import add_json_option
+from bubbot.cli.output import format_json, is_coloured, show
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
-from bubbot.ports.text import escape_json
+from bubbot.ports.checks import Finding
+from bubbot.records import dataclass, json_data
 from bubbot.settings.environment import default_home, environment_secrets
 
 EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
+_COLOURS = {"problem": "1;31", "warning": "33", "ok": "32"}
+_LEVEL = re.compile(r"^(?:problem|warning|ok)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """What a checkup found.
+
+    Attributes:
+        version: that of the program.
+        home: the path of the home.
+        problems: how many findings are problems.
+        findings: all of them, including good ones.
+    """
+
+    version: str
+    home: str
+    problems: int
+    findings: tuple[Finding, ...]
+
+
+RESULTS = {"doctor": DoctorReport}
+"""What `--json` prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
         "Check the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the"
-        " plugins and the service, and verify the tokens of channels with their platforms. It changes nothing and "
-        "reports each problem with one command that fixes it. Works while the bot runs. The exit code is 1 if there "
-        "is a problem; warnings do not count."
+        " plugins and the service, and verify the key of the model with its provider and the tokens of channels with "
+        "their platforms. It changes nothing and reports each problem with one command that fixes it. Works while the "
+        "bot runs. The exit code is 1 if there is a problem; warnings do not count."
     )
     parser.epilog = "example: bubbot doctor --deep"
+    parser.add_argument("--all", action="store_true", help="also list the checks that passed")
     parser.add_argument("--deep", action="store_true", help="also check every hash in the database")
     parser.add_argument(
-        "--offline", action="store_true", help="ask no platform; without it they have 5 seconds to answer, all at once"
+        "--offline",
+        action="store_true",
+        help="ask no provider and no platform; without it each has 5 seconds to answer",
     )
-    parser.add_argument("--json", action="store_true", help="print everything found as one JSON object")
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,31 +69,35 @@ def run(args: argparse.Namespace) -> int:
     report = run_checks(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
     log.setup("warning", secrets=(*report.secrets, *environment_secrets()))
     if args.json:
-        show(log.redact(escape_json(_as_json(report, home))))
+        data = DoctorReport(__version__, str(home.path), report.problems, tuple(report.findings))
+        show(log.redact(format_json(json_data(data))))
     else:
-        show(log.redact(_as_text(report)))
+        show(log.redact(_as_text(report, is_complete=args.all)), paint=_paint if is_coloured() else None)
     return EXIT_PROBLEMS if report.problems else EXIT_HEALTHY
 
 
-def _as_json(report: CheckupReport, home: Home) -> str:
-    data = {
-        "version": __version__,
-        "home": str(home.path),
-        "problems": report.problems,
-        "findings": [asdict(finding) for finding in report.findings],
-    }
-    return json.dumps(data, ensure_ascii=not is_unicode())
-
-
-def _as_text(report: CheckupReport) -> str:
-    lines = []
-    for finding in report.findings:
-        lines.append(f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}")
-        if finding.fix:
-            lines.append(f"{'':<8} -> {log.printable(finding.fix)}")
-    warnings = sum(finding.level == "warning" for finding in report.findings)
-    lines.append(f"{_pluralize(report.problems, 'problem')}, {_pluralize(warnings, 'warning')}.")
+def _as_text(report: CheckupReport, *, is_complete: bool) -> str:
+    """Format the verdict, then the problems, the warnings and what passed."""
+    problems, warnings, passed = (report.of_level(level) for level in ("problem", "warning", "ok"))
+    count_passed = f"{_pluralize(len(passed), 'check')} passed"
+    faults = f"{_pluralize(len(problems), 'problem')}, {_pluralize(len(warnings), 'warning')}"
+    lines = [f"{faults}; {count_passed}." if problems or warnings else f"No problems: {count_passed}."]
+    for group in (problems, warnings, *([passed] if is_complete else [])):
+        lines += ["", *(line for finding in group for line in _format_finding(finding))] if group else []
+    if not is_complete:
+        lines += ["", "bubbot doctor --all lists the checks that passed."]
     return "\n".join(lines)
+
+
+def _format_finding(finding: Finding) -> Iterator[str]:
+    yield f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}"
+    if finding.fix:
+        yield f"{'':<8} fix: {log.printable(finding.fix)}"
+
+
+def _paint(text: str) -> str:
+    """Colour the word at the beginning of each finding, which says the same without colours."""
+    return _LEVEL.sub(lambda level: f"\x1b[{_COLOURS[level[0]]}m{level[0]}\x1b[0m", text)
 
 
 def _pluralize(count: int, noun: str) -> str:

@@ -12,42 +12,48 @@ from typing import Any
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.models import keyless_models
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, choose_home
-from bubbot.errors import ConfigError
+from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
+from bubbot.errors import BubbotError, ConfigError
 from bubbot.home import Home
+from bubbot.models.local import model as local
 from bubbot.ops.onboarding.accounts import TITLES, AccountPrompter
 from bubbot.ops.onboarding.answers import find_system_zone
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
 from bubbot.ops.onboarding.console import Console, InputEnded
 from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
 from bubbot.ops.onboarding.farewell import describe_overrides, next_steps
-from bubbot.ops.onboarding.questions import InitOptions, ask_bot, ask_missing_secrets, ask_model
+from bubbot.ops.onboarding.model import ModelPrompter
+from bubbot.ops.onboarding.questions import InitOptions, ask_bot, ask_missing_secrets
 from bubbot.ops.onboarding.verify import close_channel, make_channel, verify_token
 from bubbot.ops.onboarding.write import write
 from bubbot.ports.channel import Channel
 from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
 from bubbot.settings.loader import Settings, load_with_missing_secrets
-from bubbot.settings.sources import read_secret
+from bubbot.settings.sources import MissingSecret, read_secret
 from bubbot.tape.entry import timestamp
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+GREETING = "Hello!"
+"""The first message to the new bot, unless the person types another."""
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Set up a bot: ask for its name, model and accounts, verify the tokens with Telegram and Discord, and write "
-        "config.toml with every setting explained. An existing config.toml is copied first, and only settings with a"
-        " new answer change. Options answer questions in advance. Ctrl-C leaves everything as it is."
+        "Set up a bot: ask for its name, model and accounts, try the key of the model if you agree, verify the tokens "
+        "with Telegram and Discord, write config.toml with every setting explained, and offer a first answer. An "
+        "existing config.toml is copied first, and only settings with a new answer change. Options answer questions in "
+        "advance. Until everything is written, Ctrl-C leaves everything as it is."
     )
     parser.epilog = "example: bubbot init --yes --telegram-token-file token.txt --owner telegram:42"
     parser.add_argument("--yes", action="store_true", help="ask nothing; settings without an option stay as they are")
     parser.add_argument("--name", help="the name of the bot")
     parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: en or zh")
     parser.add_argument("--timezone", metavar="ZONE", help="the time zone, such as Europe/Berlin; else the system's")
-    parser.add_argument("--model", metavar="NAME", help="the model, provider/model, or local")
+    parser.add_argument("--model", metavar="NAME", help="the model, such as openai/gpt-5 or gpt-5, or local")
     parser.add_argument(
         "--api-key-file", metavar="FILE", help="a file with the model's key; - for a line of standard input"
     )
@@ -109,22 +115,35 @@ class _InitCommand:
         existing, changes, console = self._existing, self._changes, self._console
         if not console.is_unattended:
             console.tell(f"This sets up the bot whose home is {self._home.path}.")
-            console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
+            console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.")
+        missing = self._find_missing_secrets()
+        has_service = not console.is_unattended and self._service.is_offered()
+        has_trial = console.is_terminal and self._home.holder_pid() is None
+        asked = [options.name is None, options.language is None, options.timezone is None, options.model is None]
+        console.expect_steps(sum((*asked, len(TITLES), bool(missing), has_service, has_trial)))
         ask_bot(console, existing, options, changes, find_system_zone(read_zone_variable(), LOCALTIME, TIMEZONE))
-        ask_model(console, existing, options, changes)
+        ModelPrompter(console, existing, options, changes, self._home).ask()
         self._accounts = AccountPrompter(console, existing, options, changes, self._make_channel, verify_token).ask()
-        token_settings = (
-            set() if console.is_unattended else {("channels", existing.find_channel(kind), "token") for kind in TITLES}
-        )
-        missing = [secret for secret in existing.settings.missing_secrets if secret.setting not in token_settings]
-        ask_missing_secrets(console, missing, changes)
-        self._kind = self._service.choose_kind(console)
+        if missing:
+            console.begin_step("Secrets that are missing")
+        ask_missing_secrets(console, existing.settings, missing, changes)
+        self._kind = self._service.choose_kind(console) if has_service else self._service.kind or NO_SERVICE
+        self._has_trial = has_trial
+
+    def _find_missing_secrets(self) -> list[MissingSecret]:
+        """Return the secrets that no other question asks for."""
+        existing = self._existing
+        tokens = {("channels", existing.find_channel(kind), "token") for kind in TITLES}
+        own_questions = set() if self._console.is_unattended else tokens
+        return [secret for secret in existing.settings.missing_secrets if secret.setting not in own_questions]
 
     def finish(self) -> None:
         """Write, install the service and print the next steps. Raises `ConfigError`."""
         settings, console = self._write(self._existing, self._changes), self._console
         for line in describe_overrides(settings, self._changes):
             console.tell(line)
+        if self._has_trial:
+            self._offer_trial(settings)
         try:
             serves, failure = self._service.install(self._kind, console), None
         except ConfigError as error:  # the files stay written, so print the next steps anyway
@@ -142,6 +161,28 @@ class _InitCommand:
             console.tell(line)
         if failure is not None:
             raise failure
+
+    def _offer_trial(self, settings: Settings) -> None:
+        """Offer a first answer of the bot, which is written by now: whatever goes wrong here changes nothing."""
+        from bubbot.cli.ask import ask
+        from bubbot.cli.setup import load_setup, session_id
+
+        console = self._console
+        console.begin_step("Try it now?")
+        is_keyless = settings.model.name in keyless_models(settings, read_variables())
+        if is_keyless or not (settings.model.name or local.is_available()):
+            console.tell("It cannot answer yet.")
+            return
+        try:
+            text = console.ask("Say something to it, or no", GREETING, str)
+            if text.strip().casefold() in ("n", "no"):
+                return
+            console.tell("")
+            ask(load_setup(argparse.Namespace(home=self._home.path, config=self._config)), session_id("default"), text)
+        except (KeyboardInterrupt, InputEnded):
+            console.tell("")
+        except BubbotError as error:
+            console.tell(str(error))
 
     def _read_options(self) -> InitOptions:
         args = self._args

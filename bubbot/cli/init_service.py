@@ -38,19 +38,20 @@ class RequestedService:
             self._plan(self.kind)
             check_manager(ask, user=self.kind == USER_SERVICE)
 
+    def is_offered(self) -> bool:
+        """Return true if there is something to choose: no option chose, systemd answers and can run the bot."""
+        return self.kind is None and self._is_installable(_usual_kind())
+
     def choose_kind(self, console: Console) -> str:
-        """Return the kind that an option chose, else ask, if systemd answers and can run the bot."""
-        if self.kind is not None:
-            return self.kind
-        kind = SYSTEM_SERVICE if os.geteuid() == 0 else USER_SERVICE
-        if console.is_unattended or not self._is_installable(kind):
-            return NO_SERVICE
+        """Ask for the kind."""
+        kind = _usual_kind()
         whose = "with this machine" if kind == SYSTEM_SERVICE else "with your session"
         options = {
             NO_SERVICE: "no, it is started by hand",
             kind: f"yes, systemd starts it {whose}, now and from now on",
         }
-        return console.choose("Run it as a service?", options)
+        console.begin_step("Run it as a service?")
+        return console.choose("", options)
 
     def install(self, kind: str, console: Console) -> bool:
         """Install the service of this kind; return false for `none`. Raises `ConfigError`."""
@@ -82,6 +83,10 @@ class RequestedService:
         paths = [self.home, *([self.config] if self.config else [])]
         chown = ("chown", "-R", "bubbot:bubbot", *map(str, paths))
         return replace(install_plan, commands=(install_plan.commands[0], chown, *install_plan.commands[1:]))
+
+
+def _usual_kind() -> str:
+    return SYSTEM_SERVICE if os.geteuid() == 0 else USER_SERVICE
 
 
 def choose_home(kind: str | None, path: Path | None) -> Path:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from bubbot.app.bot import Bot, open_app
+from bubbot.cli.progress import START_DELAY_SECONDS, show_progress
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ModelError
 from bubbot.ports.channel import Inbound
-from bubbot.server.chat import ShowResult
+from bubbot.server.chat import NO_FILES, ShowResult
 from bubbot.server.remote import AskResult
+
+POLL_SECONDS = 0.2
 
 
 class LocalChat:
     """A chat whose bot is in this process; see `ChatConnection`."""
 
-    def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]]) -> None:
-        self._bot = bot
+    def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]], *, plain: bool = False) -> None:
+        self._plain = plain
+        self.bot = self._bot = bot
         self._session = session
         self._unshown = unshown
+        self._taken_up: set[str] = set()
+        self._take_up_lock = asyncio.Lock()
+
+    async def take_up(self, session: str) -> int:
+        """Queue what an earlier process left open in a session, once; return the number of messages."""
+        async with self._take_up_lock:
+            if session in self._taken_up:
+                return 0
+            open_turns = await self._bot.recover(session, deliver=session == self._session)
+            self._taken_up.add(session)
+            return len(open_turns)
 
     async def open(self) -> str:
         """See `ChatConnection`."""
@@ -35,7 +51,7 @@ class LocalChat:
 
     async def deliver_pending(self) -> int:
         """See `ChatConnection`."""
-        return len(await self._bot.recover(self._session))
+        return await self.take_up(self._session)
 
     async def run(self) -> None:
         """See `ChatConnection`."""
@@ -49,19 +65,35 @@ class LocalChat:
         """See `ChatConnection`."""
         await self._bot.runtime.wait_idle()
 
-    async def ask(self, inbound: Inbound, show: ShowResult) -> AskResult:
-        """See `ChatConnection`. Undelivered answers of earlier turns wait for the next chat."""
+    async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:  # noqa: ARG002
+        """See `ChatConnection`. The adapter has the files; undelivered answers of earlier turns wait for the next chat."""
         bot = self._bot
+        if inbound.model:
+            bot.check_model(inbound.model)
         for earlier in await bot.recover(self._session, deliver=False):
             await earlier
         bot.held_messages.clear()
-        result = AskResult.of(await bot.ask(inbound))
+        loading = asyncio.create_task(self._show_loading())
+        try:
+            result = AskResult.of(await bot.ask(inbound))
+        finally:
+            loading.cancel()
+            await asyncio.wait([loading])
         if result.text:
             self._unshown.append(partial(show, result))
         for message in bot.held_messages:
             await bot.deliverer.deliver(message)
         self._unshown.clear()
         return result
+
+    async def _show_loading(self) -> None:
+        """Show that the model loads, if it takes long."""
+        await asyncio.sleep(START_DELAY_SECONDS)
+        while not self._bot.models.loading_names():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(POLL_SECONDS)
+        with show_progress("Loading the model", plain=self._plain, start_delay=0):
+            while self._bot.models.loading_names():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(POLL_SECONDS)
 
 
 @asynccontextmanager
@@ -79,4 +111,4 @@ async def open_local_chat(
     if "write" in settings:
         adapter_settings["write"] = write
     async with open_app(setup.settings, setup.home, channel_settings=adapter_settings, hold=hold) as bot:
-        yield LocalChat(bot, session, unshown)
+        yield LocalChat(bot, session, unshown, plain=setup.is_plain)

@@ -24,6 +24,7 @@ from bubbot.errors import (
     OutputFailed,
     StoreError,
     TapeCorrupt,
+    UsageError,
 )
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
@@ -88,17 +89,24 @@ class CommandParser(argparse.ArgumentParser):
     """A parser with the options of every command; subparsers that a command adds have them too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        # From 3.14 on, argparse colours its help, and FORCE_COLOR makes it do so in pipes.
+        plain: dict[str, Any] = {"color": False} if sys.version_info >= (3, 14) else {}
+        super().__init__(*args, **{"allow_abbrev": False, **plain, **kwargs})
         # Suppressed, so that the command's own parser does not reset an option typed before the command.
         group = self.add_argument_group("options of every command")
         group.add_argument("--home", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="the home folder")
         group.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
+        group.add_argument(
+            "--plain",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="print lines only, for screen readers and logs: nothing is drawn twice, no colours",
+        )
         group.add_argument("--version", action="version", version=f"bubbot {__version__}")
 
     def error(self, message: str) -> NoReturn:
-        """Report wrong usage in one line that names the command for help."""
-        _print_error(f"{' '.join(message.split())}; see `{self.prog} --help`")
-        raise SystemExit(EXIT_USAGE)
+        """Raise `UsageError` with one line that names the command for help."""
+        raise UsageError(f"{' '.join(message.split())}; see `{self.prog} --help`")
 
     def print_help(self, file: Any = None) -> None:
         """Print the help. Unlike argparse, report a lost output as a failure."""
@@ -127,11 +135,13 @@ def main(
         commands: the commands by name.
         on_loaded: called once the command is loaded, before it does anything.
     """
+    words = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in [*words, "--"][: [*words, "--"].index("--")]
     try:
         _reserve_descriptors()
         try:
-            code = _run(sys.argv[1:] if argv is None else argv, commands, on_loaded)
-        except SystemExit as stop:  # argparse, after help or a usage error
+            code = _run(words, commands, on_loaded)
+        except SystemExit as stop:  # argparse, after help
             code = stop.code if isinstance(stop.code, int) else EXIT_OK if stop.code is None else EXIT_FAILED
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure can still be reported
@@ -139,13 +149,13 @@ def main(
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OutputFailed as error:
-        return EXIT_OK if error.reader_left else _report(error)
+        return EXIT_OK if error.reader_left else _report(error, as_json=as_json)
     except BrokenPipeError as error:
         # `bubbot tape list | head`: the reader has closed the output. Any other broken pipe is a fault.
-        return EXIT_OK if _is_output_lost() else _report(error)
+        return EXIT_OK if _is_output_lost() else _report(error, as_json=as_json)
     # The outermost boundary: report any other error in one sentence.
     except Exception as error:  # noqa: BLE001
-        return _report(error)
+        return _report(error, as_json=as_json)
 
 
 def _reserve_descriptors() -> None:
@@ -174,7 +184,7 @@ def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: C
         hint = did_you_mean(first.command, words, otherwise=f"there are: {', '.join(words)}")
         top.error(f"there is no command {first.command!r}; {hint}")
     parser, module = load_command(first.command, commands)
-    namespace = argparse.Namespace(**{"home": None, "config": None} | vars(first))
+    namespace = argparse.Namespace(**{"home": None, "config": None, "plain": False} | vars(first))
     del namespace.rest
     args = parser.parse_args(first.rest, namespace)
     on_loaded()
@@ -237,7 +247,7 @@ def _top_parser(commands: Mapping[str, ShellCommand]) -> argparse.ArgumentParser
     table = "\n".join(sections.values())
     parser = CommandParser(
         prog="bubbot",
-        usage="bubbot [--home PATH] [--config PATH] COMMAND ...",
+        usage="bubbot [--home PATH] [--config PATH] [--plain] COMMAND ...",
         description="A self-hosted chat bot that records everything on append-only tapes.",
         epilog=f"{table}\n`bubbot help COMMAND` explains one command, and `bubbot help exit-codes`, `environment` or `json` a topic.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -256,23 +266,26 @@ def _path(text: str) -> Path:
     raise argparse.ArgumentTypeError("the path is empty")
 
 
-def _report(error: Exception) -> int:
-    """Print the error on stderr, one sentence a line; return its exit code."""
+def _report(error: Exception, *, as_json: bool) -> int:
+    """Print the error on stderr, one sentence a line, or as one line of JSON; return its exit code."""
     causes = [*_flatten(error)]
     expected = [cause for cause in causes if isinstance(cause, BubbotError)]
     if len(expected) == len(causes):
-        for line in dict.fromkeys(line for cause in expected for line in str(cause).splitlines()):
-            _print_error(line)
+        code = next(EXIT_CODES[error_class] for error_class in type(expected[0]).__mro__ if error_class in EXIT_CODES)
+        lines = [*dict.fromkeys(line for cause in expected for line in str(cause).splitlines())]
+        _print_errors(lines, expected[0].kind, code, as_json=as_json)
         _log_traceback(error)
-        return next(EXIT_CODES[error_class] for error_class in type(expected[0]).__mro__ if error_class in EXIT_CODES)
+        return code
     unexpected = next(cause for cause in causes if not isinstance(cause, BubbotError))
     if isinstance(unexpected, OSError) and _is_output_lost():
-        _print_error(f"The output could not be written: {unexpected.strerror}.")
+        sentence = f"The output could not be written: {unexpected.strerror}."
+        _print_errors([sentence], OutputFailed.kind, EXIT_FAILED, as_json=as_json)
         return EXIT_FAILED
     description = " ".join(f"{type(unexpected).__name__}: {unexpected}".split())
-    _print_error(
+    sentence = (
         f"This should not have happened ({description[:300]}); run with BUBBOT_LOG__LEVEL=debug to see the traceback."
     )
+    _print_errors([sentence], "unexpected", EXIT_FAILED, as_json=as_json)
     _log_traceback(error)
     return EXIT_FAILED
 
@@ -286,10 +299,17 @@ def _flatten(error: Exception) -> Iterator[Exception]:
         yield error
 
 
-def _print_error(sentence: str) -> None:
+def _print_errors(sentences: Sequence[str], kind: str, exit_code: int, *, as_json: bool) -> None:
+    lines = [f"bubbot: {log.printable(log.redact(sentence))}" for sentence in sentences]
+    if as_json:
+        # Imported here: no other command line needs it.
+        import json
+
+        error = {"message": log.redact("\n".join(sentences)), "code": kind, "exit_code": exit_code}
+        lines = [json.dumps({"error": error})]
     if sys.stderr is not None:  # print would take standard output instead
         with suppress(OSError):
-            print(f"bubbot: {log.printable(log.redact(sentence))}", file=sys.stderr)
+            print("\n".join(lines), file=sys.stderr)
 
 
 def _log_traceback(error: Exception) -> None:

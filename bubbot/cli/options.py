@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.loading import loading
-from bubbot.errors import ConfigError, ToolRetry
+from bubbot.errors import ToolRetry
 from bubbot.ports.command import Argument, Command, CommandGroup
 from bubbot.ports.tool import ToolArgs, validate_args
 
@@ -21,6 +22,11 @@ class GroupCommand:
 
     def __init__(self, group: CommandGroup) -> None:
         self._group = group
+
+    @property
+    def results(self) -> Mapping[str, type]:
+        """What `--json` prints, by the whole name of the command."""
+        return {command.name: command.result for command in self._group.commands if command.result is not None}
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the help texts, and the subcommands or options."""
@@ -57,7 +63,7 @@ def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
 
 
 def read_arguments(command: Command, args: argparse.Namespace) -> ToolArgs:
-    """Read the arguments that were typed. Raise `ConfigError` with each wrong one."""
+    """Read the arguments that were typed. Raise `UsageError` with each wrong one."""
     typed = vars(args)
     values = {}
     for name in command.args.model_fields:
@@ -67,7 +73,7 @@ def read_arguments(command: Command, args: argparse.Namespace) -> ToolArgs:
     try:
         return validate_args(command.name, command.args, values)
     except ToolRetry as error:
-        raise ConfigError(str(error)) from error
+        raise usage_error(f"bubbot {command.name}", str(error)) from error
 
 
 def _words(args: type[ToolArgs]) -> tuple[str, ...]:
@@ -108,6 +114,8 @@ def _add_options(parser: argparse.ArgumentParser, command: Command) -> None:
         else:
             metavar = argument.metavar or (None if choices else name.rstrip("_").upper())
             parser.add_argument(_option(name), dest=_option(name), metavar=metavar, **options)
+    if command.result is not None:
+        add_json_option(parser)
 
 
 def _type(parse: Callable[[str], Any]) -> Callable[[str], Any]:

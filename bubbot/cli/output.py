@@ -6,27 +6,28 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from shlex import quote
 from shutil import get_terminal_size
 from typing import Any
 
 from bubbot.errors import OutputFailed
-from bubbot.ports.text import escape_json, replace_controls
+from bubbot.ports.text import escape_json, format_table, replace_controls
 from bubbot.settings.environment import terminal_style
 
 PIPE_CHARACTERS = 4096
 """The characters that go to a pipe at once, so that it shows whether somebody reads."""
 
 
-def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
+def show(text: str, *, end: str = "\n", flush: bool = False, paint: Callable[[str], str] | None = None) -> None:
     """Print text for people; replace characters that a terminal would obey with U+FFFD.
 
     Args:
         text: any text, of several lines too.
         end: printed after the text.
         flush: return only when the system has the text.
+        paint: adds colours of ours, after the text has lost its own.
 
     Raises:
         OutputFailed: standard output is closed, full, or nobody reads it.
@@ -34,7 +35,8 @@ def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
     with _translate_errors():
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed")
-        sys.stdout.write(_escape_unencodable(replace_controls(text + end), sys.stdout.encoding))
+        safe = _escape_unencodable(replace_controls(text + end), sys.stdout.encoding)
+        sys.stdout.write(paint(safe) if paint is not None else safe)
         if flush:
             sys.stdout.flush()
 
@@ -45,8 +47,46 @@ def show_line(text: str) -> None:
 
 
 def show_json(data: Any, *, flush: bool = False) -> None:
-    """Print data as one line of JSON, with the characters escaped that a terminal would obey."""
-    show(escape_json(json.dumps(data, ensure_ascii=not is_unicode())), flush=flush)
+    """Print data as one line of JSON."""
+    show(format_json(data), flush=flush)
+
+
+def format_json(data: Any) -> str:
+    """Return data as one line of JSON, with the characters escaped that a terminal would obey."""
+    return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))
+
+
+def show_record(record: object) -> None:
+    """Print the result of a command, a dataclass, as one line of JSON."""
+    # Imported here: completion prints names within a tenth of a second.
+    from bubbot.records import json_data
+
+    show_json(json_data(record))
+
+
+def show_table(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), header: Sequence[str] = ()) -> None:
+    """Print rows as a table that fits the terminal; `format_table` has the arguments."""
+    cells = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
+    for line in format_table(cells, columns=terminal_columns(), right=right, header=header):
+        show_line(line)
+
+
+def terminal_columns() -> int:
+    """Return the width of the terminal that standard output is; 0 for a pipe, whose lines may be of any length."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return 0
+    # Imported here: it knows COLUMNS, as argparse does, and pipes do not need it.
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def show_either(args: Any, text: str, record: object) -> None:
+    """Print the result of a command: as text, or as JSON if `args.json` is set."""
+    if args.json:
+        show_record(record)
+    else:
+        show(text)
 
 
 class AnswerPrinter:
@@ -153,6 +193,11 @@ def terminal_width() -> int:
     if sys.stdout is None or not sys.stdout.isatty() or not is_unicode() or terminal_style() == "dumb":
         return 0
     return get_terminal_size().columns
+
+
+def is_coloured() -> bool:
+    """Return true if standard output is a terminal with colours, and nobody switched them off."""
+    return sys.stdout is not None and sys.stdout.isatty() and terminal_style() == "colour"
 
 
 def is_unicode() -> bool:

@@ -6,25 +6,48 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
-from bubbot.cli.output import show
+from bubbot.cli.arguments import add_json_option
+from bubbot.cli.output import show, show_record
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
+from bubbot.records import dataclass
 from bubbot.server.client import connect, run_on_home
-from bubbot.server.codec import JsonObject
 
 RELOAD_TIMEOUT_SECONDS = 120.0
 """Covers the 30 seconds that turns of a removed channel may take, and the platforms' checks of new tokens."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """What a reload applied.
+
+    Attributes:
+        applied: the keys that hold now.
+        at_next_start: the keys that take effect at the next start.
+        restarted_channels: names of channels that were started or restarted.
+        stopped_channels: names of channels that were stopped.
+    """
+
+    applied: tuple[str, ...]
+    at_next_start: tuple[str, ...]
+    restarted_channels: tuple[str, ...]
+    stopped_channels: tuple[str, ...]
+
+
+RESULTS = {"reload": ReloadResult}
+"""What `--json` prints."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the help texts; the command has no options."""
+    """Add the help texts; and the option `--json`."""
     parser.description = (
         "Tell the running bot to read its settings again. They are checked first: if one is wrong, the bot keeps its"
         " current settings and this command reports the problem. Running turns finish with the old settings. SIGHUP "
         "does the same. Every change is a fact on the tape bubbot/config."
     )
     parser.epilog = "example: bubbot reload"
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,17 +64,22 @@ async def _reload(setup: CommandSetup) -> None:
 
     async def reload_bot(address: str) -> None:
         async with connect(address) as bot:
-            _print(await bot.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
+            reply = await bot.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS)
+        result = ReloadResult(*(tuple(reply[key]) for key in ("now", "later", "begun", "ended")))
+        if setup.as_json:
+            show_record(result)
+        else:
+            _print(result)
 
     await run_on_home(setup.home, fail_without_bot, reload_bot)
 
 
-def _print(reply: JsonObject) -> None:
+def _print(result: ReloadResult) -> None:
     lines = [
-        *_line("Taken over", reply["now"]),
-        *_line("Takes effect at the next start", reply["later"]),
-        *_line("Restarted channels", reply["begun"]),
-        *_line("Channels ended", reply["ended"]),
+        *_line("Taken over", result.applied),
+        *_line("Takes effect at the next start", result.at_next_start),
+        *_line("Restarted channels", result.restarted_channels),
+        *_line("Channels ended", result.stopped_channels),
     ]
     show("\n".join(lines) or "Nothing has changed.")
 

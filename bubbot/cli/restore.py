@@ -5,23 +5,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from bubbot.app.models import keyless_models
 from bubbot.app.stores import database_file
 from bubbot.app.tapes import new_id, now
+from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.commands import read, run_command
-from bubbot.cli.output import show
-from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome
+from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
+from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
-from bubbot.features.access.shell import NOBODY, list_people
+from bubbot.features.access.shell import list_people
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
+from bubbot.ops.onboarding.secret_uses import describe_secret
 from bubbot.ports.settings import format_setting, quote_value
+from bubbot.ports.text import format_table
 from bubbot.ports.tool import NoArgs
+from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
+from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
 from bubbot.stores.sqlite.check import restore_protection
@@ -34,6 +42,33 @@ from bubbot.tape.service import TapeService
 EXIT_OK = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """A home that was made from a backup.
+
+    Attributes:
+        home: the path of the home.
+        created: when the backup was made.
+        head: its deployment head.
+        tapes: how many tapes there are.
+        notes: what was done otherwise than expected, in sentences.
+        missing_secrets: settings whose files with secrets have to be put back.
+        missing_tokens: channels whose token has to come from the environment or systemd again.
+    """
+
+    home: str
+    created: IsoTime
+    head: str
+    tapes: int
+    notes: tuple[str, ...]
+    missing_secrets: tuple[str, ...]
+    missing_tokens: tuple[str, ...]
+
+
+RESULTS = {"restore": RestoreResult, "restore release": ReleaseResult}
+"""What `--json` prints."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
@@ -41,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "the terminal, but it sends nothing to anybody else until --release."
     )
     parser.epilog = "example: bubbot --home restored restore backups/bubbot-20261121T202100Z"
+    add_json_option(parser)
     parser.add_argument("backup", nargs="?", type=Path, help="the folder that bubbot backup made")
     parser.add_argument(
         "--release", action="store_true", help="end the quarantine; what was left open before the restore is not sent"
@@ -53,9 +89,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Restore a backup or release a home; return the exit code."""
     if args.deliver and not args.release:
-        raise ConfigError("--deliver belongs to --release")
+        raise usage_error("bubbot restore", "--deliver belongs to --release")
     if (args.backup is None) != args.release:
-        raise ConfigError("give either the folder of a backup, or --release")
+        raise usage_error("bubbot restore", "give either the folder of a backup, or --release")
     setup = load_setup(args)
     if args.release:
         return asyncio.run(run_command(setup, RELEASE_HOME, ReleaseHome(deliver=args.deliver)))
@@ -66,9 +102,10 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
     database_file(setup.settings.store, setup.home, "bubbot restore")
     refuse_existing_database(setup.home.path)
-    manifest = await asyncio.to_thread(verify_backup, backup)
+    with show_progress("Checking the backup", "entries", plain=setup.is_plain) as on_progress:
+        manifest = await asyncio.to_thread(verify_backup, backup, on_progress)
     setup.home.ensure()
-    with WriterLock(setup.home):
+    with WriterLock(setup.home), show_progress("Copying the backup", plain=setup.is_plain):
         refuse_existing_database(setup.home.path)
         with unpack(backup, manifest, setup.home.path) as folder:
             triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
@@ -78,6 +115,9 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
                 notes.append(
                     f"The backup lacked triggers that protect its history, which were restored: {', '.join(triggers)}."
                 )
+    if setup.as_json:
+        show_record(_result(setup, manifest, notes))
+        return EXIT_OK
     _show_summary(setup.home, manifest, notes)
     await _show_contents(setup)
     show(
@@ -85,6 +125,21 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
         "If the original bot will never run again, bubbot restore --release ends that."
     )
     return EXIT_OK
+
+
+def _result(setup: CommandSetup, manifest: BackupManifest, notes: list[str]) -> RestoreResult:
+    secrets: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    try:
+        settings = setup.read_settings_without_secrets()
+        secrets = tuple(format_setting(secret.setting) for secret in settings.missing_secrets)
+        tokens = tuple(_without_token(settings))
+    except ConfigError as error:
+        notes = [*notes, f"Its configuration cannot be used yet: {error}"]
+    content = manifest.database
+    return RestoreResult(
+        str(setup.home.path), manifest.created, content.head, len(content.tapes), tuple(notes), secrets, tokens
+    )
 
 
 async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> None:
@@ -109,26 +164,41 @@ async def _show_contents(setup: CommandSetup) -> None:
     """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
     try:
         restored = CommandSetup(setup.read_settings_without_secrets(), setup.home, setup.config)
-        people = (await read(restored, list_people, NoArgs())).text.strip()
+        people = (await read(restored, list_people, NoArgs())).rows
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")
         return
     sections = {
         "Who may speak with it:": [
-            *(people.splitlines() if people != NOBODY else ()),
+            *(format_table(people) if people else ()),
             *_describe_open_chats(restored.settings),
         ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
-        "A backup holds no files with secrets. Put these back, or let bubbot init ask for them:": [
-            f"{secret.file}  ({format_setting(secret.setting)})" for secret in restored.settings.missing_secrets
+        f"A backup holds no files with secrets. {_init_command(restored)} asks for these, or put the files back:": [
+            f"{describe_secret(restored.settings, secret.setting)}: {secret.file}"
+            for secret in restored.settings.missing_secrets
         ],
-        "Tokens that came from the environment or systemd, and have to come from there again:": [
-            f"[channels.{name}] token" for name in _without_token(restored.settings)
+        "These came from the environment or systemd, and have to come from there again:": [
+            *(
+                describe_secret(restored.settings, ("channels", name, "token"))
+                for name in _without_token(restored.settings)
+            ),
+            *(
+                f"{' or '.join(variables)}, the key of the model {name}"
+                for name, variables in keyless_models(restored.settings, read_variables()).items()
+                if not restored.settings.missing_secret("model", "api_key")
+            ),
         ],
     }
     for title, lines in sections.items():
         if lines:
             show("\n".join([title, *(f"  {printable(line)}" for line in lines)]))
+
+
+def _init_command(setup: CommandSetup) -> str:
+    """Return the command that asks for missing secrets."""
+    options = {"--home": setup.home.path, "--config": setup.config}
+    return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path), "init"])
 
 
 def _describe_open_chats(settings: Settings) -> Iterator[str]:

@@ -22,6 +22,7 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.tool import ToolArgs
+from bubbot.records import json_data
 from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
@@ -40,6 +41,23 @@ class ReleaseHome(ToolArgs):
     """
 
     deliver: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseResult:
+    """The end of a quarantine.
+
+    Attributes:
+        delivered: open work stays open, so that the next run sends and answers it.
+        unsent: messages of the bot that are not sent.
+        unanswered: messages of people that get no answer.
+        jobs: jobs whose time has passed.
+    """
+
+    delivered: bool
+    unsent: int
+    unanswered: int
+    jobs: int
 
 
 @dataclass
@@ -80,7 +98,8 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
     )
     summary.add(HOME_TAPE, [fact], at)
     await context.store.append(summary.batches)
-    return CommandResult(_describe(context, arguments, summary))
+    result = ReleaseResult(arguments.deliver, summary.intents, summary.inbounds, summary.jobs)
+    return CommandResult(_describe(context, arguments, summary), data=json_data(result))
 
 
 async def _end_channels(context: CommandContext, restored: RestoreFact, summary: _ReleaseSummary, at: datetime) -> None:
@@ -140,4 +159,4 @@ def _describe(context: CommandContext, arguments: ReleaseHome, summary: _Release
     return f"Released. {outcome}\n{next_step}\n"
 
 
-RELEASE_HOME = Command(name="restore release", run=release, args=ReleaseHome, writes=True)
+RELEASE_HOME = Command(name="restore release", run=release, args=ReleaseHome, writes=True, result=ReleaseResult)

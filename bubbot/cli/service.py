@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from bubbot.cli.output import show
+from bubbot.cli.arguments import add_json_option
+from bubbot.cli.output import show, show_record
 from bubbot.errors import HomeLocked
 from bubbot.home import Home
 from bubbot.log import printable
@@ -23,6 +25,8 @@ from bubbot.ops.service.install import (
 from bubbot.ops.service.render import SYSTEM_HOME
 from bubbot.ops.service.systemctl import find_manager_failure, read_properties
 from bubbot.ops.service.systemctl import run_command as ask
+from bubbot.ports.checks import Finding
+from bubbot.records import dataclass
 from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
 
 EXIT_RUNNING, EXIT_NOT_RUNNING = 0, 1
@@ -36,6 +40,33 @@ STATUS_PROPERTIES = (
     "NRestarts",
     "Result",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """The state of the service.
+
+    Attributes:
+        running: systemd runs it.
+        manager: systemd manages services here.
+        installed: there is a unit.
+        properties: the properties of the unit, by the names of systemd; empty if there is none.
+        home: the path of the home.
+        report: what the bot reports of itself to systemd; empty if nothing.
+        findings: what holds the home.
+    """
+
+    running: bool
+    manager: bool
+    installed: bool
+    properties: Mapping[str, str]
+    home: str
+    report: str
+    findings: tuple[Finding, ...]
+
+
+RESULTS = {"service status": ServiceStatus}
+"""What `--json` prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         whose.add_argument("--system", action="store_true", help="a system service (default for root)")
     for action in (install, uninstall):
         action.add_argument("--dry-run", action="store_true", help="only print what would be written and run")
+    add_json_option(status)
     install.add_argument("--backups", action="store_true", help="also make a backup every day")
 
 
@@ -63,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     user = args.user or not (args.system or os.geteuid() == 0)
     home = args.home or (default_home() if user else configured_home() or SYSTEM_HOME)
     if args.action == "status":
-        return _show_status(home, user=user)
+        return _show_status(home, user=user, as_json=args.json)
     if args.action == "install":
         install_plan = plan_installation(home, args.config, user=user, backups=args.backups)
         return _show_installation(install_plan) if args.dry_run else _install(install_plan, Home(home))
@@ -116,8 +148,17 @@ def _show_removal(install_plan: InstallPlan) -> int:
     return 0
 
 
-def _show_status(home: Path, *, user: bool) -> int:
+def _show_status(home: Path, *, user: bool, as_json: bool) -> int:
     state = read_properties(ask, UNIT, STATUS_PROPERTIES, user=user)
+    is_running = state is not None and state.get("ActiveState") == "active"
+    is_closed = os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK)
+    findings = () if is_closed else tuple(check_lock(Home(home)))
+    if as_json:
+        is_installed = state is not None and state.get("LoadState") != "not-found"
+        properties = dict(state) if state is not None and is_installed else {}
+        report = properties.get("StatusText", "")
+        show_record(ServiceStatus(is_running, state is not None, is_installed, properties, str(home), report, findings))
+        return EXIT_RUNNING if is_running else EXIT_NOT_RUNNING
     if state is None:
         reason = find_manager_failure(ask, user=user) or "it did not answer"
         _say(f"service: systemd does not manage services here ({reason}). Without it: {MANUAL_START_HINT}")
@@ -131,12 +172,11 @@ def _show_status(home: Path, *, user: bool) -> int:
         )
         if state.get("StatusText"):
             _say(f"says: {state['StatusText']}")
-    if os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
+    if is_closed:
         _say(f"home: {home} is closed to this user; {'the user who owns it' if user else 'root'} is told more.")
-    else:
-        for finding in check_lock(Home(home)):
-            _say(f"home: {home}: {finding.cause}")
-    return EXIT_RUNNING if state is not None and state.get("ActiveState") == "active" else EXIT_NOT_RUNNING
+    for finding in findings:
+        _say(f"home: {home}: {finding.cause}")
+    return EXIT_RUNNING if is_running else EXIT_NOT_RUNNING
 
 
 def _say(sentence: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
-from bubbot.errors import ConfigError
+from bubbot.errors import UsageError
 from bubbot.home import Home
 from bubbot.records import dataclass
-from bubbot.settings.environment import default_home, environment_secrets
+from bubbot.settings.environment import default_home, environment_secrets, terminal_style
 from bubbot.settings.loader import Settings, load, load_with_missing_secrets
 
 
@@ -24,11 +25,15 @@ class CommandSetup:
             `Settings.require_secrets`.
         home: the home folder.
         config: the configuration, if not the one in the home.
+        as_json: print the result as JSON.
+        is_plain: print lines only, for screen readers: nothing is drawn a second time.
     """
 
     settings: Settings
     home: Home
     config: Path | None = None
+    as_json: bool = False
+    is_plain: bool = False
 
     def read_settings(self) -> Settings:
         """Read the settings again from their sources. Raises `ConfigError`."""
@@ -44,10 +49,12 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     home = Home(getattr(args, "home", None) or default_home())
     config: Path | None = getattr(args, "config", None)
     settings = load_with_missing_secrets(home=home.path, config=config, extensions=EXTENSIONS)
-    setup = CommandSetup(settings, home, config)
+    setup = CommandSetup(settings, home, config, getattr(args, "json", False), is_plain(args))
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())
-    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)
+    zone = ZoneInfo(settings.bot.timezone)
+    shown = "warning" if quiet and level == "info" else level
+    log.setup(shown, secrets=secrets, form=log_format, zone=zone, sentences=quiet)
     for renamed in setup.settings.renamed_settings:
         logging.getLogger(__name__).warning("setting renamed: %s", renamed, extra={"action": "config.renamed"})
     for section in settings.unowned_sections:
@@ -55,9 +62,18 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     return setup
 
 
+def is_plain(args: argparse.Namespace) -> bool:
+    """Return true if the option `--plain` or the environment asks for lines only."""
+    return getattr(args, "plain", False) or terminal_style() == "dumb"
+
+
 def session_id(text: str) -> str:
     """Return the session id for a name given on the command line: `work` is `stdin:work`."""
     chat = text.removeprefix("stdin:").strip()
     if not chat:
-        raise ConfigError("--session is empty; give the conversation a name, such as work")
+        raise UsageError("--session is empty; give the conversation a name, such as work; see `bubbot ask --help`")
+    # Imported here: commands that name no session need no tapes.
+    from bubbot.ports.session_names import check_session_length
+
+    check_session_length(chat)
     return f"stdin:{chat}"

@@ -5,17 +5,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Iterator
+from typing import ClassVar
 
+from bubbot.cli.arguments import add_json_option
 from bubbot.cli.loading import loading
-from bubbot.cli.output import show, show_json
+from bubbot.cli.output import show, show_json, terminal_columns
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
-from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
+from bubbot.gateway.health.snapshot import (
+    BackupStatus,
+    ChannelState,
+    DatabaseStatus,
+    HealthSnapshot,
+    PendingDeliveries,
+    as_json,
+)
 from bubbot.gateway.health.verdict import format_verdict
 from bubbot.home import Home
-from bubbot.log import printable
+from bubbot.log import LoggedWarning, printable
 from bubbot.ops.doctor.home import is_held
+from bubbot.ports.health import FeatureProblem, RuntimeLoad
+from bubbot.records import IsoTime, dataclass
 from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
 from bubbot.server.codec import decode
 from bubbot.settings.sections import SQLITE_STORE
@@ -28,6 +39,66 @@ POLL_SECONDS = 0.1
 LABEL_WIDTH = 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusReport:
+    """The state of the bot. Values that are unknown are left out; features add their own.
+
+    Attributes:
+        version: that of the program.
+        home: the path of the home.
+        zone: the time zone of the deployment.
+        at: the time of the report.
+        pid: the process; absent if no bot runs.
+        began: when the bot started.
+        channels: the configured channels.
+        outcomes: how the newest turns ended, the newest last.
+        load: the turns; if no bot runs, the messages that nobody has answered.
+        owed: undelivered messages, by channel.
+        database: its size; absent if it was not measured.
+        backup: the newest backup.
+        warnings: warnings logged.
+        errors: errors logged.
+        newest: the newest of both.
+        quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
+        features: what is wrong with the features of installed packages.
+        full: the bot waits for disk space.
+        loading: the models that are still loading.
+        running: a bot runs.
+        healthy: it runs, receives from every channel, gets answers from its models and has disk space.
+        verdict: the state in one line.
+        trouble: the same, if the bot is not healthy.
+    """
+
+    is_open: ClassVar[bool] = True
+    version: str
+    home: str
+    zone: str
+    at: IsoTime
+    pid: int = 0
+    began: IsoTime = ""
+    channels: tuple[ChannelState, ...]
+    outcomes: tuple[str, ...]
+    load: RuntimeLoad
+    owed: tuple[PendingDeliveries, ...]
+    database: DatabaseStatus | None = None
+    backup: BackupStatus | None = None
+    warnings: int
+    errors: int
+    newest: tuple[LoggedWarning, ...]
+    quarantine: BackupStatus | None = None
+    features: tuple[FeatureProblem, ...]
+    full: bool
+    loading: tuple[str, ...]
+    running: bool
+    healthy: bool
+    verdict: str
+    trouble: str = ""
+
+
+RESULTS = {"status": StatusReport}
+"""What `--json` prints; `as_json` makes it, as unknown values are left out."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
@@ -36,7 +107,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "every channel, gets answers from its models, has disk space and is not in quarantine, else 1."
     )
     parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json_option(parser)
     parser.add_argument(
         "--wait",
         type=_seconds,
@@ -84,8 +155,9 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         return None, "No bot runs for this home; this is what its database says."
     pid, address = home.read_lock_holder()
     holder = "Another process" if pid is None else f"Process {pid}"
+    not_daemon = f"{holder} is writing to this home but is not the daemon: a chat, or another command."
     if pid is not None and address is None:
-        return None, f"{holder} is writing to this home but is not the daemon: a chat, or another command."
+        return None, not_daemon
     try:
         async with asyncio.timeout(wait):
             snapshot = await _request_snapshot(home)
@@ -93,17 +165,18 @@ async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, st
         missing = explain_missing_socket(address) if address else ""
         reason = f". {missing}" if missing else ": it is starting, ending, or blocked."
         return None, f"{holder} holds this home and gave no answer within {wait:g} seconds{reason}"
-    return snapshot, format_verdict(snapshot)
+    return (None, not_daemon) if snapshot is None else (snapshot, format_verdict(snapshot))
 
 
-async def _request_snapshot(home: Home) -> HealthSnapshot:
-    """Request the health until a bot answers: one that is starting answers a moment later."""
+async def _request_snapshot(home: Home) -> HealthSnapshot | None:
+    """Request the health until a bot answers: one that is starting answers a moment later. None if it is a chat."""
     while True:
         address = home.read_lock_holder()[1]
         try:
             if address:
                 async with connect(address) as bot:
-                    return decode((await bot.request("status", {})).get("snapshot"), HealthSnapshot)
+                    reply = await bot.request("status", {})
+                    return None if reply.get("chat") else decode(reply.get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
         await asyncio.sleep(POLL_SECONDS)
@@ -127,6 +200,11 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
 
 def _lines(snapshot: HealthSnapshot, verdict: str) -> Iterator[str]:
     yield verdict
+    narrow = 0 < terminal_columns() < 2 * LABEL_WIDTH
     for row in HealthFormatter(Texts(), snapshot).rows():
+        if narrow:
+            yield row.label
+            yield from (f"  {line}" for line in row.lines)
+            continue
         for index, line in enumerate(row.lines):
             yield f"{row.label if index == 0 else '':<{LABEL_WIDTH}}{line}"

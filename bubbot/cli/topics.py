@@ -6,8 +6,8 @@ import argparse
 import textwrap
 from collections.abc import Mapping
 
+from bubbot.cli.arguments import usage_error
 from bubbot.cli.output import show
-from bubbot.errors import ConfigError
 from bubbot.ports.text import did_you_mean
 
 EXIT_CODE_TEXTS: Mapping[int, str] = {
@@ -32,8 +32,10 @@ ENVIRONMENT_TEXTS: Mapping[str, str] = {
     "XDG_CONFIG_HOME": "where the units of your services and fish's completions are",
     "XDG_RUNTIME_DIR": "where the socket of a running bot is, if its home has too long a path",
     "TZ": "the time zone that `bubbot init` suggests",
-    "TERM": "`dumb`: lines only",
-    "NO_COLOR": "if set: no colours",
+    "BUBBOT_PLAIN": "`1`: every command runs as with --plain, for screen readers: lines only, nothing is drawn twice",
+    "TERM": "`dumb`: lines only, as with --plain",
+    "NO_COLOR": "if set: no colours. Only `chat` and progress on a terminal have some; a pipe never gets any, so FORCE_COLOR "
+    "changes nothing there",
     "EDITOR": "the editor in commands that `bubbot doctor` prints",
     "NOTIFY_SOCKET": "systemd's, with WATCHDOG_USEC and WATCHDOG_PID: where a service reports that it works",
 }
@@ -69,13 +71,14 @@ def run(args: argparse.Namespace) -> int:
         show(format_rows(ENVIRONMENT_TEXTS))
     elif args.topic == "json":
         show(
-            "These print JSON with --json, one object or one object a line; docs/reference/commands.md has the fields.\n"
+            "These print JSON with --json, one object or one object a line; docs/reference/json.md has the schemas. An error "
+            'is the last line on standard error: {"error": {"message": …, "code": …, "exit_code": …}}.\n'
         )
         show(format_rows({path: text for name in commands for path, text in list_json_commands(load_command(name)[0])}))
     else:
         words = [*commands, *TOPICS]
         hint = did_you_mean(args.topic, words, otherwise=f"there are: {', '.join(words)}")
-        raise ConfigError(f"there is no command or topic {args.topic!r}; {hint}")
+        raise usage_error("bubbot", f"there is no command or topic {args.topic!r}; {hint}")
     return 0
 
 
@@ -95,8 +98,12 @@ def format_rows(rows: Mapping[str, str]) -> str:
     # Imported here: it knows COLUMNS, as argparse does.
     from shutil import get_terminal_size
 
-    indent = max(map(len, rows)) + 2
-    width = max(get_terminal_size().columns - 2, indent + 20)
+    indent, width = max(map(len, rows)) + 2, max(get_terminal_size().columns - 2, 18)
+    if width < indent + 20:  # the meanings stand below their names
+        return "\n".join(
+            f"{name}\n{textwrap.fill(text, width, initial_indent='  ', subsequent_indent='  ', break_long_words=False)}"
+            for name, text in rows.items()
+        )
     return "\n".join(
         textwrap.fill(f"{name:<{indent}}{text}", width, subsequent_indent=" " * indent) for name, text in rows.items()
     )

@@ -16,6 +16,8 @@ from bubbot.tape.query import fold_text
 
 CHATS_WATCHED = 1000
 """Chats for which the loop guard remembers what bots did; it forgets the one that was quiet longest first."""
+STRANGER_REASON = "stranger"
+"""The reason to ignore somebody who may not speak."""
 ALBUMS_REMEMBERED = 100
 """Albums that are known to be for the bot; the parts of one arrive within seconds."""
 MINUTE_SECONDS = 60.0
@@ -119,9 +121,13 @@ class RecordOnly:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Run no turn, record nothing, answer nothing; `reason` is a word for the log."""
+    """Run no turn, record nothing, answer nothing; `reason` is a word for the log.
+
+    `is_call`: a stranger wrote to the bot in a group.
+    """
 
     reason: str
+    is_call: bool = False
 
 
 Decision: TypeAlias = Respond | OfferPairing | RecordOnly | Ignore
@@ -174,7 +180,9 @@ class AdmissionPolicy:
             return self._decide_bot(inbound)
         role = self._role(inbound)
         if role is Role.STRANGER:
-            return OfferPairing() if inbound.direct and self._settings.pairing else Ignore("stranger")
+            if inbound.direct and self._settings.pairing:
+                return OfferPairing()
+            return Ignore(STRANGER_REASON, is_call=not inbound.direct and self._is_addressed(inbound))
         self._reset_bot_depth(inbound.chat)
         return Respond(role) if self._is_for_bot(inbound) else self._decide_unaddressed(inbound, role)
 
@@ -200,13 +208,16 @@ class AdmissionPolicy:
     def _space(self, inbound: Inbound) -> SpaceRules:
         return self._settings.spaces.get(inbound.space, _NO_SPACE)
 
+    def is_open(self, chat: str) -> bool:
+        """Return true if everyone in a group may speak."""
+        return self._is_listed(chat, self._settings.groups)
+
+    def _is_addressed(self, inbound: Inbound) -> bool:
+        return inbound.direct or inbound.addressed or self._is_called(inbound)
+
     def _is_for_bot(self, inbound: Inbound) -> bool:
-        is_for_bot = (
-            inbound.direct
-            or inbound.addressed
-            or self._is_listed(inbound.chat, self._settings.respond_to_all | self._space(inbound).respond_to_all)
-            or self._is_called(inbound)
-        )
+        respond_to_all = self._settings.respond_to_all | self._space(inbound).respond_to_all
+        is_for_bot = self._is_addressed(inbound) or self._is_listed(inbound.chat, respond_to_all)
         if not inbound.group:
             return is_for_bot
         album = (inbound.chat, inbound.sender.id, inbound.group)  # only its first picture names the bot

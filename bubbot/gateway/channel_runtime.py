@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field, replace
+from datetime import UTC, tzinfo
 from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
+from bubbot.gateway.groups import NotifyOwner
 from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
@@ -17,6 +19,7 @@ from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, split_outbound
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     Channel,
@@ -80,6 +83,7 @@ class ChannelRuntime:
     """A channel with its inbox, outbox, gate and deliverer.
 
     Attributes:
+        strangers: counts the ignored messages of strangers.
         previews: shows turns while they run; None if the channel cannot.
         held_messages: merged messages that nobody delivers yet; None if they are delivered.
         is_cancelled: true after `cancel`; what is still to be said is durable, and left to the runtime that replaces this one.
@@ -93,6 +97,7 @@ class ChannelRuntime:
     policy: ChannelPolicy
     migrations: ChatMigrations
     limiter: PersonLimiter
+    strangers: StrangerCounter
     previews: ShowsPreviews | None = None
     held_messages: list[OutboxMessage] | None = None
     gate: InboundGate = field(init=False)
@@ -105,6 +110,8 @@ class ChannelRuntime:
         *,
         activity: ActivityTracker | None = None,
         report: HealthReport = report_nothing,
+        zone: tzinfo = UTC,
+        notify_owner: NotifyOwner | None = None,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
         rules = GatePolicy(
@@ -116,6 +123,9 @@ class ChannelRuntime:
             activity,
             report,
             self.limiter if self.policy.admission else None,
+            self.strangers,
+            zone,
+            notify_owner,
         )
         self.gate = InboundGate(
             self.link,
@@ -140,7 +150,7 @@ class ChannelRuntime:
             chat_limit=ChatLimits(policy.max_turns_per_chat).acquire,
         )
 
-    async def receive(self, event: ChannelEvent) -> bool | None:
+    async def receive(self, event: ChannelEvent) -> bool | str | None:
         """Pass an event of the channel to the current gate."""
         return await self.gate.receive(event)
 
@@ -190,6 +200,7 @@ class ChannelRuntime:
 
     async def aclose(self) -> None:
         """Release what the channel holds."""
+        self.strangers.close()
         if isinstance(self.channel, SupportsClose):
             await self.channel.aclose()
 
@@ -263,8 +274,9 @@ async def make_channel_runtime(
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():
         limiter.load(await inbox.recent_messages(now() - ONE_DAY))
+    strangers = StrangerCounter(channel.name)
     return ChannelRuntime(
-        channel, inbox, outbox, link, deliverer, policy, moves, limiter, previews, [] if hold else None
+        channel, inbox, outbox, link, deliverer, policy, moves, limiter, strangers, previews, [] if hold else None
     )
 
 

@@ -6,20 +6,41 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import UTC, tzinfo
 from types import MappingProxyType
 from typing import TypeVar
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.gateway.activity import ActivityTracker
-from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
+from bubbot.gateway.admission import (
+    STRANGER_REASON,
+    AdmissionPolicy,
+    Decision,
+    Ignore,
+    OfferPairing,
+    RecordOnly,
+    Respond,
+)
+from bubbot.gateway.groups import GroupCalls, NotifyOwner
 from bubbot.gateway.health.formatter import describe_activity
-from bubbot.gateway.inbox import Inbox
+from bubbot.gateway.inbox import Inbox, refused_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbox import Outbox
-from bubbot.ports.access import KnowsPeople
+from bubbot.gateway.presses import (
+    FoundButton,
+    PressRefusal,
+    find_button,
+    press_inbound,
+    pressed_part,
+    refuse_press,
+)
+from bubbot.gateway.strangers import StrangerCounter
+from bubbot.ports.access import CodeReminder, KnowsPeople
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
+    BotAdded,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     Deletion,
@@ -34,7 +55,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.outbox import OutboxMessage, intent_entry
 from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.records import dataclass
@@ -51,7 +72,7 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
-EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
+EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +88,9 @@ class GatePolicy:
         activity: what turns are doing; None: not tracked.
         report: the health of the whole bot.
         limiter: limits what each person may send; None: no limits.
+        strangers: counts the ignored messages of strangers; None: nobody counts them.
+        zone: the time zone of the deployment.
+        notify_owner: tells an owner in which groups strangers call the bot; None: nobody does.
     """
 
     admission: AdmissionPolicy | None = None
@@ -77,6 +101,9 @@ class GatePolicy:
     activity: ActivityTracker | None = None
     report: HealthReport = report_nothing
     limiter: PersonLimiter | None = None
+    strangers: StrangerCounter | None = None
+    zone: tzinfo = UTC
+    notify_owner: NotifyOwner | None = None
 
 
 class InboundGate:
@@ -113,9 +140,11 @@ class InboundGate:
         self._deliver = deliver
         self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
         self._drop_notified: set[str] = set()
+        notify_owner = self._rules.notify_owner
+        self._group_calls = GroupCalls(inbox, self._texts, notify_owner) if notify_owner is not None else None
 
-    async def receive(self, event: ChannelEvent) -> bool | None:
-        """Return when the event is durable or discarded; true if an answer will follow (see `Receive`)."""
+    async def receive(self, event: ChannelEvent) -> bool | str | None:
+        """Return when the event is durable or discarded; what it returns says whether an answer follows (see `Receive`)."""
         match event:
             case StopRequest():
                 self._runtime.stop(self._in_home_chat(event).session)
@@ -133,12 +162,17 @@ class InboundGate:
                         event.reason,
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
+            case BotAdded():
+                await run_uninterrupted(self._greet_group(event))
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
-                if event.origin != HUMAN_ORIGIN:  # no channel receives a firing
-                    event = replace(event, origin=HUMAN_ORIGIN)
+                if event.origin != HUMAN_ORIGIN or event.press is not None:
+                    # No channel receives a firing, and the gate alone knows what was pressed.
+                    event = replace(event, origin=HUMAN_ORIGIN, press=None)
                 return await self._handle_inbound(self._in_home_chat(event))
+            case ButtonPress():
+                return await self._handle_press(self._in_home_chat(event))
             case _:
                 await self._handle_change(self._in_home_chat(event))
         return None
@@ -157,7 +191,8 @@ class InboundGate:
 
         A command that overtakes the running turn is answered at once, and its result names no turn.
         """
-        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN))  # a client is no source of turns
+        # A client is no source of turns, and no button.
+        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None))
         running, waiting = self._runtime.session_activity(inbound.session)
         if not (running or waiting) or not is_overtaking(inbound.text):
             return await self.accept(inbound)
@@ -199,7 +234,11 @@ class InboundGate:
 
     async def _handle_inbound(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):
-            case Ignore():
+            case Ignore(reason=reason, is_call=is_call):
+                if reason == STRANGER_REASON:
+                    self._count_stranger()
+                if is_call and self._group_calls is not None:
+                    await run_uninterrupted(self._group_calls.on_call(inbound))
                 return False  # leave no trace: what strangers say, and what is not for the bot, is private
             case OfferPairing():
                 return await self._pair(inbound)
@@ -272,14 +311,101 @@ class InboundGate:
         return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
-        """Give a stranger a code, if one may be given; the message is not kept, and without a code nothing is."""
+        """Give a stranger a code, or remind the stranger of it; the message is not kept, and without a code nothing is."""
         access = self._rules.access
         code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
         if code:
-            notice = self._texts.say("pairing", code=code)
+            notice = self._texts.say("pairing" if self._has_owner() else "pairing_owner", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
             await self._inbox.record_refused(inbound.external_id, inbound.session)
+        elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
+            self._count_stranger()
         return False  # there is nothing else to say
+
+    def _has_owner(self) -> bool:
+        access, name = self._rules.access, self._link.name
+        return access is not None and any(
+            access.role(name, person) is Role.OWNER for person in access.list_people(name)
+        )
+
+    async def _remind(self, access: KnowsPeople, inbound: Inbound) -> bool:
+        """Tell a stranger once until when the code works; the fact and the notice are stored together."""
+        messages: list[OutboxMessage] = []
+
+        async def send(reminder: CodeReminder) -> None:
+            moments = (reminder.sent_at, reminder.expires_at, reminder.renewable_at)
+            sent, until, again = (f"{moment.astimezone(self._rules.zone):%H:%M}" for moment in moments)
+            text = self._texts.say("pairing_reminder", sent=sent, until=until, again=again)
+            parts = self._link.split(Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message))
+            also = {
+                reminder.tape: [reminder.fact],
+                self._inbox.tape_of(inbound.session): [refused_entry(inbound.external_id)],
+            }
+            key = f"{inbound.channel}:{reminder.fact.key}"
+            messages.append(await self._outbox.enqueue(inbound.session, key, tuple(parts), also))
+
+        is_due = await access.remind(inbound.sender, inbound.channel, send)
+        for message in messages:
+            await self._deliver(message)
+        return is_due
+
+    async def _greet_group(self, event: BotAdded) -> None:
+        """Say in a group how to let it speak, if an owner added the bot; the fact and the message are stored together."""
+        admission, added = self._rules.admission, self._in_home_chat(event)
+        probe = Inbound(event.channel, "", event.chat, event.sender, "", event.time, direct=False)
+        if admission is None or admission.role(probe) is not Role.OWNER or added.chat != event.chat:
+            return  # a stranger's group learns nothing, and one that moved knows already
+        sentence = "group_added_open" if admission.is_open(event.chat) else "group_added"
+        text = self._texts.say(sentence, group=event.chat, channel=event.channel)
+        key, session = f"added:{event.external_id}", added.session
+        parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))
+        intent = intent_entry(session, key, parts)
+        if await self._inbox.record_added(added, {self._outbox.tape_of(session): [intent]}):
+            await self._deliver(await self._outbox.enqueue(session, key, parts, {}))
+
+    def _count_stranger(self) -> None:
+        if self._rules.strangers is not None:
+            self._rules.strangers.add()
+
+    async def _handle_press(self, press: ButtonPress) -> str | None:
+        """Queue the command of a pressed button, or return why nothing happens, for the person who pressed."""
+        probe = Inbound(
+            press.channel, press.external_id, press.chat, press.sender, "", press.time, press.thread,
+            direct=press.direct, space=press.space,
+        )  # fmt: skip
+        decision = self._decide(probe)
+        if decision == Ignore("ignored"):
+            return None
+        if self._exceeded(probe) is not None:  # before anything is written
+            return self._texts.say("press_later")
+        found = await find_button(self._outbox, press)
+        reason = refuse_press(press, found, decision.role if isinstance(decision, Respond) else Role.STRANGER)
+        if reason is not None or found is None:
+            return await self._refuse_press(press, reason or "forged")
+        return await run_uninterrupted(self._accept_press(press, found))
+
+    async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
+        """Store a press and the change of its message in one transaction, and queue its command."""
+        inbound = press_inbound(press, found)
+        cause = f"pressed:{found.button_set.key}"
+        edit = intent_entry(inbound.session, cause, (pressed_part(press, found, self._link.split),))
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [edit]}) is None:
+            first = await self._inbox.find_press(found.button_set.key, inbound.session)
+            is_repeat = first is not None and first.id == press.external_id
+            return None if is_repeat else await self._refuse_press(press, "taken")
+        if edit.key and (message := await self._outbox.find_intent(edit.key)) is not None:
+            await self._deliver(message)
+        return None
+
+    async def _refuse_press(self, press: ButtonPress, reason: PressRefusal) -> str:
+        await self._inbox.record_press_refused(press, reason)
+        match reason:
+            case "foreign":
+                return self._texts.say("press_foreign")
+            case "taken":
+                return self._texts.say("press_taken")
+            case "expired" | "forged":
+                return self._texts.say("press_expired")
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""

@@ -13,11 +13,13 @@ from types import MappingProxyType
 
 from bubbot.gateway.inbox_views import (
     BEGAN,
+    BOT_ADDED,
     INBOUND_REFUSED,
     INBOX_PROJECTION,
     MESSAGE_CHANGED,
     MIGRATIONS_PROJECTION,
     MOVED,
+    PRESS_REFUSED,
     RECEIVED,
     UNPARSED,
     BackfillCursorView,
@@ -32,7 +34,18 @@ from bubbot.gateway.inbox_views import (
     sent_at,
 )
 from bubbot.gateway.migrations import ChatMigrations
-from bubbot.ports.channel import BackfillCursor, ChatMigration, Deletion, Edit, Inbound, Reaction, UnparsedUpdate
+from bubbot.ports.channel import (
+    BackfillCursor,
+    BotAdded,
+    ButtonPress,
+    ChatMigration,
+    Deletion,
+    Edit,
+    Inbound,
+    PressedButton,
+    Reaction,
+    UnparsedUpdate,
+)
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.handle import spans_of
@@ -131,7 +144,31 @@ class Inbox:
 
     async def record_refused(self, external_id: str, session: str) -> None:
         """Record that something came and was refused: its id alone, nothing of its content."""
-        await self._tape.shard(session).append([event(INBOUND_REFUSED, {}, key=external_id)], if_absent=True)
+        await self._tape.shard(session).append([refused_entry(external_id)], if_absent=True)
+
+    async def record_added(self, added: BotAdded, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
+        """Record that the bot was added to a group, with entries of other tapes; return false if it was before."""
+        data = {"channel": added.channel, "chat": added.chat, "by": added.sender.id, "time": added.time}
+        nonce = self._new_id()
+        entry = event(BOT_ADDED, data, key=added.external_id, accept=nonce)
+        return await self._append_once(added.session, entry, nonce, also) is not None
+
+    async def has_fact(self, session: str, key: str) -> bool:
+        """Return true if the tape of a session has an entry with this key."""
+        tape = self._tape.shard(session)
+        return bool((await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0])
+
+    async def record_press_refused(self, press: ButtonPress, reason: str) -> None:
+        """Record once that a press of a button did nothing, by whom, and why."""
+        data = {"session": press.session, "sender": press.sender.id, "message": press.message, "reason": reason}
+        fact = event(PRESS_REFUSED, data, key=press.external_id)
+        await self._tape.shard(press.session).append([fact], if_absent=True)
+
+    async def find_press(self, buttons: str, session: str) -> PressedButton | None:
+        """Return the press that was accepted for this button set; None if there is none."""
+        tape = self._tape.shard(session)
+        entries = (await tape.fetch([TapeQuery(tape.name, keys=(press_key(buttons),))]))[0]
+        return inbound_from(entries[0].payload["data"]).press if entries and not entries[0].erased else None
 
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
@@ -194,6 +231,16 @@ class Inbox:
             newest_id = self._newest_ids.get(tape, 0)
             if newest_id or len(self._open) == 1:
                 await projected.write_checkpoint(newest_id)
+
+
+def refused_entry(external_id: str) -> TapeEntry:
+    """Make the fact that something came and was refused: its id alone."""
+    return event(INBOUND_REFUSED, {}, key=external_id)
+
+
+def press_key(buttons: str) -> str:
+    """Return the external id of the inbound of a press: the first press of a button set is the only one."""
+    return f"press:{buttons}"
 
 
 def restart_entry(time: str, restore: int) -> TapeEntry:

@@ -7,7 +7,17 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
+from bubbot.ports.channel import (
+    Attachment,
+    BackfillCursor,
+    Deletion,
+    Edit,
+    Inbound,
+    PressedButton,
+    Quote,
+    Reaction,
+    Sender,
+)
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
 from bubbot.ports.text import clean
 from bubbot.records import dataclass
@@ -23,7 +33,10 @@ RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
+PRESS_REFUSED = "inbox/press-refused"
 MOVED = "inbox/moved"
+BOT_ADDED = "inbox/added"
+GROUP_CALLED = "inbox/called"
 _TEXT_EVENTS = (
     RECEIVED,
     UNPARSED,
@@ -41,13 +54,16 @@ MAX_MESSAGES_READ = 2_000
 
 def inbound_data(inbound: Inbound) -> JsonObject:
     """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
-    data: JsonObject = {**_storable(inbound), "session": clean(inbound.session)}
+    data: dict[str, Any] = {**_storable(inbound), "session": clean(inbound.session)}
+    for name in ("model", "instructions", "press"):  # few messages have them, and every message is stored
+        if not data[name]:
+            del data[name]
     return data
 
 
 _FIELDS = {
     kind: tuple(item.name for item in fields(kind))
-    for kind in (Inbound, Edit, Deletion, Reaction, Sender, Quote, Attachment)
+    for kind in (Inbound, Edit, Deletion, Reaction, Sender, Quote, Attachment, PressedButton)
 }
 
 
@@ -66,7 +82,7 @@ def _storable(value: Any) -> Any:
 
 def inbound_from(data: JsonObject) -> Inbound:
     """Read an inbound from the data of its event; older entries lack the later fields."""
-    quote = data.get("quote")
+    quote, press = data.get("quote"), data.get("press")
     return Inbound(
         channel=data["channel"],
         external_id=data["external_id"],
@@ -84,6 +100,9 @@ def inbound_from(data: JsonObject) -> Inbound:
         group=data.get("group", ""),
         space=data.get("space", ""),
         origin=data.get("origin", "human"),
+        model=data.get("model", ""),
+        instructions=data.get("instructions", ""),
+        press=PressedButton(**press) if press else None,
     )
 
 

@@ -71,7 +71,18 @@ def split_outbound(channel: Channel, outbound: Outbound) -> tuple[MessagePart, .
     except Exception:  # the adapter is someone else's code; its defect must not cost the answer
         log.exception("channel failed to split a message", extra={"action": "parts.defect"})
         parts = ()
-    return parts or unsplit_parts(outbound)
+    return _place_extras(parts or unsplit_parts(outbound), outbound)
+
+
+def _place_extras(parts: tuple[MessagePart, ...], outbound: Outbound) -> tuple[MessagePart, ...]:
+    """Let the first text replace the message that the outbound edits, and put the buttons below the last text."""
+    texts = [index for index, part in enumerate(parts) if part.file is None]
+    if not texts or not (outbound.edits or outbound.buttons):
+        return parts
+    placed = list(parts)
+    placed[texts[0]] = replace(placed[texts[0]], edits=outbound.edits)
+    placed[texts[-1]] = replace(placed[texts[-1]], buttons=outbound.buttons)
+    return tuple(placed)
 
 
 def unsplit_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
@@ -333,6 +344,8 @@ class Deliverer:
                     live = await settle_live(self._channel, self._outbox, live, self._retry_policy.call_timeout_seconds)
                     if live.message and (receipt := await self._edit_live(part, live, message.session)):
                         return receipt, ""  # changing it twice does no harm
+                if part.edits:
+                    return await self._edit(part, message.session), ""  # changing it twice does no harm
                 if again:
                     return await self._find_or_send(part, message)
                 return await self._send(part, message.session), ""
@@ -369,6 +382,18 @@ class Deliverer:
             if not error.permanent:
                 raise
             return None
+
+    async def _edit(self, part: MessagePart, session: str) -> Receipt:
+        """Replace a message by the part; on a channel that cannot edit, the message stays."""
+        channel = self._channel
+        if not isinstance(channel, SupportsEditing):
+            return Receipt()
+
+        async def edit(delivery: PartDelivery) -> Receipt:
+            await channel.edit(delivery.part.edits, delivery.part)
+            return Receipt(delivery.part.edits)
+
+        return await self._call_wrapped(edit, part, session)
 
     async def _mark_moved(self, live: LiveMessage) -> None:
         """Replace the half answer in a chat that the platform has moved: the complete one goes to the new chat.

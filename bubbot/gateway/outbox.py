@@ -28,7 +28,7 @@ from bubbot.gateway.outbox_views import (
 )
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.lease import SessionLease
-from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from, part_data
+from bubbot.ports.outbox import INTENT, OutboxMessage, intent_entry, intent_from, part_data
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
@@ -92,7 +92,7 @@ class Outbox:
         lease = await self._leases.hold(intent.session) if self._leases and intent.session else None
         if lease:
             data["epoch"] = lease.epoch
-        fact = event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")
+        fact = event(RECEIPT, data, key=receipt_key(intent.id, place))
         tape = self._tape.shard(intent.session)
         (stored,) = await tape.append([fact], if_absent=True, lease=lease)
         await self._pending[self.tapes.index(tape.name)].write_checkpoint(stored.id)
@@ -111,6 +111,20 @@ class Outbox:
         entry = intent_entry(session, key, parts)
         tape = self._tape.shard(session)
         return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
+
+    async def find_intent(self, key: str) -> OutboxMessage | None:
+        """Return the intent with this key, as it was intended; None if there is none, or if it was erased."""
+        for tape in self._tape.shards():
+            entries = (await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0]
+            if entries and not entries[0].erased and entries[0].name == INTENT:
+                return intent_from(entries[0])
+        return None
+
+    async def receipt_of(self, intent: OutboxMessage, place: int) -> str | None:
+        """Return the platform's id of a delivered part; None if it has no receipt."""
+        tape = self._tape.shard(intent.session)
+        entries = (await tape.fetch([TapeQuery(tape.name, keys=(receipt_key(intent.id, place),))]))[0]
+        return str(entries[0].payload["data"]["external_id"]) if entries and not entries[0].erased else None
 
     async def has_receipt(self, message: str) -> bool:
         """Return true if one of the newest receipts is for the message with this platform id."""
@@ -178,6 +192,11 @@ class Outbox:
         """Write a checkpoint, so that the next start reads from here on."""
         for projected in self._pending:
             await projected.write_checkpoint(force=len(self._pending) == 1 or projected.position > 0)
+
+
+def receipt_key(intent_id: int, place: int) -> str:
+    """Return the key of the receipt of a part."""
+    return f"receipt:{intent_id}:{place}"
 
 
 def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:

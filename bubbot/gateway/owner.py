@@ -18,7 +18,11 @@ class OwnerChat:
         self._tape = tape
 
     async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
-        """See `NotifyOwner`."""
+        """Notify with a fact of the own tape."""
+        return await self.notify(self._tape, key, text, fact)
+
+    async def notify(self, tape: str, key: str, text: str, fact: TapeEntry) -> bool:
+        """Store a notice and its fact in one transaction and send it; return false if no owner has a direct chat."""
         for channel_runtime in self._channel_runtimes.values():
             access = channel_runtime.policy.access
             if access is None:
@@ -30,7 +34,7 @@ class OwnerChat:
                 continue
             typed = Texts(command_prefix=channel_runtime.link.command_prefix).format_commands(text)
             parts = tuple(channel_runtime.link.split(Outbound(name, inbound.chat, typed, inbound.thread)))
-            message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {self._tape: [fact]})
+            message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})
             await channel_runtime.deliver(message)
             return True
         return False

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeAlias
 
 from bubbot.ports.channel import Role, Sender
 from bubbot.records import dataclass
+from bubbot.tape.entry import TapeEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,29 @@ def higher_role(first: Role, second: Role) -> Role:
     return first if first.at_least(second) else second
 
 
+@dataclass(frozen=True, slots=True)
+class CodeReminder:
+    """A reminder of a pairing code, which is not kept itself.
+
+    Attributes:
+        sent_at: when the code was sent.
+        expires_at: when it expires.
+        renewable_at: when the person may have another one.
+        tape: the tape of the fact.
+        fact: the fact that the person was reminded.
+    """
+
+    sent_at: datetime
+    expires_at: datetime
+    renewable_at: datetime
+    tape: str
+    fact: TapeEntry
+
+
+SendReminder: TypeAlias = Callable[[CodeReminder], Awaitable[None]]
+"""Store a reminder and its fact in one transaction."""
+
+
 class KnowsPeople(Protocol):
     """Knows who may speak on a channel, and gives strangers pairing codes."""
 
@@ -50,4 +76,8 @@ class KnowsPeople(Protocol):
 
     async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:
         """Return a new pairing code for a stranger, or None if the bot should stay silent."""
+        ...
+
+    async def remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+        """Remind a stranger of an open code, once for each; return false if there is nothing to say."""
         ...

@@ -7,7 +7,7 @@ command do; the same function runs in a shell's process, in the running bot, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
@@ -18,6 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
 from bubbot.ports.channel import Role
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.session_names import (
     find_tape,
     parse_session,
@@ -90,6 +91,7 @@ class CommandContext:
         turn: the turn in which the command was typed; None for one of a shell.
         terminal_width: the columns of the terminal that shows the answer; 0 if it goes elsewhere, such as to a pipe, or to
             a terminal for lines only.
+        on_progress: gets the counts of long work; the running bot shows none.
     """
 
     store: TapeStore
@@ -103,6 +105,7 @@ class CommandContext:
     is_running: bool = False
     turn: Turn | None = None
     terminal_width: int = 0
+    on_progress: OnProgress = ignore_progress
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
@@ -191,10 +194,12 @@ class CommandResult:
 
     Attributes:
         text: what it prints.
+        rows: the cells of a table, which is printed before the text so that it fits the terminal.
         code: its exit code.
         raw: print the text as it is, for other programs; only a terminal gets no control characters.
         file: write the text to this new file instead.
         content: write these bytes to the file, and print the text.
+        data: the same for programs, with the fields of `Command.result`; `json_data` makes it. None for a command without.
     """
 
     text: str
@@ -202,6 +207,8 @@ class CommandResult:
     raw: bool = False
     file: str | None = None
     content: bytes = b""
+    data: Mapping[str, Any] | None = None
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 class ShellInput(Protocol):
@@ -237,6 +244,11 @@ class Command:
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
         on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
             None: an error does.
+        question: returns what a shell asks before it runs the command, or an empty text; it only reads. Its arguments
+            need a field `yes`, with which nothing is asked.
+        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`.
+        result: the dataclass that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
+            reference has its schema. None: the command has no such option.
         typed: names as a comma command in chats; none by default.
         role: the least role that may type it in a chat. In a shell everyone is the owner.
     """
@@ -252,6 +264,9 @@ class Command:
     sent: type[ToolArgs] | None = None
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    question: RunCommand | None = None
+    progress: tuple[str, str] | None = None
+    result: type | None = None
     typed: tuple[str, ...] = ()
     role: Role = Role.OWNER
 

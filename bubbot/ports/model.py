@@ -157,6 +157,14 @@ class PriceTier(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model that a provider offers. `created`: seconds since 1970; 0 if the list does not say."""
+
+    name: str
+    created: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelPrice:
     """Prices of a model, in US dollars for a million tokens.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from hashlib import sha256
 from typing import Any
 
-from bubbot.ports.channel import MessagePart, OutboundFile
+from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, Button, ButtonSet, MessagePart, OutboundFile, Role
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 
 INTENT = "outbox/intent"
+_MAX_BUTTON_KEY_BYTES = MAX_BUTTON_ID_BYTES - len("/") - 3
+"""Bytes of the key of a button set: the number of a button has three digits at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +57,35 @@ def part_data(part: MessagePart) -> JsonObject:
     data: dict[str, Any] = {name: getattr(part, name) for name in MessagePart.__slots__}
     if part.file is not None:
         data["file"] = asdict(part.file)
+    if part.buttons is not None:
+        data["buttons"] = asdict(part.buttons) | {"role": part.buttons.role.value}
     return {name: value for name, value in data.items() if value or name in ("chat", "text")}
 
 
 def part_from(data: JsonObject) -> MessagePart:
     """Read a part of an intent's data, which has no empty fields."""
-    file = data.get("file")
-    return MessagePart(**{**data, "file": OutboundFile(**file) if file else None})
+    file, buttons = data.get("file"), data.get("buttons")
+    return MessagePart(
+        **{
+            **data,
+            "file": OutboundFile(**file) if file else None,
+            "buttons": _buttons_from(buttons) if buttons else None,
+        }
+    )
+
+
+def _buttons_from(data: JsonObject) -> ButtonSet:
+    buttons = tuple(Button(**button) for button in data["buttons"])
+    return ButtonSet(**{**data, "buttons": buttons, "role": Role(data["role"])})
 
 
 def intent_entry(
     session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0
 ) -> TapeEntry:
     """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
-    return event(INTENT, intent_data(session, turn, parts, inbound), key=f"{turn}:{place}")
+    key = f"{turn}:{place}"
+    if any(part.buttons for part in parts):
+        if len(key.encode()) > _MAX_BUTTON_KEY_BYTES or not key.isascii():  # platforms return short ids only
+            key = f"b{sha256(key.encode()).hexdigest()[:40]}"
+        parts = tuple(replace(part, buttons=part.buttons and replace(part.buttons, key=key)) for part in parts)
+    return event(INTENT, intent_data(session, turn, parts, inbound), key=key)

@@ -7,6 +7,8 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
 
+MAX_SESSION_CHARS = 200
+"""Characters in the name of a session that a person types."""
 IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""
 IMPORT_EVENT = "tape/imported"
@@ -38,7 +40,16 @@ def parse_session(text: str) -> str:
     name = text.strip()
     if not name or not all(name.split(":")) or not name.isprintable():
         raise ConfigError(f"{text!r} is not a session: use a name such as work, or an id such as telegram:42")
+    check_session_length(name)
     return name if ":" in name else f"stdin:{name}"
+
+
+def check_session_length(name: str) -> None:
+    """Raise `ConfigError` for a session that is named by more than `MAX_SESSION_CHARS` characters."""
+    if len(name) > MAX_SESSION_CHARS:
+        raise ConfigError(
+            f"the session {name[:20]}… has a name of {len(name)} characters: use {MAX_SESSION_CHARS} at most"
+        )
 
 
 def require_user_tape(tape: str, usage: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bubbot.errors import ConfigError
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
 from bubbot.tape.chain import AuditFinding
 from bubbot.tape.entry import TapeEntry
@@ -191,8 +192,8 @@ class WaitsForRoom(Protocol):
 class KeepsChain(Protocol):
     """A store that chains its entries by hashes."""
 
-    async def audit(self, tape: str | None = None) -> DeploymentAudit:
-        """Walk the chain of one tape or of all."""
+    async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
+        """Walk the chain of one tape or of all; report the entries that were checked."""
         ...
 
     async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
@@ -241,8 +242,8 @@ class FillsIndex(Protocol):
         """Index until cancelled."""
         ...
 
-    async def fill(self) -> None:
-        """Index all entries at once."""
+    async def fill(self, on_progress: OnProgress = ignore_progress, total: int = 0) -> None:
+        """Index all entries at once; report how many of `total` were indexed."""
         ...
 
     async def aclose(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -40,6 +40,47 @@ def format_bytes(size: float) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} bytes"
+
+
+def cell_width(text: str) -> int:
+    """Return how many cells of a terminal a text takes: a Chinese character takes two, an accent of its own none."""
+    if text.isascii():
+        return len(text)
+    # Imported here: most texts need no tables of Unicode.
+    from wcwidth import wcswidth
+
+    width: int = wcswidth(text)
+    return width if width >= 0 else len(text)  # negative if it has control characters
+
+
+def format_table(
+    rows: Sequence[Sequence[str]], *, columns: int = 0, right: Collection[int] = (), header: Sequence[str] = ()
+) -> list[str]:
+    """Format rows as a table without lines; if it does not fit, a cell a line, with the later ones indented.
+
+    Args:
+        rows: cells of one line each; as many in each row.
+        columns: the width of the terminal; 0 for no limit.
+        right: the numbers of the columns that end at their right side, such as numbers.
+        header: the titles of the columns; if the table does not fit, they precede the cells.
+    """
+    table = [header, *rows] if header else list(rows)
+    widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]
+    if not columns or sum(widths) + 2 * (len(widths) - 1) <= columns:
+        return ["  ".join(map(_pad, row, widths, _sides(len(row), right))).rstrip() for row in table]
+    titles = [f"{title}: " for title in header] if header else [""] * len(widths)
+    return [
+        ("" if index == 0 else "  ") + titles[index] + cell for row in rows for index, cell in enumerate(row) if cell
+    ]
+
+
+def _sides(count: int, right: Collection[int]) -> list[bool]:
+    return [index in right for index in range(count)]
+
+
+def _pad(cell: str, width: int, at_right: bool) -> str:  # noqa: FBT001 - mapped over cells
+    space = " " * (width - cell_width(cell))
+    return space + cell if at_right else cell + space
 
 
 def did_you_mean(

@@ -9,7 +9,18 @@ from datetime import tzinfo
 from typing import Literal, Protocol, TypeVar
 
 from bubbot.errors import ModelCallDenied
-from bubbot.ports.channel import HUMAN_ORIGIN, Deletion, Edit, Inbound, Outbound, OutboundFile, Reaction, Role, Sender
+from bubbot.ports.channel import (
+    HUMAN_ORIGIN,
+    Button,
+    Deletion,
+    Edit,
+    Inbound,
+    Outbound,
+    OutboundFile,
+    Reaction,
+    Role,
+    Sender,
+)
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
@@ -82,6 +93,8 @@ class Turn:
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
+        buttons: what tools offer as buttons below the answer, for its sender. If several offer some, none are shown:
+            nobody could tell which belong to what.
         cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
         time_limit_seconds: the time limit of the turn; 0 for none.
         fixed_reply: the text that the turn sends instead of an answer; None to ask the model.
@@ -104,6 +117,7 @@ class Turn:
     texts: Texts = field(default_factory=Texts)
     files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    buttons: list[tuple[Button, ...]] = field(default_factory=list)
     cause: str = ""
     time_limit_seconds: float = 0.0
     fixed_reply: str | None = None

@@ -136,6 +136,7 @@ class RequestComposer:
     async def _system(self, turn: Turn, traits: ModelTraits) -> str:
         settings = self._settings
         sections = [await section(turn, traits) for section in settings.sections]
+        sections += [accepted.inbound.instructions for accepted in turn.inbounds]
         today = turn.now().astimezone(turn.zone).date()
         return render_prompt(
             settings.prompt,

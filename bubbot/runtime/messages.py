@@ -9,6 +9,7 @@ from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
+from bubbot.runtime.model_choice import CHOSEN
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
@@ -88,10 +89,12 @@ def message_entry(
 def message_entries(
     inbox: str, accepted: AcceptedInbound, attachments: AttachmentResult | None, edits: Sequence[TapeChange] = ()
 ) -> list[TapeEntry]:
-    """Build the message entry, and the facts about its attachments."""
+    """Build the message entry, the choice of a model for it alone, and the facts about its attachments."""
+    model = accepted.inbound.model
+    choice = [make.event(CHOSEN, {"model": clean(model)})] if model else []
     if attachments is None:
-        return [message_entry(inbox, accepted, edits)]
-    return [message_entry(inbox, accepted, edits, attachments.parts), *attachments.facts]
+        return [message_entry(inbox, accepted, edits), *choice]
+    return [message_entry(inbox, accepted, edits, attachments.parts), *choice, *attachments.facts]
 
 
 def collect_notices(results: Mapping[int, AttachmentResult | None]) -> list[str]:

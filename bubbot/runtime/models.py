@@ -37,8 +37,14 @@ class SessionModels:
         self._loaded: dict[str, Model] = {default.name: default}
 
     async def model_for_turn(self, turn: Turn) -> Model:
-        """Return the model of a turn's session. Raise `ModelUnavailable` if that model is gone."""
-        return await self.model_for_tape(turn.tape)
+        """Return the model that a turn's message names, else that of its session. Raise `ModelUnavailable` if it is gone."""
+        name = next((accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model), "")
+        if not name:
+            return await self.model_for_tape(turn.tape)
+        try:
+            return self.get_model(name)
+        except ConfigError as error:
+            raise ModelUnavailable(f"this message is for the model {name}: {error}") from error
 
     async def model_for_tape(self, tape: ReadsTape) -> Model:
         """Return the model of the session with this tape."""

@@ -297,7 +297,8 @@ def _lets_join(item: QueuedMessage | TapeChange, first: QueuedMessage) -> bool:
 
 def _may_join(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
-    return not (waiting.accepted.attempts or not inbound.is_typed or is_command(inbound.text))
+    is_alone = inbound.model or inbound.instructions or not inbound.is_typed or is_command(inbound.text)
+    return not (waiting.accepted.attempts or is_alone)
 
 
 def _inbound(item: QueuedMessage | TapeChange) -> Inbound | None:

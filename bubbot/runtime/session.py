@@ -21,6 +21,7 @@ from bubbot.errors import (
 )
 from bubbot.log import bind
 from bubbot.ports.channel import (
+    ButtonSet,
     Inbound,
     MessagePart,
     Outbound,
@@ -69,6 +70,7 @@ from bubbot.runtime.messages import (
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.recovery import merge_open_forks
 from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.runner import STEP_EVENT
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -77,7 +79,7 @@ from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
-from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, Texts
+from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
 
 log = logging.getLogger(__name__)
 
@@ -406,7 +408,10 @@ class SessionRuntime:
         if turn.is_typed:  # another source may say nothing, or say it in another chat
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
-            return await self._merge_turn(turn, await self._run_answer(turn, old=old))
+            started = asyncio.get_running_loop().time()
+            result = await self._merge_turn(turn, await self._run_answer(turn, old=old))
+            _log_end(result, asyncio.get_running_loop().time() - started)
+            return result
 
     async def _answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
         """Answer a turn, or say why it gets no answer."""
@@ -599,7 +604,10 @@ class SessionRuntime:
         ids = [*(accepted.id for accepted in turn.inbounds), *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
-        reply = _Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
+        is_answer = result.status in ("answered", "silent")
+        reply = _Reply(
+            text, tuple(turn.files) if is_answer else (), first, _offered_buttons(turn) if is_answer else None
+        )
         link = self._stage_reply(turn, reply, result.status)
         merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
         self._deps.on_preview(turn.session, TurnFinished(result.status))
@@ -614,7 +622,9 @@ class SessionRuntime:
         source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
         if turn.is_typed:
             quoted = inbound.message or inbound.external_id
-            target: Outbound | None = Outbound(inbound.channel, inbound.chat, "", inbound.thread, quoted)
+            target: Outbound | None = Outbound(
+                inbound.channel, inbound.chat, "", inbound.thread, quoted, buttons=reply.buttons
+            )
             return self._stage_message(turn, reply, target, answered=reply.accepted.id)
         if source is None:
             return self._link
@@ -638,6 +648,24 @@ class SessionRuntime:
         parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
         return channel
+
+
+def _log_end(result: TurnResult, seconds: float) -> None:
+    """Log one line about a recorded turn; nothing that anybody wrote."""
+    steps = [entry.payload["data"] for entry in result.merged_entries if entry.name == STEP_EVENT]
+    usages = [attempt["usage"] for step in steps for attempt in step.get("attempts", ()) if attempt.get("usage")]
+    costs = [step["cost"] for step in steps if "cost" in step]
+    log.info(
+        "turn ended",
+        extra={
+            "action": "turn.end",
+            "outcome": result.status,
+            "ms": round(seconds * 1000),
+            "tokens": sum(usage["input_tokens"] + usage["output_tokens"] for usage in usages),
+            "cost_usd": "unknown" if None in costs else round(sum(costs), 6),
+            "trace": result.turn_id[:TRACE_DIGITS],
+        },
+    )
 
 
 async def _record_stop(turn: Turn) -> TurnOutcome:
@@ -683,11 +711,18 @@ async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A text and files; `accepted` is the first inbound that they answer."""
+    """A text with files and buttons; `accepted` is the first inbound that they answer."""
 
     text: str
     files: tuple[OutboundFile, ...]
     accepted: AcceptedInbound
+    buttons: ButtonSet | None = None
+
+
+def _offered_buttons(turn: Turn) -> ButtonSet | None:
+    """Return the buttons of the one tool that offers some, for the person whom the turn answers."""
+    offers = [buttons for buttons in turn.buttons if buttons]
+    return ButtonSet(offers[0], person=turn.sender.id) if len(offers) == 1 and turn.sender.id else None
 
 
 def _build_failure_message(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from bubbot.concurrency import task_group
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
 
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 ShowResult = Callable[[AskResult, str], None]
 """Print the result of a turn, or the text of its answer; return when the system has it. Raises `OutputFailed`."""
 
@@ -63,11 +65,12 @@ class ChatConnection(Protocol):
         """Return when everything said in the session is answered."""
         ...
 
-    async def ask(self, inbound: Inbound, show: ShowResult) -> AskResult:
-        """Run one turn and return its result.
+    async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:
+        """Run one turn and return its result. Raise `ConfigError` if the bot cannot use the model that it names.
 
         Args:
             inbound: the message.
+            files: the bytes of its attachments, by reference.
             show: shows the answer; the adapter shows its files. Not called if there is no answer, or if it was lost.
         """
         ...
@@ -151,10 +154,12 @@ class RemoteChat:
         """See `ChatConnection`."""
         await self._peer.request("idle", {"session": self._session})
 
-    async def ask(self, inbound: Inbound, show: ShowResult) -> AskResult:
+    async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:
         """See `ChatConnection`."""
         self._show = show
-        reply = await self._peer.request("ask", {"inbound": encode(inbound)})
+        encoded = {reference: b64encode(data).decode() for reference, data in files.items()}
+        body = {"inbound": encode(inbound)} | ({"files": encoded} if encoded else {})
+        reply = await self._peer.request("ask", body)
         return decode(reply.get("result"), AskResult)
 
     async def receive(self, event: ChannelEvent) -> None:

@@ -35,6 +35,7 @@ TRANSITION_TIMEOUT_SECONDS = 10.0
 LOCK_HOLDER_TIMEOUT_SECONDS = 2.0
 """Seconds for the lock's holder to write down its address."""
 CONNECT_RETRY_SECONDS = 0.05
+LOCK_RETRY_SECONDS = 0.2
 PING_SECONDS = 10.0
 """Seconds between two looks whether the bot that works on a request still answers."""
 DAEMON_REPLY_TIMEOUT_SECONDS = 30.0
@@ -52,25 +53,44 @@ class DaemonNotRunning(Exception):
 
 
 async def run_on_home(
-    home: Home, run_here: Callable[[], Awaitable[T]], run_remotely: Callable[[str], Awaitable[T]]
+    home: Home,
+    run_here: Callable[[], Awaitable[T]],
+    run_remotely: Callable[[str], Awaitable[T]],
+    *,
+    wait_seconds: float = 0.0,
+    on_wait: Callable[[int], None] = lambda _pid: None,
 ) -> T:
     """Run `run_here`, or, if a bot holds the home's lock, `run_remotely` with the address of that bot.
 
-    `run_here` has to raise `HomeLocked` before it does anything.
+    Args:
+        home: the home.
+        run_here: raises `HomeLocked` before it does anything.
+        run_remotely: raises `DaemonNotRunning` before it does anything.
+        wait_seconds: how long to wait for a holder that takes no requests.
+        on_wait: called once, with the process of that holder.
 
     Raises:
         HomeLocked: the holder takes no requests.
     """
-    start = asyncio.get_running_loop().time()
-    holder_deadline, deadline = start + LOCK_HOLDER_TIMEOUT_SECONDS, start + TRANSITION_TIMEOUT_SECONDS
+    start, is_announced = asyncio.get_running_loop().time(), False
+    wait_deadline = start + wait_seconds
     while True:
         try:
             return await run_here()
         except HomeLocked as locked:
             pid, address = home.read_lock_holder()
             if pid is not None and address is None:
-                raise
-            is_late = asyncio.get_running_loop().time() > (deadline if address else holder_deadline)
+                remaining = wait_deadline - asyncio.get_running_loop().time()
+                if remaining <= 0:
+                    raise
+                if not is_announced:
+                    on_wait(pid)
+                    is_announced = True
+                await asyncio.sleep(min(LOCK_RETRY_SECONDS, remaining))
+                start = asyncio.get_running_loop().time()  # the next holder gets its own time
+                continue
+            timeout = TRANSITION_TIMEOUT_SECONDS if address else LOCK_HOLDER_TIMEOUT_SECONDS
+            is_late = asyncio.get_running_loop().time() > start + timeout
             try:
                 if address:
                     return await run_remotely(address)

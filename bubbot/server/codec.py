@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import types
-from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bubbot.errors import BubbotError, ControlError
+from bubbot.records import json_data
 
 JsonObject: TypeAlias = dict[str, Any]
 CLASS_KEY = "is"
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 def encode(value: Any) -> JsonObject:
     """Return a dataclass as JSON, tagged with the name of its class."""
-    return {CLASS_KEY: type(value).__name__, **_plain(value)}
+    return {CLASS_KEY: type(value).__name__, **json_data(value)}
 
 
 def decode(data: object, *classes: type[T]) -> T:
@@ -82,18 +83,6 @@ def _attribute(hint: Any, value: Any, name: str) -> Any:
 
 def _classes(root: type[BubbotError]) -> list[type[BubbotError]]:
     return [root, *(below for child in root.__subclasses__() for below in _classes(child))]
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(inner) for inner in value]
-    return value
 
 
 def _build(value_type: Any, data: Any, path: str) -> Any:

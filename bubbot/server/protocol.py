@@ -7,7 +7,7 @@ import json
 from bubbot.errors import ConfigError, ControlError
 from bubbot.server.codec import JsonObject
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version; both ends must have the same."""
 PROTOCOL_HEADER = "Bubbot-Protocol"
 HELLO_PATH, CHAT_PATH, COMMAND_PATH = "/api/hello", "/api/chat", "/api/do/"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import Protocol, TypeAlias
 
-from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed, FetchFailed
 from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
+    Attachment,
+    BotAdded,
+    ButtonPress,
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -30,6 +34,7 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
     refuse_blob,
 )
+from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import TurnResult
 from bubbot.records import dataclass
 from bubbot.runtime.turns import LastTurnView
@@ -38,7 +43,17 @@ from bubbot.tape.service import TapeService
 
 log = logging.getLogger(__name__)
 
-EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, ChatMigration, UnparsedUpdate, StopRequest)
+EVENTS: tuple[type[ChannelEvent], ...] = (
+    Inbound,
+    Edit,
+    Deletion,
+    Reaction,
+    BotAdded,
+    ButtonPress,
+    ChatMigration,
+    UnparsedUpdate,
+    StopRequest,
+)
 MAX_REMEMBERED_SENDERS = 1000
 """Messages whose client is remembered; answers to older ones go to the newest client of the session."""
 CLIENT_READY_SECONDS = 30.0
@@ -120,6 +135,7 @@ class ChatService:
         wait_until_delivered: returns when nothing for a chat is being sent.
         commands: returns the commands that people may type.
         tape_of: returns the tape of a session.
+        check_model: raises `ConfigError` if no model of this name can be used.
     """
 
     accept: Callable[[Inbound], Awaitable[asyncio.Future[TurnResult] | None]]
@@ -129,6 +145,7 @@ class ChatService:
     wait_until_delivered: Callable[[str], Awaitable[None]]
     commands: Callable[[], Sequence[CommandInfo]]
     tape_of: Callable[[str], TapeService]
+    check_model: Callable[[str], object] = lambda _name: None
 
 
 @dataclass
@@ -169,6 +186,7 @@ class RemoteChannel:
         self._attached: dict[str, list[ChatClient]] = {}
         self._asked: dict[str, _RemoteSender] = {}
         self._running: dict[str, ChatClient] = {}
+        self._files: dict[str, bytes] = {}
 
     async def run(self, receive: Receive) -> None:
         """Receive what the clients send, until cancelled."""
@@ -184,17 +202,12 @@ class RemoteChannel:
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send a part and return when the client that asked has shown it."""
-        session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
-        sender = self._asked.get(part.reply_to)
-        if sender is not None and (sender.session != session or sender.client.is_closed):
-            sender = None
-        if sender is not None and sender.tape is not None and not part.key:
-            sender = None  # a notice, such as how many turns are before this one, is not the answer
+        session, sender = self._session_of(part), self._sender_of(part)
         clients = self._clients(session)
         client = sender.client if sender else clients[-1] if clients else None
         if client is None:
             raise DeliveryFailed(NO_CLIENT_REASON)
-        data = await self.read_blob(part.file.digest) if part.file and part.file.digest else None
+        data = await self._read_file(part)
         for other in clients:
             if other is not client:
                 other.copy(part, data)
@@ -204,6 +217,10 @@ class RemoteChannel:
         finally:
             if sender:
                 sender.shown.set()
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """Return a file that came with a question; see `FetchesAttachments`. Raise `FetchFailed` after a restart."""
+        return fetch_sent(self._files, attachment, limit)
 
     def preview(self, session: str, event: Preview) -> None:
         """See `ShowsPreviews`. The clients of the session see them, and the one whose message is answered."""
@@ -246,7 +263,15 @@ class RemoteChannel:
             return {}
 
         async def ask(client: ChatClient, body: JsonObject) -> JsonObject:
-            return {"result": encode(await self.ask(client, decode(body.get("inbound"), Inbound), service))}
+            inbound, files = decode(body.get("inbound"), Inbound), _decode_files(body.get("files", {}))
+            if inbound.model:
+                service.check_model(inbound.model)
+            self._files |= files
+            try:
+                return {"result": encode(await self.ask(client, inbound, service))}
+            finally:
+                for reference in files:
+                    self._files.pop(reference, None)
 
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
@@ -301,6 +326,22 @@ class RemoteChannel:
                 await service.wait_until_delivered(inbound.chat)
         return AskResult.of(result)
 
+    def _session_of(self, part: MessagePart) -> str:
+        """Return the session of a part."""
+        return ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
+
+    def _sender_of(self, part: MessagePart) -> _RemoteSender | None:
+        """Return the sender of the message that a part answers; None if it has left, or nobody waits for the part."""
+        sender = self._asked.get(part.reply_to)
+        if sender is not None and (sender.session != self._session_of(part) or sender.client.is_closed):
+            return None
+        if sender is not None and sender.tape is not None and not part.key:
+            return None  # a notice, such as how many turns are before this one, is not the answer
+        return sender
+
+    async def _read_file(self, part: MessagePart) -> bytes | None:
+        return await self.read_blob(part.file.digest) if part.file and part.file.digest else None
+
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
         if not isinstance(session, str) or not session.startswith(f"{self.name}:"):
@@ -323,6 +364,25 @@ class RemoteChannel:
         if self._receive is None:
             self._receive = asyncio.get_running_loop().create_future()
         return self._receive
+
+
+def fetch_sent(files: Mapping[str, bytes], attachment: Attachment, limit: int) -> bytes:
+    """Return the file of an attachment among those that came with a question. Raise `FetchFailed`."""
+    data = files.get(attachment.reference)
+    if data is None:
+        raise FetchFailed("the bot ended before it had read the file: send it again")
+    if len(data) > limit:
+        raise FetchFailed(f"it has {format_bytes(len(data))}; at most {format_bytes(limit)} are taken")
+    return data
+
+
+def _decode_files(files: object) -> dict[str, bytes]:
+    if not isinstance(files, Mapping):
+        raise ControlError(f"the files are {type(files).__name__}, not an object")
+    try:
+        return {str(reference): b64decode(data, validate=True) for reference, data in files.items()}
+    except (TypeError, ValueError) as error:
+        raise ControlError("a file is not base64") from error
 
 
 async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, result: AskResult | None) -> Receipt:

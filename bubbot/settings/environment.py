@@ -101,7 +101,13 @@ def read_zone_variable() -> str:
 def terminal_style() -> str:
     """Return the style that the environment requests: `dumb` (lines only), `plain` (no colours) or `colour`."""
     dumb, plain = read_variables().get("TERM", "dumb") == "dumb", read_variables().get("NO_COLOR")
+    dumb = dumb or is_set(read_variables().get("BUBBOT_PLAIN", ""))
     return "dumb" if dumb else "plain" if plain else "colour"
+
+
+def is_set(value: str) -> bool:
+    """Return true for a switch that is on: anything except nothing, `0`, `false` and `no`."""
+    return value.strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def read_service_manager(pid: int) -> tuple[str, float | None]:
@@ -119,5 +125,5 @@ def read_service_manager(pid: int) -> tuple[str, float | None]:
 
 def variables_missing_in_service() -> tuple[str, ...]:
     """Return the variables that are set here and that a service does not see: settings, and keys of providers."""
-    names = (name for name, value in read_variables().items() if value and name != "BUBBOT_HOME")
+    names = (name for name, value in read_variables().items() if value and name not in ("BUBBOT_HOME", "BUBBOT_PLAIN"))
     return tuple(sorted(name for name in names if name.startswith(ENVIRONMENT_PREFIX) or name.endswith("_API_KEY")))

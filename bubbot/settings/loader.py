@@ -5,6 +5,7 @@ Later sources win: the file, then credentials, then the environment.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -424,23 +425,33 @@ def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, 
         elif not keys and (meant := schema.suggest_variable(section)):
             # Other names without `__` may be anything: Kubernetes sets BUBBOT_PORT for a service called bubbot.
             problems.append(f"{variable} names no setting: write {meant}.")
-    return _parse_variables(schema.model) if _variable_sections() else {}
+    return _nest_variables(schema)
 
 
-def _parse_variables(model: type[Settings]) -> dict[str, Any]:
-    # Imported here: few homes have variables, and every command would wait for it.
-    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+def _nest_variables(schema: SettingsSchema) -> dict[str, Any]:
+    """Nest the variables of known sections: `BUBBOT_MODEL__NAME` is `name` in `model`; the value stays text.
 
-    # pydantic-settings merges the values of its sources and keeps no origin, so `load` merges them; it reads variables
-    # only. `TomlConfigSettingsSource` has no way in but its private `_read_file`, and reads a file of any size or kind,
-    # without the line and the fix of an error; `NestedSecretsSettingsSource` reads every credential of the service, also
-    # those of others, and fails for one that is not text.
-    class Variables(model, BaseSettings):  # type: ignore[misc, valid-type]  # a class that is a value
-        model_config = SettingsConfigDict(
-            env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", enable_decoding=False, defer_build=True
-        )
+    In the table of channels, one channel, or a value inside of a key, may be JSON: `BUBBOT_CHANNELS__WORK={"kind": ...}`.
+    """
+    # Not with pydantic-settings, which does the same: loading it takes a tenth of a short command.
+    tables: dict[str, Any] = {}
+    for name, text in read_variables().items():
+        *parents, key = name.lower().removeprefix(ENVIRONMENT_PREFIX.lower()).split("__")
+        if not name.upper().startswith(ENVIRONMENT_PREFIX) or not parents or parents[0] not in schema.tables:
+            continue
+        table: Any = tables
+        for parent in parents:
+            table = table.setdefault(parent, {}) if isinstance(table, dict) else table
+        if isinstance(table, dict):
+            table[key] = _decode(text) if parents[0] == "channels" and len(parents) != 2 else text
+    return tables
 
-    return {name: table for name, table in EnvSettingsSource(Variables)().items() if isinstance(table, dict)}
+
+def _decode(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _read_credentials(schema: SettingsSchema, problems: list[str], folder: str) -> dict[str, Any]:

@@ -129,6 +129,12 @@ class ModelSwitched(TypedDict):
     before: str
 
 
+class ModelChosen(TypedDict):
+    """`model/chosen`"""
+
+    model: str
+
+
 class Handoff(TypedDict):
     """`handoff`"""
 
@@ -250,6 +256,8 @@ class InboundReceived(TypedDict):
     group: NotRequired[str]
     space: NotRequired[str]
     origin: NotRequired[str]
+    model: NotRequired[str]
+    instructions: NotRequired[str]
 
 
 class MessageChanged(TypedDict, total=False):
@@ -276,8 +284,34 @@ class MessageChanged(TypedDict, total=False):
     origin: str
 
 
+class BotAddedToGroup(TypedDict):
+    """`inbox/added`"""
+
+    channel: str
+    chat: str
+    by: PersonId
+    time: str
+
+
+class GroupCalled(TypedDict):
+    """`inbox/called`"""
+
+    channel: str
+    chat: str
+    space: str
+
+
 class InboundRefused(TypedDict):
     """`inbox/refused`, which holds nothing."""
+
+
+class PressRefused(TypedDict):
+    """`inbox/press-refused`"""
+
+    session: SessionId
+    sender: PersonId
+    message: str
+    reason: str
 
 
 class ChatMoved(TypedDict):
@@ -326,6 +360,8 @@ class OutboxPart(TypedDict):
     reply_to: NotRequired[str]
     markup: NotRequired[JsonObject]
     file: NotRequired[JsonObject]
+    buttons: NotRequired[JsonObject]
+    edits: NotRequired[str]
 
 
 class OutboxIntent(TypedDict):
@@ -479,6 +515,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "loop.step": LoopStep,
         "command": CommandRun,
         "model/switched": ModelSwitched,
+        "model/chosen": ModelChosen,
         "handoff": Handoff,
         "correction": Correction,
         "context/cut": ContextCut,
@@ -493,7 +530,10 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "database/protected": TriggersRestored,
         "inbox/received": InboundReceived,
         "inbox/changed": MessageChanged,
+        "inbox/added": BotAddedToGroup,
+        "inbox/called": GroupCalled,
         "inbox/refused": InboundRefused,
+        "inbox/press-refused": PressRefused,
         "inbox/moved": ChatMoved,
         "inbox/unparsed": UpdateUnparsed,
         "inbox/began": ChannelBegan,

@@ -28,8 +28,8 @@ from channels.discord.errors import (
 log = logging.getLogger(__name__)
 MAX_OPEN_INTERACTIONS = 1_000
 """Interactions kept in memory."""
-RESPOND_NOW, RESPOND_LATER = 4, 5
-"""Types of a first response: a message, or the notice that the bot is "thinking"."""
+RESPOND_NOW, RESPOND_LATER, RESPOND_SILENTLY = 4, 5, 6
+"""Types of a first response: a message, the notice that the bot is "thinking", or nothing, which only buttons allow."""
 LOADING_FLAG = 1 << 7
 """The message flag of that notice."""
 EPHEMERAL_FLAG = 1 << 6
@@ -123,6 +123,25 @@ class OpenInteractions:
                 interaction.state = "dead"
             except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("command not confirmed: %s", error, extra={"action": "discord.confirm"})
+
+    async def acknowledge(self, raw: Any, text: str = "") -> None:
+        """Acknowledge the press of a button, with a text for the person who pressed, if any. Raises nothing."""
+        self.remember(raw)
+        interaction = self._find_open(str(raw.get("id")) if isinstance(raw, dict) else "")
+        if interaction is None:
+            return
+        async with interaction.lock:
+            if interaction.state != "new":
+                return
+            interaction.state = "dead"  # what comes after it are ordinary messages
+            try:
+                if text:
+                    content = {"content": text, "flags": EPHEMERAL_FLAG, "allowed_mentions": {"parse": []}}
+                    await self._callback(interaction, RESPOND_NOW, content)
+                else:
+                    await self._callback(interaction, RESPOND_SILENTLY, None)
+            except (DiscordApiError, DiscordUnavailable) as error:
+                log.debug("press not acknowledged: %s", error, extra={"action": "discord.press"})
 
     async def answer(
         self, interaction_id: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()

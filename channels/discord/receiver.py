@@ -26,7 +26,7 @@ from channels.discord.interactions import OpenInteractions
 from channels.discord.lanes import ChatLanes
 from channels.discord.reactions import REACTION_EVENTS, ReactionTracker, remover_id
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
-from channels.discord.slash_commands import read_interaction
+from channels.discord.slash_commands import is_press, read_interaction, read_press
 
 log = logging.getLogger(__name__)
 MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
@@ -204,7 +204,10 @@ class DiscordReceiver:
             await self._pass_on(*changes)
 
     async def _take_interaction(self, raw: Any) -> None:
-        """Pass on a slash command, then defer or confirm it: Discord waits three seconds for a response."""
+        """Pass on a command or a press, then respond to it: Discord waits three seconds for that."""
+        if is_press(raw):
+            await self._take_press(raw)
+            return
         event = read_interaction(self._channel, self._directory.bot_user.id, raw)
         if event is None:
             return
@@ -213,6 +216,11 @@ class DiscordReceiver:
             self.start_task(self._interactions.defer(raw))
         elif will_answer is None:
             self.start_task(self._interactions.confirm(raw))
+
+    async def _take_press(self, raw: Any) -> None:
+        press = read_press(self._channel, raw)
+        result = await self._receive(press) if press is not None else None
+        self.start_task(self._interactions.acknowledge(raw, result if isinstance(result, str) else ""))
 
     async def _take_message(self, scene: MessageScene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None

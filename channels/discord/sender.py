@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bubbot.errors import DeliveryFailed
-from bubbot.ports.channel import MessagePart, OutboundFile, Receipt
+from bubbot.ports.channel import ButtonSet, MessagePart, OutboundFile, Receipt
 from bubbot.ports.text import format_bytes
 from channels.discord.api import DiscordApi, FileUpload
 from channels.discord.duplicates import DuplicateMonitor
@@ -25,12 +25,18 @@ from channels.discord.errors import (
 from channels.discord.interactions import OpenInteractions
 from channels.discord.settings import DiscordSettings
 from channels.markdown.marked_text import is_visible
+from channels.platform.labels import shorten_label
 
 log = logging.getLogger(__name__)
 NO_PREVIEWS = 1 << 2
 """The message flag that suppresses link previews."""
 NO_MENTIONS = {"parse": [], "replied_user": False}
 """The allowed mentions of every message: none, whatever its text."""
+ACTION_ROW, BUTTON_COMPONENT = 1, 2
+"""Types of components."""
+SECONDARY_STYLE = 2
+"""The style of a grey button."""
+MAX_ROWS, MAX_ROW_BUTTONS, MAX_LABEL_CHARS = 5, 5, 80
 SEARCH_PAGES = 5
 SEARCH_PAGE_MESSAGES = 100
 """Messages in a page of a search for an own message; at most `SEARCH_PAGES` pages are searched."""
@@ -66,7 +72,7 @@ class DiscordSender:
         channel_id = _channel_id(part.chat, part.thread)
         if part.file is None and not is_visible(part.text):
             return Receipt()
-        payload, files = self._payload(part.text), await self._uploads(part.file)
+        payload, files = self._payload(part.text, part.buttons), await self._uploads(part.file)
         try:
             return Receipt(await self._send_payload(part, channel_id, payload, files))
         except DiscordUnavailable as error:
@@ -90,7 +96,8 @@ class DiscordSender:
             raise DeliveryFailed("a message cannot be changed into a file", permanent=True)
         if not message.isdecimal():
             raise DeliveryFailed(f"there is no message {message!r} to change", permanent=True)
-        channel_id, payload = _channel_id(part.chat, part.thread), self._payload(part.text)
+        channel_id, payload = _channel_id(part.chat, part.thread), self._payload(part.text, part.buttons)
+        payload.setdefault("components", [])  # an edit without them would keep the old buttons
         try:
             if not await self._interactions.edit(message, payload):
                 await self._edit_in_channel(channel_id, message, payload)
@@ -144,8 +151,9 @@ class DiscordSender:
                 break
         return ids
 
-    def _payload(self, text: str) -> dict[str, Any]:
-        return {"content": text, "allowed_mentions": NO_MENTIONS, "flags": self._flags}
+    def _payload(self, text: str, buttons: ButtonSet | None = None) -> dict[str, Any]:
+        payload = {"content": text, "allowed_mentions": NO_MENTIONS, "flags": self._flags}
+        return payload if buttons is None else {**payload, "components": make_components(buttons)}
 
     async def _uploads(self, file: OutboundFile | None) -> list[FileUpload]:
         if file is None:
@@ -200,6 +208,23 @@ class DiscordSender:
             # Sending unarchives a thread, editing does not. A locked thread stays archived.
             await self._api.call("PATCH", f"/channels/{channel_id}", json={"archived": False})
             await self._api.call("PATCH", path, json=payload)
+
+
+def make_components(buttons: ButtonSet) -> list[dict[str, Any]]:
+    """Build the rows of buttons; labels are cut to what Discord takes, their ids never are."""
+    keys = [
+        {
+            "type": BUTTON_COMPONENT,
+            "style": SECONDARY_STYLE,
+            "label": shorten_label(button.label, MAX_LABEL_CHARS),
+            "custom_id": buttons.button_id(index),
+        }
+        for index, button in enumerate(buttons.buttons[: MAX_ROWS * MAX_ROW_BUTTONS])
+    ]
+    return [
+        {"type": ACTION_ROW, "components": keys[start : start + MAX_ROW_BUTTONS]}
+        for start in range(0, len(keys), MAX_ROW_BUTTONS)
+    ]
 
 
 def _channel_id(chat: str, thread: str) -> str:

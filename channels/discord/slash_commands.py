@@ -1,4 +1,4 @@
-"""Slash commands: their registration, and the messages that their use stands for."""
+"""Interactions: the registration of slash commands, the messages that their use stands for, and pressed buttons."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bubbot.ports.channel import CommandInfo, Inbound
+from bubbot.ports.channel import ButtonPress, CommandInfo, Inbound
 from bubbot.ports.text import clean_json
 from channels.discord.api import DiscordApi
-from channels.discord.content import require_id
+from channels.discord.content import require_id, require_text
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.inbound import read_sender
 
@@ -21,6 +21,7 @@ MAX_MENU_COMMANDS = 12
 MAX_DESCRIPTION_CHARS = 100
 """Characters of a description."""
 MAX_OPTIONS = 25
+COMPONENT_INTERACTION_TYPE, BUTTON_COMPONENT_TYPE = 3, 2
 COMMAND_INTERACTION_TYPE = 2
 """The interaction type of a used command; `CHAT_INPUT_COMMAND` is the command type of a slash command."""
 CHAT_INPUT_COMMAND, STRING_OPTION = 1, 3
@@ -120,23 +121,69 @@ def read_interaction(channel: str, bot_id: str, raw: Any) -> Inbound | None:
         return None
 
 
+def is_press(raw: Any) -> bool:
+    """Return true for an interaction with a component of a message."""
+    return isinstance(raw, dict) and raw.get("type") == COMPONENT_INTERACTION_TYPE
+
+
+def read_press(channel: str, raw: Any) -> ButtonPress | None:
+    """Read the press of a button; return None for other components and malformed interactions."""
+    try:
+        raw = clean_json(raw)
+        if raw["data"]["component_type"] != BUTTON_COMPONENT_TYPE:
+            return None
+        member = raw.get("member") or {}
+        number, chat, thread = require_id(raw["id"]), *_place(raw)
+        space = str(raw.get("guild_id") or "")
+        return ButtonPress(
+            channel,
+            f"i{number}",
+            chat,
+            require_id(raw["message"]["id"]),
+            read_sender(member.get("user") or raw["user"], member),
+            require_text(raw["data"]["custom_id"]),
+            _used_at(number),
+            thread=thread,
+            direct=not space,
+            space=space,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        log.warning(
+            "unreadable press: channel=%s error=%s", channel, type(error).__name__,
+            extra={"action": "discord.interaction"},
+        )  # fmt: skip
+        return None
+
+
+def _place(raw: dict[str, Any]) -> tuple[str, str]:
+    """Return chat and thread of an interaction; the thread is empty if it is in none."""
+    place = raw.get("channel") or {}
+    channel_id = require_id(raw.get("channel_id") or place.get("id"))
+    if place.get("type") in THREAD_CHANNEL_TYPES and place.get("parent_id"):
+        return require_id(place["parent_id"]), channel_id
+    return channel_id, ""
+
+
+def _used_at(number: str) -> str:
+    """Return when an interaction was made, which its id contains."""
+    return (_DISCORD_EPOCH + timedelta(milliseconds=int(number) >> 22)).isoformat()
+
+
 def _read(channel: str, me: str, raw: dict[str, Any]) -> Inbound | None:
     member = raw.get("member") or {}
     sender = read_sender(member.get("user") or raw["user"], member)
     if sender.id == me:
         return None
-    number, space = require_id(raw["id"]), str(raw.get("guild_id") or "")
-    place = raw.get("channel") or {}
-    channel_id = require_id(raw.get("channel_id") or place.get("id"))
-    in_thread = place.get("type") in THREAD_CHANNEL_TYPES and bool(place.get("parent_id"))
+    number, chat, thread = require_id(raw["id"]), *_place(raw)
+    space = str(raw.get("guild_id") or "")
     return Inbound(
         channel,
         f"i{number}",
-        require_id(place["parent_id"]) if in_thread else channel_id,
+        chat,
         sender,
         _command_text(raw["data"]),
-        (_DISCORD_EPOCH + timedelta(milliseconds=int(number) >> 22)).isoformat(),
-        thread=channel_id if in_thread else "",
+        _used_at(number),
+        thread=thread,
         message=number,
         direct=not space,
         addressed=True,

@@ -25,7 +25,7 @@ async def receive_together(receive: Receive, events: Iterable[ChannelEvent | Non
     Raises:
         Exception: the first error of `receive`, once no call is under way any more.
     """
-    under_way: list[asyncio.Future[bool | None]] = []
+    under_way: list[asyncio.Future[bool | str | None]] = []
     try:
         for event in events:
             if isinstance(event, Inbound) and not event.text.startswith(COMMAND_PREFIX):
@@ -42,7 +42,7 @@ async def receive_together(receive: Receive, events: Iterable[ChannelEvent | Non
         raise
 
 
-async def _settle(calls: list[asyncio.Future[bool | None]]) -> None:
+async def _settle(calls: list[asyncio.Future[bool | str | None]]) -> None:
     """Wait for all calls and forget them; raise the first error, if any."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     calls.clear()

@@ -33,6 +33,7 @@ UPDATE_KINDS = [
     "channel_post",
     "edited_channel_post",
     "message_reaction",
+    "callback_query",
     "my_chat_member",
 ]
 """The kinds of updates that we use; Telegram sends no others."""
@@ -48,6 +49,7 @@ class TelegramApiTiming:
     Attributes:
         call_timeout: limit of a call.
         verify_timeout: limit of the check of the token; the operator waits for it at a terminal.
+        press_timeout: limit of the answer to a press; messages behind it wait.
         upload_timeout: limit of a call that sends a file.
         download_timeout: limit of a download.
         poll_margin: limit of a poll beyond the time that Telegram holds it.
@@ -64,6 +66,7 @@ class TelegramApiTiming:
 
     call_timeout: float = 30.0
     verify_timeout: float = 4.0
+    press_timeout: float = 5.0
     upload_timeout: float = 180.0
     download_timeout: float = 180.0
     poll_margin: float = 15.0

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from bubbot.ports.channel import (
     Attachment,
     BotIdentity,
+    ButtonPress,
     ChannelAdapter,
     ChannelEvent,
     ChannelHealth,
@@ -32,13 +33,15 @@ from channels.telegram.command_menu import command_name, set_menu
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, is_token_refusal, make_webhook_error
 from channels.telegram.files import LocalFiles, fetch_attachment
 from channels.telegram.identity import verify_token
-from channels.telegram.inbound import make_unparsed, read_update
+from channels.telegram.inbound import make_unparsed, query_id, read_update
 from channels.telegram.inbound_text import TelegramBotUser
 from channels.telegram.poller import RetryingTelegramApi, run_polling
 from channels.telegram.sender import TelegramSender
 from channels.telegram.settings import TelegramSettings
 
 log = logging.getLogger(__name__)
+MAX_PRESS_ANSWER_CHARS = 200
+"""Characters of the short answer to a press."""
 MAX_WEBHOOK_BODY_BYTES = 1_000_000
 """Bytes in the body of one webhook call."""
 
@@ -74,7 +77,7 @@ class TelegramChannel:
         me = await self._connect()
 
         async def deliver(batch: list[Any]) -> None:
-            await receive_together(receive, (self._read(me, raw) for raw in batch))
+            await receive_together(self._answering_presses(receive), (self._read(me, raw) for raw in batch))
 
         await run_polling(self._api, self._retrying_api, deliver)
 
@@ -111,7 +114,28 @@ class TelegramChannel:
         """Return the event of an update; None if it does not concern us."""
         if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
             self._log_membership(raw["my_chat_member"])
-        return read_update(self.name, me, raw)
+        return read_update(self.name, me, raw, self._now())
+
+    def _answering_presses(self, receive: Receive) -> Receive:
+        """Answer each press once it is durable: until then Telegram shows that the button is at work."""
+
+        async def receive_and_answer(event: ChannelEvent) -> bool | str | None:
+            result = await receive(event)
+            if isinstance(event, ButtonPress):
+                await self._answer_press(event, result if isinstance(result, str) else "")
+            return result
+
+        return receive_and_answer
+
+    async def _answer_press(self, press: ButtonPress, text: str) -> None:
+        parameters: dict[str, Any] = {"callback_query_id": query_id(press)}
+        if text:
+            parameters |= {"text": text[:MAX_PRESS_ANSWER_CHARS], "show_alert": False}
+        try:
+            async with asyncio.timeout(self._timing.press_timeout):
+                await self._api.call("answerCallbackQuery", parameters)
+        except (TelegramApiError, TelegramUnavailable, TimeoutError) as error:  # an old query, or an outage
+            log.debug("press not answered: %s", error, extra={"action": "telegram.press"})
 
     def _log_membership(self, change: dict[str, Any]) -> None:
         """Log a change of the bot's membership in a chat; the operator needs the ids of chats."""
@@ -247,7 +271,7 @@ class TelegramWebhookChannel(TelegramChannel):
         except (ValueError, RecursionError):
             await receive(make_unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
         else:
-            await receive_together(receive, [self._read(me, raw)])
+            await receive_together(self._answering_presses(receive), [self._read(me, raw)])
         return 200
 
 

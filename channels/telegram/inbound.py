@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from telegram import (
+    CallbackQuery,
     Chat,
+    ChatMember,
+    ChatMemberUpdated,
     ExternalReplyInfo,
     Message,
     MessageOriginChannel,
@@ -23,7 +26,18 @@ from telegram import (
     User,
 )
 
-from bubbot.ports.channel import ChannelEvent, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
+from bubbot.ports.channel import (
+    BotAdded,
+    ButtonPress,
+    ChannelEvent,
+    ChatMigration,
+    Edit,
+    Inbound,
+    Quote,
+    Reaction,
+    Sender,
+    UnparsedUpdate,
+)
 from bubbot.ports.text import clean_json
 from channels.telegram.content import describe_content, read_attachments, require_text
 from channels.telegram.inbound_text import TelegramBotUser, parse_text
@@ -31,18 +45,18 @@ from channels.telegram.inbound_text import TelegramBotUser, parse_text
 PAID_REACTION = "⭐"
 
 
-def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | None:
+def read_update(channel: str, me: TelegramBotUser, raw: Any, now: str = "") -> ChannelEvent | None:
     """Translate one update; return None if it does not concern us (somebody joined, a message was pinned).
 
     An unreadable update becomes `UnparsedUpdate`, with the update as JSON. The external id is made of the bot's id and
-    the update's, so it is the same if the update comes again.
+    the update's, so it is the same if the update comes again. `now` is the time of a press, which Telegram does not tell.
     """
     raw = clean_json(raw)
     number = raw.get("update_id") if isinstance(raw, Mapping) else None
     if not isinstance(number, int) or isinstance(number, bool):
         return make_unparsed(channel, me, json.dumps(raw).encode(), "an update without a number")
     try:
-        return _read_event(channel, me, f"{me.id}:{number}", raw)
+        return _read_event(channel, me, f"{me.id}:{number}", raw, now)
     except Exception as error:  # noqa: BLE001 - the library raises anything for a form it does not know
         reason = f"update {number} cannot be read ({type(error).__name__}: {str(error)[:200]})"
         content = json.dumps(raw).encode()
@@ -73,10 +87,16 @@ def _sender_of(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _read_event(channel: str, me: TelegramBotUser, external_id: str, raw: dict[str, Any]) -> ChannelEvent | None:
+def _read_event(
+    channel: str, me: TelegramBotUser, external_id: str, raw: dict[str, Any], now: str
+) -> ChannelEvent | None:
     update = Update.de_json(raw)
+    if update.callback_query:
+        return _press(channel, me, update.callback_query, now)
     if update.message_reaction:
         return _reaction(channel, external_id, update.message_reaction)
+    if change := update.my_chat_member:
+        return _added(channel, external_id, change)
     if message := update.message or update.channel_post:
         if message.migrate_to_chat_id:
             old, new = _format_id(message.chat.id), _format_id(message.migrate_to_chat_id)
@@ -88,6 +108,16 @@ def _read_event(channel: str, me: TelegramBotUser, external_id: str, raw: dict[s
         is_live = "live_period" in (content.get("location") or {})
         return None if is_live else _TelegramMessageReader(channel, me, message).edit(external_id)
     return None
+
+
+def _added(channel: str, external_id: str, change: ChatMemberUpdated) -> BotAdded | None:
+    """Return the event of a bot that comes into a group; None for any other change of what it is in a chat."""
+    was_there = change.old_chat_member.status not in (ChatMember.LEFT, ChatMember.BANNED)
+    is_there = change.new_chat_member.status in (ChatMember.MEMBER, ChatMember.ADMINISTRATOR)
+    if was_there or not is_there or change.chat.type not in (Chat.GROUP, Chat.SUPERGROUP):
+        return None
+    chat, time = _format_id(change.chat.id), change.date.isoformat()
+    return BotAdded(channel, external_id, chat, _user_sender(change.from_user), time)
 
 
 def _format_id(value: object) -> str:
@@ -229,6 +259,32 @@ def _reaction(channel: str, external_id: str, update: MessageReactionUpdated) ->
         emojis,
         update.date.isoformat(),
     )
+
+
+PRESS_MARK = ":c"
+"""Between the bot's id and the id of a callback query, in the external id of a press."""
+
+
+def _press(channel: str, me: TelegramBotUser, query: CallbackQuery, now: str) -> ButtonPress | None:
+    message = query.message  # inaccessible after 48 hours, but its chat and id are still there
+    if message is None or query.data is None:  # a message sent by an inline query, or a game: the bot has neither
+        return None
+    return ButtonPress(
+        channel,
+        f"{me.id}{PRESS_MARK}{require_text(query.id)}",
+        _format_id(message.chat.id),
+        _format_id(message.message_id),
+        _user_sender(query.from_user),
+        require_text(query.data),
+        now,
+        thread=_thread(message) if isinstance(message, Message) else "",
+        direct=message.chat.type == Chat.PRIVATE,
+    )
+
+
+def query_id(press: ButtonPress) -> str:
+    """Return Telegram's id of the callback query, which has to be answered."""
+    return press.external_id.partition(PRESS_MARK)[2]
 
 
 def _format_emoji(reaction: ReactionType) -> str:

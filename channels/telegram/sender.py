@@ -10,7 +10,8 @@ from typing import Any
 from telegram import InputFile
 
 from bubbot.errors import DeliveryFailed
-from bubbot.ports.channel import MessagePart, OutboundFile, Receipt
+from bubbot.ports.channel import ButtonSet, MessagePart, OutboundFile, Receipt
+from channels.platform.labels import shorten_label
 from channels.telegram.api import TelegramApi
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, make_delivery_error
 from channels.telegram.settings import TelegramSettings
@@ -19,7 +20,13 @@ from channels.telegram.text import strip_markup
 PHOTO_MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/webp"})
 MAX_PHOTO_BYTES = 10_000_000
 """Bytes of an image sent as a photo; larger ones are sent as files."""
-_TRIES = 6
+MAX_BUTTONS = 100
+"""Buttons of one message."""
+MAX_LABEL_CHARS = 64
+"""Characters of a label; Telegram takes more, but shows no more of it on a phone."""
+MAX_SHORT_LABEL_CHARS = 18
+"""Characters of a label that leaves room for a second one beside it on a phone."""
+_TRIES = 7
 """More than there are ways to change a refused part."""
 
 
@@ -104,6 +111,8 @@ class TelegramSender:
         parameters: dict[str, Any] = {"text": part.text}
         if entities := part.markup.get("entities"):
             parameters["entities"] = to_plain_json(entities)
+        if part.buttons is not None:
+            parameters["reply_markup"] = make_keyboard(part.buttons)
         if not self._previews:
             parameters["link_preview_options"] = {"is_disabled": True}
         return parameters
@@ -125,6 +134,8 @@ class TelegramSender:
             return replace(part, thread="")
         if part.markup and _is_about_markup(error):
             return strip_markup(part)
+        if part.buttons is not None and error.mentions("button", "keyboard", "reply markup"):
+            return replace(part, buttons=None)  # the text says how to do the same
         return None
 
     async def _edit_once(self, message: str, part: MessagePart) -> None:
@@ -142,6 +153,19 @@ class TelegramSender:
             # Messages of the moved chat have new ids: the old id names nothing any more.
             return DeliveryFailed("the chat moved, and its old messages cannot be changed", permanent=True)
         return make_delivery_error(error)
+
+
+def make_keyboard(buttons: ButtonSet) -> dict[str, Any]:
+    """Build an inline keyboard: two short labels in a row, a longer one alone; labels are cut, their data never is."""
+    rows: list[list[dict[str, str]]] = []
+    for index, button in enumerate(buttons.buttons[:MAX_BUTTONS]):
+        key = {"text": shorten_label(button.label, MAX_LABEL_CHARS), "callback_data": buttons.button_id(index)}
+        is_short = len(key["text"]) <= MAX_SHORT_LABEL_CHARS
+        if rows and is_short and len(rows[-1]) == 1 and len(rows[-1][0]["text"]) <= MAX_SHORT_LABEL_CHARS:
+            rows[-1].append(key)
+        else:
+            rows.append([key])
+    return {"inline_keyboard": rows}
 
 
 def to_plain_json(value: Any) -> Any:

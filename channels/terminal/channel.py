@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent
@@ -62,6 +63,8 @@ MAX_LIVE_ROWS = 6
 """Rows of a text in progress."""
 MIN_LIVE_ROWS = 2
 """Rows shown in any case: the command that began the chat, and its first line, are above them."""
+MAX_QUESTION_ROWS = 10_000
+"""Rows into which a question is folded, of which its answer shows the first."""
 STOP_HINT = "  (Ctrl-C stops)"
 
 
@@ -76,6 +79,7 @@ class _LiveScreen:
         tool: the name of the running tool; empty if none is.
         arguments: the arguments of the last tool call.
         frame: the spinner's position.
+        started: when the wait for it began, on a monotonic clock in seconds.
     """
 
     busy: bool = False
@@ -84,6 +88,7 @@ class _LiveScreen:
     tool: str = ""
     arguments: str = ""
     frame: int = 0
+    started: float = field(default_factory=time.monotonic)
 
 
 class TerminalChannel:
@@ -103,6 +108,8 @@ class TerminalChannel:
         self._prints: asyncio.Queue[tuple[str, asyncio.Future[None] | None]] = asyncio.Queue()
         self._stops: asyncio.Queue[StopRequest] = asyncio.Queue()
         self._rows_above = 0  # rows above the line editor, at least
+        self._questions: dict[str, str] = {}  # typed and not answered yet, by external id
+        self._question_above = ""  # the id of the question right above the line editor, if nothing came after it
         self._idle = asyncio.Event()
         self._open = False
         self._output = ScreenOutput()
@@ -155,9 +162,12 @@ class TerminalChannel:
                 continue
             number += 1
             self._rows_above += 1
-            self._live.busy = True
+            if not self._live.busy:
+                self._live.busy, self._live.started = True, time.monotonic()
             self._idle.clear()
             external_id = f"{self._process}-{number}"
+            self._questions[external_id] = text
+            self._question_above = external_id
             self._lines.put_nowait(Inbound(self.name, external_id, self._chat, TERMINAL_OWNER, text, self._now()))
             if text.strip() == ",quit":
                 return False
@@ -192,17 +202,30 @@ class TerminalChannel:
         if part.file:
             part = replace(part, text=await save_file(self._options, part.file))
         answer, self._live.answer = self._live.answer, ""
+        question = self._take_question(part.reply_to)
         before = part.text.removesuffix(answer) if answer else part.text
         blocks = [neutralise(before).rstrip("\n")] if before.strip() or not answer else []
         if answer and before != part.text:
             blocks.append(self._render(answer))
         elif answer:
             blocks = [neutralise(part.text)]
+        if question:
+            blocks.insert(0, question)
         try:
             await self._print_and_wait("\n\n".join(blocks))
         except (OSError, ValueError) as error:
             raise DeliveryFailed(f"the terminal is gone ({error}); the answer waits for the next chat") from error
         return Receipt()
+
+    def _take_question(self, external_id: str) -> str:
+        """Return the question of an answer as one faint line; empty if it is right above, or was not typed here."""
+        question, is_above = self._questions.pop(external_id, ""), external_id == self._question_above
+        self._question_above = ""
+        if not question or is_above:
+            return ""
+        width = max(2, self._output.get_size().columns - len(PROMPT) - 1)
+        rows = fold_rows(" ".join(neutralise(question).split()), width - 1, MAX_QUESTION_ROWS)
+        return dim(f"{PROMPT}{rows[0].rstrip()}{'…' if len(rows) > 1 else ''}", colour=self._colour)
 
     def preview(self, session: str, event: Preview) -> None:
         """See `ShowsPreviews`."""
@@ -323,13 +346,14 @@ class TerminalChannel:
         if not live.busy or (self._session is not None and self._session.app.is_done):
             return [("", PROMPT)]
         size = self._output.get_size()
-        width = max(len(STOP_HINT) + 2, size.columns - 1)
+        width = max(len(STOP_HINT) + 10, size.columns - 1)
         # No more than are above: tmux, folding rows, scrolls as many out at the top, where nothing can be erased.
         max_rows = min(MAX_LIVE_ROWS, max(MIN_LIVE_ROWS, self._rows_above), max(1, size.rows - MENU_ROWS - 2))
         activity = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
-        status = fold_rows(" ".join(neutralise(activity).split()), width - len(STOP_HINT) - 2, 99)[0]
+        clock = f" {time.monotonic() - live.started:.0f} s"
+        status = fold_rows(" ".join(neutralise(activity).split()), width - len(clock + STOP_HINT) - 2, 99)[0].rstrip()
         text = fold_rows(live.text, width, max_rows) if live.text else []
-        aside = f"{SPINNER_FRAMES[live.frame % len(SPINNER_FRAMES)]} {status}{STOP_HINT}"
+        aside = f"{SPINNER_FRAMES[live.frame % len(SPINNER_FRAMES)]} {status}{clock}{STOP_HINT}"
         return [*[("", f"{row}\n") for row in text], ("class:aside", f"{aside}\n"), ("", PROMPT)]
 
     def _ask_to_stop(self) -> None:

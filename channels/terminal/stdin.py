@@ -11,11 +11,12 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from bubbot.errors import DeliveryFailed, OutputFailed
+from bubbot.errors import DeliveryFailed, FetchFailed, OutputFailed
 from bubbot.ports.channel import (
+    Attachment,
     ChannelOptions,
     Inbound,
     MessagePart,
@@ -26,6 +27,7 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
     replace_controls,
 )
+from bubbot.ports.text import format_bytes
 from channels.platform.saved_files import make_parts, save_file
 
 STDIN_LINE_BYTES = 16 * 1024 * 1024
@@ -39,7 +41,8 @@ STDIN_OWNER = Sender("0", "owner")
 class StdinChannel:
     """A chat over standard input and output. See `Channel`.
 
-    Settings: `chat` names the conversation; `write` is called with each answer instead of printing it.
+    Settings: `chat` names the conversation; `write` is called with each answer instead of printing it; `files` are the
+    bytes of attachments by their references.
     """
 
     def __init__(self, options: ChannelOptions) -> None:
@@ -47,6 +50,7 @@ class StdinChannel:
         self._options = options
         self._chat = str(options.settings.get("chat") or "default")
         self._write: Callable[[str], None] = options.settings.get("write") or self._print
+        self._files: Mapping[str, bytes] = options.settings.get("files") or {}
         self._now = options.now
         self._process = options.new_id()
         self._is_ending = False
@@ -91,6 +95,15 @@ class StdinChannel:
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Make one part for the text, of any length, and one for each file, which `send` saves."""
         return make_parts(outbound)
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """See `FetchesAttachments`."""
+        data = self._files.get(attachment.reference)
+        if data is None:
+            raise FetchFailed("the command that sent the file has ended: send it again")
+        if len(data) > limit:
+            raise FetchFailed(f"it is larger than {format_bytes(limit)}, the most that is taken")
+        return data
 
     async def send(self, part: MessagePart) -> Receipt:
         """Print the part; for a file, the path where it was saved."""

@@ -67,7 +67,10 @@ def format_tool_call(arguments: str, event: ToolFinished) -> str:
 
 
 def fold_rows(text: str, width: int, max_rows: int) -> list[str]:
-    """Fold a text in progress; return its last `max_rows` rows, none wider than `width`."""
+    """Fold a text in progress between words; return its last `max_rows` rows, none wider than `width`.
+
+    A word that is wider than a row is broken, and so is writing without spaces, such as Chinese.
+    """
     folded: list[str] = []
     begin = text.rfind("\n", 0, max(0, len(text) - width * max_rows)) + 1
     if len(text) - begin > FOLD_CHARS:  # from the same position at every drawing, or the rows would flicker
@@ -78,8 +81,13 @@ def fold_rows(text: str, width: int, max_rows: int) -> list[str]:
         for char in line:
             columns = get_cwidth(char)
             if used + columns > width:
-                folded.append("")
-                used = 0
+                head, space, word = folded[-1].rpartition(" ")
+                if not space or not head.strip() or char == " " or columns > 1 or get_cwidth(word) != len(word):
+                    word = ""
+                else:
+                    folded[-1] = f"{head} "
+                folded.append(word)
+                used = len(word)
             folded[-1] += char
             used += columns
     return folded[-max_rows:]

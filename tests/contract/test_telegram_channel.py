@@ -16,6 +16,7 @@ from aiohttp import web
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 from bubbot.ports.channel import (
     Attachment,
+    BotAdded,
     ChannelEvent,
     ChannelOptions,
     ChatMigration,
@@ -116,6 +117,8 @@ async def test_a_group(server: Server) -> None:
     ada, kim = server.user("Ada"), server.user("Kim")
     room = server.group("Family", [ada, kim])
     async with talking(server, commands=lambda: [CommandInfo("status")]) as talk:
+        added = await talk.next(BotAdded)
+        assert (added.chat, added.sender.id, added.sender.name) == (str(room.id), str(ada.id), "Ada")
         room.say("good morning", ada)
         room.say("/status", kim)
         status = await talk.next(Inbound), await talk.next(Inbound)
@@ -144,6 +147,7 @@ async def test_a_topic_is_a_session_and_answers_survive_it(server: Server) -> No
     room = server.supergroup("Cats", [ada], forum=True)
     topic = room.topic("Food", ada)
     async with talking(server) as talk:
+        await talk.next(BotAdded)
         room.say("hello", ada, thread=topic.id)
         event = await talk.next(Inbound)
         assert (event.thread, event.reply_to, event.addressed) == (str(topic.id), "", False)

@@ -57,8 +57,8 @@ class KillingChannel:
         return getattr(self._channel, name)
 
     async def run(self, receive: Receive) -> None:
-        async def guarded(event: ChannelEvent) -> bool | None:
-            said: bool | None = True
+        async def guarded(event: ChannelEvent) -> bool | str | None:
+            said: bool | str | None = True
             self._killer.at("receive:before")
             if self._early:
                 self._late.add(asyncio.create_task(self._later(receive, event)))

@@ -65,7 +65,8 @@ async def read_request(reader: asyncio.StreamReader) -> Asked:
     """Read one request; the client may go away meanwhile, as clients do."""
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    body = json.loads(await reader.readexactly(int(fields["content-length"])))
+    length = int(fields.get("content-length", "0"))
+    body = json.loads(await reader.readexactly(length)) if length else {}
     return Asked(first.split(" ")[1], fields, body)
 
 

@@ -30,16 +30,24 @@ class Terminal:
     """A running chat, or another command, of which `first` is shown when it takes keys. `sent` is everything the
     terminal was sent so far, escape sequences included."""
 
-    def __init__(self, home: Path, *command: str, first: str = "> ", script: Path | None = None, **env: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *command: str,
+        first: str = "> ",
+        script: Path | None = None,
+        target: str = forked.BOT,
+        **env: str,
+    ) -> None:
         self._first = first
         self._main, inner = os.openpty()
-        self.resize(80, 24, tell=False)
+        self.resize(int(env.pop("COLUMNS", "80")), 24, tell=False)  # the width of the window, not a variable
         self.before = termios.tcgetattr(inner)
         given = {"TERM": "xterm-256color", "LANG": "C.UTF-8", **env}
         if script:
             given["BUBBOT_MODEL__SCRIPT"] = str(script)
         self.process = forked.start(
-            forked.BOT,
+            target,
             command or ("chat",),
             env=environment(home, **given),
             cwd=home.parent,

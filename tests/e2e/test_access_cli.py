@@ -14,6 +14,7 @@ from bubbot.ports.channel import Sender
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run
+from tests.e2e.terminal import CTRL_C, Terminal
 
 ENV = {"BUBBOT_CHANNELS__CHAT__OWNERS": "7", "BUBBOT_CHANNELS__OTHER__KIND": "chat"}
 
@@ -61,7 +62,7 @@ def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:
     assert pending.startswith("chat  42  until ")
     assert "\x1b" not in pending
     assert code not in pending
-    told = bot.run(home, "access", "approve", code.lower(), "--role", "owner", env=ENV)
+    told = bot.run(home, "access", "approve", "--yes", code.lower(), "--role", "owner", env=ENV)
     assert b"is now owner on chat" in told.stdout, told.stderr
     assert "42  owner   granted by terminal (code)" in access(home, "list").replace("owner  granted", "owner   granted")
     assert "used before" in refused(home, 1, "approve", code)
@@ -76,13 +77,40 @@ def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:
 
 def test_who_is_let_in_where_nobody_is_owner_is_told_how_to_be_it(tmp_path: Path) -> None:
     home, nobody = tmp_path / "home", {"BUBBOT_CHANNELS__CHAT__KIND": "chat"}
-    told = run(home, "access", "approve", given_code(home, "42", "Ann"), env=nobody).stdout.decode()
+    told = run(home, "access", "approve", "--yes", given_code(home, "42", "Ann"), env=nobody).stdout.decode()
     command = told.rstrip().partition("if this is you: bubbot ")[2]
     assert command == "access grant chat 42 owner"
     assert run(home, *command.split(), env=nobody).returncode == 0
-    told = run(home, "access", "approve", given_code(home, "43", "Bob"), env=nobody).stdout.decode()
+    told = run(home, "access", "approve", "--yes", given_code(home, "43", "Bob"), env=nobody).stdout.decode()
     assert "43 (Bob) is now member" in told
     assert "Nobody is owner" not in told
+
+
+def test_approve_shows_the_person_and_asks(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code = given_code(home, "42", "Ann\x1b[2J")
+    question = "Let 42 (Ann\\x1b[2J) in on chat as admin?"
+    assert f"{question} There is no terminal" in refused(home, 2, "approve", code, "--role", "admin")
+    typed = ("access", "approve", code, "--role", "admin")
+    for answer, said in (
+        ("n", "Nothing was changed."),
+        ("", "Nothing was changed."),
+        ("y", "42 (Ann\\x1b[2J) is now admin"),
+    ):
+        with Terminal(home, *typed, first=f"{question} [y/N] ", script=None, **ENV) as terminal:
+            terminal.type(f"{answer}\n")
+            terminal.expect(said)
+    assert "42  admin" in access(home, "list")
+    assert "used before" in refused(home, 1, "approve", code)
+
+
+def test_approve_ends_at_an_interrupt(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code = given_code(home, "42", "Ann")
+    with Terminal(home, "access", "approve", code, first="[y/N] ", script=None, **ENV) as terminal:
+        terminal.type(CTRL_C)
+        assert terminal.ended() == 130
+    assert "42" not in access(home, "list")
 
 
 def test_grants_name_what_holds_and_what_is_wrong(tmp_path: Path) -> None:

@@ -90,6 +90,15 @@ def test_a_persona_from_elsewhere_comes_along_and_its_place_is_told(home: Path, 
     assert (tmp_path / "new" / "who.md").read_text() == "You are Bo."
 
 
+def test_a_backup_takes_no_other_backup_in(home: Path, tmp_path: Path) -> None:
+    fine(home, "backup", str(tmp_path / "copy"))
+    before = sorted(path.name for path in (tmp_path / "copy").iterdir())
+    refused = run(home, "backup", str(tmp_path / "copy"))
+    assert (refused.returncode, b"is a backup itself: name the folder that contains it" in refused.stderr) == (2, True)
+    assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == before
+    assert fine(home, "backup", str(tmp_path))
+
+
 def test_files_that_are_there_are_kept(home: Path, tmp_path: Path) -> None:
     fine(home, "backup", str(tmp_path / "copy"))
     new = tmp_path / "new"

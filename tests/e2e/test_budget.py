@@ -170,13 +170,13 @@ def test_a_chart_in_a_file(tmp_path: Path) -> None:
         (("--chart", str(target)), "already exists"),
         (("--chart", str(tmp_path / "spent.pdf")), "end it in .png or .svg"),
         (("--chart", ".png"), "end it in .png or .svg"),
-        (("--chart", str(tmp_path / "b.png"), "--json"), "leave out --chart or --json"),
     ):
         refused = inside.run(home, "usage", *arguments)
         assert (refused.returncode, refused.stdout) == (2, b"")
         assert error in refused.stderr.decode()
         assert refused.stderr.count(b"\n") == 1
-    inside.run(home, "usage", "day", "--chart", "./b.PNG")
+    told = inside.run(home, "usage", "day", "--chart", "./b.PNG", "--json")
+    assert json.loads(told.stdout)["answers"] == 2
     assert (tmp_path / "b.PNG").read_bytes().startswith(b"\x89PNG")
     [_, saved] = inside.said(home, ",usage chart")
     path = Path(saved.removeprefix("The file usage-").partition(" is saved as ")[2])

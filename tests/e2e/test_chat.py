@@ -97,8 +97,11 @@ def test_ask_exits_with_1_where_the_turn_failed(tmp_path: Path) -> None:
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
     done = run(tmp_path / "home", "ask", "hello", env={"BUBBOT_MODEL__SCRIPT": str(script)})
     assert done.returncode == 1
-    told = re.fullmatch(rb"I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)\n", done.stdout)
-    assert told, done.stdout
+    lines = [line for line in done.stderr.splitlines(keepends=True) if line.startswith(b"bubbot: ")]
+    (line,) = lines
+    told = re.fullmatch(rb"bubbot: I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)\n", line)
+    assert told, done.stderr
+    assert done.stdout == b""
     home, trace = tmp_path / "home", told[1].decode()
     said(home, "something else")
     why = said(home, f",why {trace}")
@@ -116,7 +119,7 @@ def test_the_log_names_the_turn_that_failed(tmp_path: Path) -> None:
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
     env = {"BUBBOT_MODEL__SCRIPT": str(script), "BUBBOT_LOG__LEVEL": "debug"}
     done = run(tmp_path / "home", "ask", "hello", env=env)
-    (trace,) = re.findall(rb"trace ([0-9a-f]{8})", done.stdout)
+    (trace,) = re.findall(rb"trace ([0-9a-f]{8})", done.stderr)
     (line,) = [line for line in done.stderr.splitlines() if b"action=turn.failed" in line]
     assert b" turn=" + trace in line
     assert b"the provider is down" in line
@@ -166,16 +169,23 @@ def test_an_answer_that_a_pipe_did_not_take_is_a_failure_and_not_the_next_script
     assert "You said: are you there" in str(entries(home))
 
 
-def test_commands_that_only_read_work_beside_a_running_bot_and_a_second_writer_is_told(tmp_path: Path) -> None:
+def test_an_open_chat_serves_a_second_one_and_commands_that_read_and_write(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with opened(home, "chat") as first:
         first.type("hello")
         assert first.stdout.readline() == b"You said: hello\n"
         assert b"stdin:default" in run(home, "tape", "list").stdout
         assert run(home, "tape", "verify").returncode == 0
-        second = run(home, "chat", lines=["hi"])
-        assert second.returncode == 3
-        assert f"{first.process.pid}" in sentence(second)
+        second = run(home, "chat", "--session", "other", lines=["hi"])
+        assert (second.returncode, second.stdout) == (0, b"You said: hi\n")
+        assert run(home, "memory", "save", "default", "Likes tea.").returncode == 0
+        status = run(home, "status")
+        assert status.returncode == 1
+        assert f"Process {first.process.pid} is writing to this home but is not the daemon" in status.stdout.decode()
+        assert "a chat is open" in sentence(run(home, "reload"))
+        asked = run(home, "ask", "me too")
+        assert asked.stdout == b"You said: me too\n"
+        assert first.stdout.readline() == b"You said: me too\n"  # a copy: it is the same conversation
 
 
 def test_archive_puts_a_tape_aside_and_it_can_be_read_and_verified(tmp_path: Path) -> None:

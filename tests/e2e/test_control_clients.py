@@ -158,7 +158,8 @@ def test_a_client_without_an_output_fails_in_one_sentence_and_the_daemon_goes_on
         enough = output == "left" and arguments[0] not in ("ask", "chat")  # as `bubbot tape list | head`
         expected = (0, 0) if enough else (1, 1)
         assert (done.returncode, len(told)) == expected, (arguments, done.returncode, done.stderr.decode())
-        assert enough or told[0].startswith("bubbot: The output could not be written: "), told
+        beginning = '{"error": {"message": "' if "--json" in arguments else "bubbot: "
+        assert enough or told[0].startswith(f"{beginning}The output could not be written: "), told
 
 
 def without_output(home: Path, output: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -207,6 +208,7 @@ def test_a_lost_answer_does_not_come_first_in_the_next_script(tmp_path: Path, so
 def test_a_client_that_does_not_read_keeps_nobody_waiting(home: Path) -> None:
     large = "x" * 300_000  # more than a pipe holds
     with bot.opened(home, "ask", "--session", "slow", large[:100_000]) as slow:
+        slow.stdin.close()
         assert inside.run(home, "ask", "hello").stdout == b"You said: hello\n"
         assert inside.run(home, "status", "--json").returncode == 0
         assert slow.stdout.read() == f"You said: {large[:100_000]}\n".encode()

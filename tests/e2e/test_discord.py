@@ -126,11 +126,12 @@ class TestWhoMaySpeak:
             room.say(ada, "let me in")
             await server.until(lambda: texts(server, room))
             room.say(ada, "hello?")
-            await quiet(server)
-            (told,) = texts(server, room)
+            await server.until(lambda: len(texts(server, room)) == 2)
+            told, reminder = texts(server, room)
+            assert "works until" in reminder
             code = re.search(r"approve (\w{8})", told)
             assert code
-            done = await told_in_shell(home, "access", "approve", code[1], "--role", "owner")
+            done = await told_in_shell(home, "access", "approve", "--yes", code[1], "--role", "owner")
             assert (done.returncode, f"{ada.id} (Ada) is now owner on discord" in done.stdout.decode()) == (0, True)
             room.say(ada, "and now?")
             await answered(server, room, "You said: and now?")

@@ -92,7 +92,7 @@ async def test_a_name_of_several_lines_stays_on_one(server: Server, ada: User, h
         server.dm(eve).say(eve, "let me in")
         await server.until(lambda: texts(server, server.dm(eve)))
         code = texts(server, server.dm(eve))[0].split()[-1]
-        done = await asyncio.to_thread(run, home, "access", "approve", code)
+        done = await asyncio.to_thread(run, home, "access", "approve", "--yes", code)
         assert (done.returncode, done.stdout.count(b"\n")) == (0, 1), done.stdout
 
 

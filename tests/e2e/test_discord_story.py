@@ -68,7 +68,7 @@ class Day:
         await self.says(self.hers, 1)
         code = re.search(r"approve (\w{8})", texts(self.server, self.hers)[0])
         assert code
-        assert (await asyncio.to_thread(run, self.home, "access", "approve", code[1])).returncode == 0
+        assert (await asyncio.to_thread(run, self.home, "access", "approve", "--yes", code[1])).returncode == 0
         self.hers.say(self.eve, "and now?")
         await self.says(self.hers, 2)
 
@@ -88,15 +88,16 @@ class Day:
         await self.says(roses, 1)
         post = self.forum.post("Wilted leaves", f"{me} what did I do wrong?", self.ada)
         await self.says(post, 1)
+        await self.says(self.alone, 2)  # that a stranger called
 
     async def with_files(self) -> None:
         """Attachments in both directions."""
         files = [("garden.png", PNG, "image/png"), ("list.txt", b"roses\nsoil", "text/plain")]
         self.alone.say(self.ada, "what is this?", files=files)
-        await self.says(self.alone, 2)
+        await self.says(self.alone, 3)
         self.alone.say(self.ada, "write me a program")
         await self.server.until(lambda: any(one.files for one in said(self.server, self.alone)), 20)
-        await self.says(self.alone, 4)
+        await self.says(self.alone, 5)
 
     async def commands(self) -> None:
         """One that is answered at once, one that waits for the turn under way, and a stop."""
@@ -166,10 +167,12 @@ def told(transcript: str) -> str:
             continue
         same = re.sub(r"(?<=approve )\w{8}|(?<=code is )\w{8}", "7KQ2M9XB", line)
         same = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-22 10:00", same)
-        same = re.sub(r"(?<=last sign of life 2026-11-22 10:00):\d\d", ":00", same)
+        same = re.sub(r"(?<=on the server )\d+", "222222222222222222", same)
         same = re.sub(r"one two[\w ]*…$", "one two …", same)
         same = re.sub(r" edited #(\d+)( \d+ times)?: \(to", r" edited #\1 a few times: (to", same)
         same = re.sub(r"(\(/\w+ by \w+\))$", r"\1 …", same)
+        if same.startswith("    ") and lines and "(/status by " in lines[-1]:
+            continue  # numbers of this process
         lines.append(same if len(same) <= SHOWN else f"{same[:SHOWN]}…")
     (stopped,), (confirmed,) = (
         [place for place, line in enumerate(lines) if re.search(words, line)]

@@ -22,6 +22,7 @@ from bubbot.ports.checks import Finding
 from tests.e2e import bot
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.inside import logging_as_it_was, run, said
+from tests.e2e.terminal import Terminal
 from tests.e2e.test_control import until
 from tests.e2e.test_status import WATCHED as HEALTH_PORT
 from tests.e2e.test_status import Door, status
@@ -59,10 +60,32 @@ def test_a_sound_home_is_said_to_be_sound_and_is_left_as_it_is(home: Path) -> No
     before = _state(home)
     done = bot.run(home, "doctor", "--deep")
     assert done.returncode == 0, done.stdout.decode()
-    lines = done.stdout.decode().splitlines()
-    assert lines[-1].startswith("0 problems")
-    assert any("every hash holds" in line for line in lines)
+    first, *_, last = done.stdout.decode().splitlines()
+    assert (count := re.fullmatch(r"(?:No problems: |0 problems, \d+ warnings?; )(\d+) checks passed\.", first))
+    assert last == "bubbot doctor --all lists the checks that passed."
+    passed = bot.run(home, "doctor", "--deep", "--all").stdout.decode().splitlines()
+    assert sum(line.startswith("ok ") for line in passed) == int(count[1])
+    assert any("every hash holds" in line for line in passed)
     assert _state(home) == before
+
+
+def test_problems_come_first_then_warnings_and_colours_repeat_the_words(home: Path) -> None:
+    home.chmod(0o755)
+    env = {"BUBBOT_MODEL__NAME": "openai/gpt-4o"}
+    lines = bot.run(home, "doctor", "--offline", env=env).stdout.decode().splitlines()
+    assert re.fullmatch(r"1 problem, [1-9] warnings?; \d+ checks passed\.", lines[0])
+    levels = [line.partition(" ")[0] for line in lines[1:-1] if line and not line.startswith(" ")]
+    assert levels[0] == "problem"
+    assert "ok" not in levels
+    assert levels == sorted(levels)  # which is the order of their weight, too
+    for variables, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        with Terminal(
+            home, "doctor", "--offline", first="lists the checks that passed.", script=None, **env, **variables
+        ) as terminal:
+            assert terminal.ended() == 1
+        assert ("\x1b[1;31mproblem\x1b[0m" in terminal.sent) is is_coloured
+        assert ("\x1b" in terminal.sent) is is_coloured
+        assert "problem " in terminal.sent.replace("\x1b[0m", "")
 
 
 def test_it_works_beside_a_running_bot_and_names_it(home: Path) -> None:

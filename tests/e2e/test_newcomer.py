@@ -23,7 +23,9 @@ PER_KEY = 0.3
 GOAL = 180.0
 """Seconds the way may take, typing and waiting, beyond the download."""
 ASK_TOKEN = "Telegram: the token that @BotFather gave you; Enter for none (it is not shown): "
-PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8").partition("## To Telegram")[2].partition("\n# ")[0]
+PAGE = (
+    (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8").partition("## To Telegram")[2].partition("\n## ")[0]
+)
 TYPED = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines()
 """What the page says to type, a command a line."""
 NOT_WALKED = ("make chat", ". .venv/bin/activate")
@@ -87,13 +89,14 @@ class Newcomer:
         """Answers the questions, with Enter where there is nothing to be said."""
         with self.runs("bubbot init", "Enter takes what stands in [brackets]") as init:
             self.answers(init, "Name of the bot [bubbot]: ", "Ada's bot")
-            self.answers(init, "Language of the bot's own sentences: en or zh [en]: ", "")
+            self.answers(init, "Number [1]: ", "")
             self.answers(init, "Time zone [", "Europe/Berlin")
-            self.answers(init, "Number [1]: ", "1" if local.is_available() else "3")
+            self.answers(init, "Number [1]: ", "1" if local.is_available() else "later")
             self.answers(init, ASK_TOKEN, self.server.bot.token, pasted=True)
             init.expect(f"This is @bubbot_bot (id {self.server.bot.user.id}).")
             self.answers(init, "Enter if you do not know it: ", "")
             self.answers(init, "Discord: ", "")
+            self.answers(init, "Say something to it, or no [Hello!]: ", "no")
             told = init.expect("access approve CODE --role owner")
             assert "send any message to @bubbot_bot on Telegram" in " ".join(told.split())
         assert self.server.bot.token not in init.sent
@@ -102,8 +105,9 @@ class Newcomer:
         """Runs the bot, is let in, and gets an answer."""
         with self.runs("bubbot run", "telegram.ready") as running:
             code = self.writes("hello", r"bubbot access approve (\w+)")[1]
-            with self.runs(f"bubbot access approve {code} --role owner", "is now owner on telegram"):
-                pass
+            with self.runs(f"bubbot access approve {code} --role owner", "Let ") as approval:
+                self.answers(approval, "[y/N] ", "y")
+                approval.expect("is now owner on telegram")
             self.writes("Who are you?", answer)
             running.type(CTRL_C)
 

@@ -371,7 +371,7 @@ class TestStore:
         assert sentence(lacks) == "bubbot: This store (CopiedStore) keeps no hashes that could be checked."
         backup = run(home, "backup", env=chosen)
         assert "the tapes of this home are in the store 'copied'" in sentence(backup)
-        checkup = run(home, "doctor", "--offline", env=chosen).stdout.decode()
+        checkup = run(home, "doctor", "--offline", "--all", env=chosen).stdout.decode()
         assert "store.ok" in checkup
         unknown = run(home, "chat", env={**memory, "BUBBOT_STORE__KIND": "copyed"})
         assert "No plugin 'copyed' in bubbot.stores: did you mean 'copied'?" in sentence(unknown)

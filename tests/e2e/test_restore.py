@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.bot import entries, run, sentence
 from tests.e2e.daemon import Daemon, configure, running
+from tests.e2e.key_server import KEY, key_server
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
 from tests.fakes.botapi.server import Server as BotApi
 from tests.fakes.discordapi.server import Server as DiscordApi
@@ -196,8 +197,8 @@ async def test_a_home_restored_without_its_secrets_can_be_read_talked_with_and_g
         told = await asyncio.to_thread(fine, other, "restore", str(tmp_path / "backup"))
         (other / "script.json").write_text("{}")
         files = [str(other / "secrets" / name) for name in ("model-api-key", "telegram-token")]
-        assert f"{files[0]}  ([model] api_key)" in told
-        assert f"{files[1]}  ([channels.telegram] token)" in told
+        assert re.search(rf"\[model\] api_key, the key of the model \S+: {files[0]}", told)
+        assert f"[channels.telegram] token, for the channel telegram on Telegram: {files[1]}" in told
         assert re.search(rf"telegram +{ada} +owner", told)
         assert re.search(rf"telegram +{bob} +member +granted", told)
         assert "[channels.telegram] groups: -100777" in told
@@ -231,3 +232,48 @@ async def test_a_model_whose_key_is_lost_says_where_it_should_be(tmp_path: Path)
     done = run(home, "ask", "hello", env=env)
     assert done.returncode == 1
     assert f"{home / 'key'} cannot be read" in done.stdout.decode()
+
+
+async def test_a_restored_home_is_asked_for_its_secrets_again(tmp_path: Path) -> None:
+    """The walk of somebody who moves a bot: init, backup, restore, status, init, ask."""
+    home, other, backup = tmp_path / "home", tmp_path / "other", tmp_path / "backup"
+    key = tmp_path / "key"
+    key.write_text(KEY)
+    async with key_server() as server, BotApi(limits=None) as telegram:
+        env = {
+            "BUBBOT_MODEL__NAME": "openai/gpt-4.9-turbo",
+            "OPENAI_BASE_URL": server.base,
+            "BUBBOT_CHANNELS__TELEGRAM__BASE_URL": telegram.base_url,
+            "PATH": "/nowhere",
+        }
+
+        async def walk(where: Path, *arguments: str, lines: Sequence[str] = (), code: int = 0) -> str:
+            done = await asyncio.to_thread(run, where, *arguments, lines=lines, env=env)
+            assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
+            assert "retry" not in done.stderr.decode()
+            return done.stdout.decode()
+
+        model = ["--model", "openai/gpt-4.9-turbo", "--api-key-file", str(key)]
+        await walk(home, "init", "--yes", *model, "--telegram-token", "-", lines=[telegram.bot.token])
+        assert await walk(home, "ask", "hello") == "OK\n"
+        await walk(home, "backup", str(backup))
+
+        told = await walk(other, "restore", str(backup))
+        assert f"bubbot --home {other} init asks for these" in told
+        assert "[model] api_key, the key of the model openai/gpt-4.9-turbo: " in told
+        assert "[channels.telegram] token, for the channel telegram on Telegram: " in told
+        assert KEY not in told
+        # Commands that only read need no secret.
+        assert "restored from backup" in await walk(other, "status", code=1)
+        assert "hello" in await walk(other, "tape", "show", "stdin:default")
+        calls = len(server.requests)
+        assert "model-api-key" in await walk(other, "ask", "hello", code=1)
+        assert len(server.requests) == calls
+
+        lines = ["", "", "", "", telegram.bot.token, "", "", KEY]
+        told = await walk(other, "init", lines=lines)
+        assert "Secrets that are missing" in told
+        assert "[model] api_key, the key of the model" in told
+        assert await walk(other, "ask", "hello again") == "OK\n"
+        assert (other / "secrets" / "telegram-token").read_text() == f"{telegram.bot.token}\n"
+        assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"

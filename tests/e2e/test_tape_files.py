@@ -200,7 +200,7 @@ def test_an_import_that_fails_in_the_database_leaves_nothing(home: Path, tmp_pat
 def test_search_finds_what_the_tool_finds(home: Path) -> None:
     printed = fine(home, "tape", "search", "default", "colour", "blue", "--kinds", "message")
     assert ": the colour is blue" in printed
-    assert "(typo)" in fine(home, "tape", "search", "stdin:default", "gren", "tea")
+    assert "(approximate)" in fine(home, "tape", "search", "stdin:default", "gren", "tea")
     assert len(fine(home, "tape", "search", "default", "colour", "--limit", "1").splitlines()) == 1
     for options in (["--since", "2100-01-01"], ["--until", "2000-01-01"], ["--kinds", "system"]):
         done = run(home, "tape", "search", "default", "colour", *options)

@@ -19,6 +19,7 @@ SCRIPT: dict[str, Any] = {
     "rules": [
         {"when": "slow", "steps": [{"delay": 60, "text": "late"}]},
         {"when": "story", "steps": [{"pace": 0.02, "text": STORY}]},
+        {"when": "soon", "steps": [{"delay": 2.5, "text": "done"}]},
         {"when": "evil", "steps": [{"text": "a\x1b]0;owned\x07b\x1b[2Jc\u202ed"}]},
         {
             "when": "look",
@@ -29,6 +30,9 @@ SCRIPT: dict[str, Any] = {
         },
     ]
 }
+
+
+_FAINT_QUESTIONS = re.compile(r"\x1b\[2m> (one, soon|the second|alone)")
 
 
 @pytest.fixture
@@ -152,6 +156,23 @@ def test_an_answer_is_shown_while_it_is_written_and_whole_in_the_end_whatever_th
         lines = [line.rstrip() for line in shown[shown.rindex("word0 word1 ") :].split("\n")]
         assert " ".join(lines[:10]).startswith(STORY)
         assert max(map(len, lines[:7])) <= 60
+
+
+def test_each_of_two_answers_to_questions_typed_ahead_shows_its_question(home: Path, script: Path) -> None:
+    with Terminal(home, script=script) as chat:
+        chat.say("one, soon " + "on " * 60)
+        chat.expect("working 0 s  (Ctrl-C stops)")
+        chat.expect("1")  # the seconds: only what changes is drawn again
+        chat.say("the second")
+        shown = chat.expect("You said: the second")
+        chat.say("alone")
+        chat.expect("You said: alone")
+        chat.type(CTRL_D)
+        assert chat.ended() == 0
+    first, second = shown.index("> one, soon on on"), shown.rindex("> the second")
+    assert "…" in shown[first : shown.rindex("done")]
+    assert first < shown.rindex("done") < second
+    assert _FAINT_QUESTIONS.findall(chat.sent) == ["one, soon", "the second"]
 
 
 def test_a_terminal_does_not_obey_what_a_model_wrote(home: Path, script: Path) -> None:

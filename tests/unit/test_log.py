@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import threading
+import warnings
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
@@ -84,6 +85,28 @@ class TestForm:
         assert line.count("\n") == 1
         assert json.loads(line.partition(" exception=")[2]).endswith("ValueError: no")
 
+    def test_of_a_short_command_on_a_terminal_is_a_sentence(self) -> None:
+        stream = Terminal()
+        log.setup("warning", stream=stream, sentences=True)
+        logging.getLogger("bubbot.x").warning(
+            "setting renamed: %s", "a", extra={"action": "config.renamed", "file": "f"}
+        )
+        assert stream.getvalue() == "Warning: setting renamed: a (file f)\n"
+
+    def test_of_a_short_command_in_a_pipe_has_its_time_and_action(self) -> None:
+        stream = io.StringIO()
+        log.setup("warning", stream=stream, sentences=True)
+        logging.getLogger("bubbot.x").warning("setting renamed", extra={"action": "config.renamed"})
+        assert stream.getvalue().endswith(' level=warning action=config.renamed message="setting renamed"\n')
+
+    def test_of_a_warning_of_python_has_no_place_in_the_source(self) -> None:
+        stream = Terminal()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            log.setup("warning", stream=stream, sentences=True)
+            warnings.warn("this  is\nold", DeprecationWarning, stacklevel=1)
+        assert stream.getvalue() == "Warning: this is old (DeprecationWarning)\n"
+
     def test_on_a_terminal_it_is_for_people(self) -> None:
         stream = Terminal()
         log.setup("info", stream=stream)
@@ -94,7 +117,9 @@ class TestForm:
         except ValueError:
             LOGGER.exception("It failed.")
         first, second, *trace = stream.getvalue().splitlines()
-        assert re.fullmatch(r"\d\d:\d\d:\d\d warning x\.y: Hello \\x1b\[31m\. session=stdin:default", first)
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ warning x\.y: Hello \\x1b\[31m\. session=stdin:default", first
+        )
         assert second.endswith("error   bubbot.test: It failed.")
         assert trace[0].startswith("Traceback")
         assert trace[-1] == "ValueError: no"

@@ -42,6 +42,7 @@ def list_rows(parsers: Mapping[str, tuple[str, argparse.ArgumentParser]]) -> Ite
     yield from _list_options("", argparse.ArgumentParser())
     for option, text in (("--home", "the home folder"), ("--config", "a config.toml")):
         yield _row("", option, "file", text)
+    yield _row("", "--plain", "", "print lines only")
     yield _row("", "--version", "", "print the version")
     for name, (text, _) in parsers.items():
         yield _row("", name, "command", text)

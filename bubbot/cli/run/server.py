@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, replace
@@ -12,15 +11,12 @@ from typing import TYPE_CHECKING
 from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
 from bubbot.app.tapes import new_id, now
+from bubbot.cli.chat_service import chat_service
 from bubbot.cli.commands import answer_command
-from bubbot.errors import ConfigError, ModelError
-from bubbot.ports.channel import Inbound
-from bubbot.ports.model import WarmsUp
-from bubbot.ports.turn import TurnResult
+from bubbot.errors import ConfigError
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode
 from bubbot.server.local import serve_socket
-from bubbot.server.remote import ChatService
 from bubbot.settings.loader import Settings
 
 if TYPE_CHECKING:
@@ -79,7 +75,7 @@ async def _serve_network(daemon: Daemon, api: Api, settings: Settings, port: int
     server, completions = settings.server, None
     if server.openai:
         completions = Completions(
-            api, daemon.remote, chat_service(daemon), model=settings.bot.name, now=now, new_id=new_id
+            api, daemon.remote, chat_service(daemon.bot, daemon.remote), model=settings.bot.name, now=now, new_id=new_id
         )
     address = NetworkSettings(server.host, port, _token(settings), server.hosts)
     async with serve_network(api, address, completions):
@@ -102,7 +98,7 @@ def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
         return {"snapshot": encode(await app.health_collector.snapshot())}
 
     queries = {"command": command, "reload": reload, "status": status}
-    return Api(queries, daemon.remote.handlers(chat_service(daemon)), daemon.remote.forget_client)
+    return Api(queries, daemon.remote.handlers(chat_service(daemon.bot, daemon.remote)), daemon.remote.forget_client)
 
 
 @asynccontextmanager
@@ -134,40 +130,3 @@ def attach_metrics(daemon: Daemon, metrics: Metrics) -> None:
 
     attach()
     daemon.on_reload.append(attach)
-
-
-def chat_service(daemon: Daemon) -> ChatService:
-    """Return what clients may ask of the bot for their sessions."""
-    app, runtime = daemon.bot, daemon.bot.channel_runtimes[daemon.remote.name]
-
-    async def read_notice(session: str) -> str:
-        try:
-            model = await app.models.model_for_tape(app.tape(session))
-        except ModelError as error:
-            return str(error)
-        if isinstance(model, WarmsUp):
-            model.warm()
-        return model.traits.notice or ""
-
-    async def count_pending(session: str) -> int:
-        await runtime.deliverer.resume(session, queued=True)
-        running, waiting = app.runtime.session_activity(session)
-        return waiting + running
-
-    async def wait_until_idle(session: str) -> None:
-        await app.runtime.wait_session_idle(session)
-        chat = session.partition(":")[2]  # a terminal has no threads: a further colon belongs to the name
-        await runtime.deliverer.wait_until_delivered(chat)  # does not wait for slower chats
-
-    async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        return await runtime.gate.ask(inbound)  # a reload replaces the gate
-
-    return ChatService(
-        accept,
-        read_notice,
-        count_pending,
-        wait_until_idle,
-        runtime.deliverer.wait_until_delivered,
-        lambda: app.commands,
-        app.tape,
-    )

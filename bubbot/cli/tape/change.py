@@ -8,10 +8,12 @@ from io import BytesIO
 
 from pydantic import Base64Bytes
 
+from bubbot.cli.tape.results import ArchiveResult
 from bubbot.errors import ConfigError, TapeCorrupt
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE, find_tape, read_session, require_no_open_turn
 from bubbot.ports.tool import ToolArgs
+from bubbot.records import json_data
 from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
 from bubbot.tape.service import session_tape
@@ -45,7 +47,8 @@ async def archive(context: CommandContext, arguments: ArchiveTape) -> CommandRes
         raise ConfigError(f"{name} is an archive already")
     session = await read_session(context.store, name)
     async with context.lock_tape(name, session):
-        return CommandResult(f"{await context.open_tape(name, session).reset(archive=True)}\n")
+        archived = await context.open_tape(name, session).reset(archive=True)
+    return CommandResult(f"{archived}\n", data=json_data(ArchiveResult(name, str(archived))))
 
 
 async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
@@ -85,5 +88,7 @@ def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str)
     return event(IMPORT_EVENT, data).with_meta(EMPTY_OBJECT, date)
 
 
-ARCHIVE_TAPE = Command(name="tape archive", run=archive, args=ArchiveTape, writes=True)
-IMPORT_TAPE = Command(name="tape import", run=import_tape, args=ImportTape, writes=True)
+ARCHIVE_TAPE = Command(name="tape archive", run=archive, args=ArchiveTape, writes=True, result=ArchiveResult)
+IMPORT_TAPE = Command(
+    name="tape import", run=import_tape, args=ImportTape, writes=True, progress=("Writing the tape", "")
+)

@@ -5,24 +5,56 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 from bubbot.app.tapes import open_tapes, tape_service
+from bubbot.cli.arguments import add_json_option, parse_count, usage_error
 from bubbot.cli.commands import run_command
 from bubbot.cli.options import add_command, read_arguments
-from bubbot.cli.output import show, show_json, show_line
+from bubbot.cli.output import show, show_json, show_line, show_record, show_table
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape import files, gc, index, repair
 from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
-from bubbot.errors import ConfigError
+from bubbot.cli.tape.results import (
+    AnchorList,
+    ArchiveResult,
+    EntryLine,
+    GcResult,
+    IndexResult,
+    RepairResult,
+    SizeResult,
+    TapeImportResult,
+    TapeList,
+    TapeRow,
+    VerifyResult,
+)
 from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.features.search.shell import TAPE_COMMANDS
+from bubbot.features.search.view import SearchResult
 from bubbot.ports.session_names import find_tape, read_session
-from bubbot.ports.store import KeepsChain, require_chain
+from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
 
 EXIT_OK, EXIT_DAMAGED = 0, 5
+HeadForm: TypeAlias = Literal["current", "older", "none"]
+RESULTS: Mapping[str, type] = {
+    "tape list": TapeList,
+    "tape show": EntryLine,
+    "tape anchors": AnchorList,
+    "tape verify": VerifyResult,
+    "tape size": SizeResult,
+    "tape gc": GcResult,
+    "tape index": IndexResult,
+    "tape repair": RepairResult,
+    "tape archive": ArchiveResult,
+    "tape import": TapeImportResult,
+    "tape search": SearchResult,
+}
+"""What `--json` prints; of `tape show` a line each."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,37 +64,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "read-only and work while the bot runs."
     )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    commands.add_parser("list", help="every tape: session, entries, archives")
+    listing = commands.add_parser("list", help="every tape: session, entries, archives")
+    add_json_option(listing)
     show = commands.add_parser("show", help="the entries of a tape")
     show.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
     show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
     show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
     show.add_argument("--until", help="up to this date or time")
-    show.add_argument("--last", type=_count, metavar="N", help="only the newest N entries")
+    show.add_argument("--last", type=parse_count, metavar="N", help="only the newest N entries")
     show.add_argument(
         "--turn", default="", metavar="TRACE", help="only the turn whose id begins with this; failure messages show it"
     )
-    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_json_option(show, "print one JSON object a line instead")
     anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
     anchors.add_argument("tape")
     anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
+    add_json_option(anchors)
     verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
     verify.add_argument("tape", nargs="?", help="one tape only")
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
+    add_json_option(verify)
     archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
     archive.add_argument("tape")
+    add_json_option(archive)
     for command in TAPE_COMMANDS.commands:
         add_command(commands, command)
     index.configure(commands)
     files.configure(commands)
     gc.configure(commands)
     repair.configure(commands)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,15 +102,28 @@ def run(args: argparse.Namespace) -> int:
 
 async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        lines = []
-        for tape in await store.tapes():
-            session = await read_session(store, tape.name)
-            notes = [f"archive of {tape.archived_from}"] if tape.archived_from else []
-            notes += [f"{tape.erased} erased"] if tape.erased else []
-            lines.append(f"{session or tape.name:<40} {tape.head:>8} entries  {tape.name}  {'; '.join(notes)}".rstrip())
-    for line in sorted(lines):
-        show_line(line)
+        rows = [
+            TapeRow(
+                tape.name,
+                await read_session(store, tape.name),
+                tape.head,
+                tape.erased,
+                tape.archived_from,
+                tape.hash,
+            )
+            for tape in await store.tapes()
+        ]
+    if setup.as_json:
+        show_record(TapeList(tuple(sorted(rows, key=lambda row: row.name))))
+        return EXIT_OK
+    show_table(sorted(map(_format_tape, rows)), right=(1,))
     return EXIT_OK
+
+
+def _format_tape(row: TapeRow) -> tuple[str, ...]:
+    notes = [f"archive of {row.archived_from}"] if row.archived_from else []
+    notes += [f"{row.erased} erased"] if row.erased else []
+    return row.session or row.name, f"{row.entries} entries", row.name, "; ".join(notes)
 
 
 async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
@@ -88,7 +131,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
     try:
         since, until = date_bounds(args.since, args.until)
     except ValueError as error:
-        raise ConfigError(f"{error}") from error
+        raise usage_error("bubbot tape show", str(error)) from error
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         tape = await find_tape(store, workspace, args.tape)
         newest = args.last is not None
@@ -97,7 +140,9 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         entries = (await store.fetch([query]))[0]
     entries = tuple(entry for entry in entries if str(entry.meta.get("turn", "")).startswith(args.turn))[: args.last]
     if not entries and (unknown := [kind for kind in kinds if kind not in list(Kind)]):
-        raise ConfigError(f"--kinds {unknown[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
+        raise usage_error(
+            "bubbot tape show", f"--kinds {unknown[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}"
+        )
     for entry in reversed(entries) if args.last is not None else entries:
         if args.json:
             show_json(line_fields(entry))
@@ -121,8 +166,12 @@ def _format_entry(entry: TapeEntry) -> str:
 async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         tape = tape_service(store, await find_tape(store, workspace, args.tape))
-        for anchor in await tape.read(AnchorsView(zones=args.zones)):
-            show_line(f"#{anchor.id} {anchor.date[:19]} {anchor.name} {anchor.state}")
+        anchors = await tape.read(AnchorsView(zones=args.zones))
+    if setup.as_json:
+        show_record(AnchorList(tape.name, anchors))
+        return EXIT_OK
+    for anchor in anchors:
+        show_line(f"#{anchor.id} {anchor.date[:19]} {anchor.name} {anchor.state}")
     return EXIT_OK
 
 
@@ -130,32 +179,50 @@ async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         only = await find_tape(store, workspace, args.tape) if args.tape else None
         chain = require_chain(store)
-        report = await chain.audit(only)
-        for finding in report.findings:
-            if finding.problem != "erased":
-                show_line(f"{finding.location} {finding.problem}: {finding.detail}")
-        for name in report.triggers:
-            show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
+        with show_progress("Checking the tapes", "entries", plain=setup.is_plain) as on_progress:
+            report = await chain.audit(only, on_progress=on_progress)
+        matching = await _find_head_form(chain, args.head) if args.head else None
+    intact = not (report.damage or report.triggers or matching == "none")
+    if setup.as_json:
+        head_matches = None if matching is None else matching != "none"
+        findings, triggers = report.findings, report.triggers
+        show_record(VerifyResult(intact, report.tapes, report.entries, findings, triggers, report.head, head_matches))
+    else:
+        _show_audit(report)
+        if matching is not None:
+            _show_head_match(args.head, matching)
         kinds = ("altered", "missing", "renamed", "erased")
         counts = {kind: sum(finding.problem == kind for finding in report.findings) for kind in kinds}
-        damaged = bool(report.damage or report.triggers)
-        if args.head:
-            damaged = not await _matches_head(chain, args.head) or damaged
-    summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    show(f"{report.entries} entries on {report.tapes} tapes: {summary}; head {report.head}")
-    return EXIT_DAMAGED if damaged else EXIT_OK
+        summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        show(f"{report.entries} entries on {report.tapes} tapes: {summary}; head {report.head}")
+    return EXIT_OK if intact else EXIT_DAMAGED
 
 
-async def _matches_head(store: KeepsChain, head: str) -> bool:
+def _show_audit(report: DeploymentAudit) -> None:
+    for finding in report.damage:
+        show_line(f"{finding.location} {finding.problem}: {finding.detail}")
+    for name in report.triggers:
+        show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
+
+
+def _show_head_match(head: str, form: HeadForm) -> None:
+    position = head.partition(":")[0]
+    show(f"the kept head {'is NOT' if form == 'none' else 'is'} the one these tapes had at position {position}")
+    if form == "older":
+        show("It is of the older form, which did not cover the names of tapes: keep the new one that is printed here.")
+
+
+async def _find_head_form(store: KeepsChain, head: str) -> HeadForm:
+    """Return the form in which the tapes had this head at its position; `none` if they had another one."""
     position, colon, _ = head.partition(":")
     if not colon or not position.isdecimal():
-        raise ConfigError(f"--head {head!r} is not a deployment head, which looks like 1234:0f3a…, as verify prints it")
-    matches = await store.deployment_head(int(position)) == head
-    older = not matches and await store.deployment_head(int(position), older=True) == head
-    show(f"the kept head {'is' if matches or older else 'is NOT'} the one these tapes had at position {position}")
-    if older:
-        show("It is of the older form, which did not cover the names of tapes: keep the new one that is printed here.")
-    return matches or older
+        raise usage_error(
+            "bubbot tape verify",
+            f"--head {head!r} is not a deployment head, which looks like 1234:0f3a…, as verify prints it",
+        )
+    if await store.deployment_head(int(position)) == head:
+        return "current"
+    return "older" if await store.deployment_head(int(position), older=True) == head else "none"
 
 
 async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:

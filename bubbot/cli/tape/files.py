@@ -9,12 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.app.tapes import now, open_tapes
-from bubbot.cli.commands import run_command
+from bubbot.cli.arguments import add_json_option
+from bubbot.cli.commands import carry_out
 from bubbot.cli.files import create_file, open_output, read_file_lines
-from bubbot.cli.output import show
+from bubbot.cli.output import show, show_record
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
+from bubbot.cli.tape.results import TapeImportResult, UnreadableLine
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
+from bubbot.ports.progress import REPORT_EVERY, report_each
 from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
 from bubbot.ports.text import escape_json
 from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, read_lines, to_bub
@@ -62,6 +66,7 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         action="store_true",
         help=f"import what can be read, and write the other lines to FILE{UNREADABLE_SUFFIX}",
     )
+    add_json_option(import_parser)
 
 
 async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
@@ -71,8 +76,13 @@ async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
         require_user_tape(name, "exported")
         head = await store.head(name)
         writer = JsonLineWriter()
-        with open_output(args.file, escape_json) as write:
+        with (
+            show_progress(f"Exporting {args.tape}", "entries", plain=setup.is_plain) as on_progress,
+            open_output(args.file, escape_json) as write,
+        ):
             async for entry in _entries(store, name, head):
+                if entry.id % REPORT_EVERY == 0:
+                    on_progress(entry.id, head)
                 write(writer.encode_line(to_bub(entry) if args.reader == "bub" else entry))
     if args.file is not None:
         show(f"Exported {_count_entries(head)} to {args.file}.")
@@ -94,7 +104,8 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Read the file, and append it and a fact about the import in one transaction."""
     session = parse_session(args.session)
     lines = read_file_lines(args.file, setup.home)
-    result = read_lines(lines, date=timestamp(now()))
+    with show_progress(f"Reading {args.file}", "lines", plain=setup.is_plain) as on_progress:
+        result = read_lines(report_each(lines, on_progress, len(lines)), date=timestamp(now()))
     if result.problems and not args.repair:
         raise TapeCorrupt(_describe_problems(args.file, result.problems))
     if not result.entries:
@@ -102,10 +113,13 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     arguments = ImportTape(session=session, data=b64encode(b"".join(lines)), repair=args.repair)
     del lines
     with _save_unreadable(args.file, result.problems):
-        await run_command(
+        await carry_out(
             setup, IMPORT_TAPE, arguments, run_here=lambda context, _: append_import(context, arguments, result)
         )
-    _show_result(args.file, session, result)
+    if setup.as_json:
+        show_record(_import_result(args.file, session, result))
+    else:
+        _show_result(args.file, session, result)
     return EXIT_OK
 
 
@@ -138,6 +152,18 @@ def _describe_problems(file: Path, problems: Sequence[ImportProblem]) -> str:
         f"Nothing was imported; --repair imports the rest and writes what it leaves out to {_unreadable_path(file)}."
     )
     return "\n".join([*lines, *rest, advice])
+
+
+def _import_result(file: Path, session: str, result: ImportResult) -> TapeImportResult:
+    return TapeImportResult(
+        session,
+        len(result.entries),
+        result.renumbered,
+        result.erased,
+        result.unhashed,
+        tuple(UnreadableLine(problem.number, problem.reason) for problem in result.problems),
+        str(_unreadable_path(file)) if result.problems else None,
+    )
 
 
 def _show_result(file: Path, session: str, result: ImportResult) -> None:

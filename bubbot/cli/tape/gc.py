@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from bubbot.app.tapes import now, open_tapes
+from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import run_command
-from bubbot.cli.output import show, show_json, show_line
+from bubbot.cli.output import show, show_line, show_record, show_table
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, plan_gc
+from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, gc_result, plan_gc
+from bubbot.cli.tape.results import SizedTape, SizeResult
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import require_sizes
 
@@ -30,8 +31,9 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--older", type=_days, metavar="DAYS", help="minimum age of archives, instead of [store] archive_days"
     )
     collect.add_argument("--dry-run", action="store_true", help="only report what would be done")
+    add_json_option(collect)
     size = commands.add_parser("size", help="show what uses the space in the database, the largest tapes first")
-    size.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_json_option(size)
 
 
 def _days(text: str) -> int:
@@ -47,6 +49,9 @@ async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
         gc_plan = await plan_gc(store, setup.settings, args.older, now())
     blobs = sum(len(items) for items in gc_plan.blobs.tapes.values())
+    if setup.as_json:
+        show_record(gc_result(gc_plan, blobs, dry_run=True))
+        return EXIT_OK
     for line in describe_gc(gc_plan, blobs, "that would be erased", "that would be merged", "that would be removed"):
         show(line)
     for archive in gc_plan.archives:
@@ -61,14 +66,23 @@ async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
         sessions = {tape.name: await read_session(store, tape.name) for tape in room.tapes}
     tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
     if args.json:
-        data = {**asdict(room), "tapes": [{**asdict(tape), "session": sessions[tape.name]} for tape in tapes]}
-        show_json(data)
+        sized = tuple(
+            SizedTape(tape.name, tape.archived_from, tape.count, tape.entries, tape.blobs, sessions[tape.name])
+            for tape in tapes
+        )
+        show_record(SizeResult(room.file, room.free, room.wal, room.gives_back, sized))
         return EXIT_OK
-    show(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
-    for tape in tapes:
-        label = f"{sessions[tape.name]}  {tape.name}".strip()
-        show_line(f"{tape.entries + tape.blobs:>13,}  {tape.blobs:>13,}  {tape.count:>8}  {label}")
+    rows = [
+        (
+            f"{tape.entries + tape.blobs:,}",
+            f"{tape.blobs:,}",
+            str(tape.count),
+            f"{sessions[tape.name]}  {tape.name}".strip(),
+        )
+        for tape in tapes
+    ]
+    show_table(rows, header=("bytes", "of blobs", "entries", "tape"), right=(0, 1, 2))
     show(
-        f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
+        f"{room.file:,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
     )
     return EXIT_OK

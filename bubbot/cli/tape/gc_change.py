@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import tape_service
+from bubbot.cli.tape.results import CollectedArchive, GcResult
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.ports.text import format_bytes
 from bubbot.ports.tool import ToolArgs
-from bubbot.records import dataclass
+from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
@@ -121,12 +123,18 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
         from bubbot.app.installed import load_features
 
         references = load_features().references
+    done, total = count(1), len(gc_plan.forks) + len(gc_plan.archives) + len(gc_plan.blobs.tapes)
     for record in gc_plan.forks:
         tape = tape_service(context.store, record.tape, references=references)
         await merge_orphan(tape, record)
+        context.on_progress(next(done), total)
     for archive in gc_plan.archives:
         await _erase(context, archive, at)
-    blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
+        context.on_progress(next(done), total)
+    blobs = 0
+    for name in gc_plan.blobs.tapes:
+        blobs += await _drop_blobs(context, name, gc_plan.blobs, at)
+        context.on_progress(next(done), total)
     await garbage.release_pages(allow_rewrite=not context.is_running)
     after = await garbage.measure_size()
     report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
@@ -139,7 +147,16 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
         lines.append(
             "It is from an earlier version: with the bot stopped, bubbot tape gc gives its free room back, too."
         )
-    return CommandResult("\n".join(lines) + "\n")
+    result = gc_result(gc_plan, blobs, size=after.file + after.wal, freed=freed)
+    return CommandResult("\n".join(lines) + "\n", data=json_data(result))
+
+
+def gc_result(
+    gc_plan: GcPlan, blobs: int, *, dry_run: bool = False, size: int | None = None, freed: int | None = None
+) -> GcResult:
+    """Return a collection, done or planned, for programs."""
+    archives = tuple(CollectedArchive(archive.name, archive.session, archive.entries) for archive in gc_plan.archives)
+    return GcResult(dry_run, gc_plan.days, archives, len(gc_plan.forks), blobs, size, freed)
 
 
 def describe_gc(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
@@ -193,4 +210,6 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
         return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))
 
 
-COLLECT_TAPES = Command(name="tape gc", run=collect, args=CollectTapes, writes=True)
+COLLECT_TAPES = Command(
+    name="tape gc", run=collect, args=CollectTapes, writes=True, result=GcResult, progress=("Collecting", "tapes")
+)

@@ -38,6 +38,12 @@ class PairingCodeGiven(TypedDict):
     expires: str
 
 
+class PairingCodeReminded(TypedDict):
+    """`access/code_reminded`"""
+
+    code: EntryId
+
+
 class PairingCodeUsed(TypedDict):
     """`access/code_used`"""
 
@@ -73,6 +79,7 @@ ACCESS_EVENTS: Mapping[str, type] = MappingProxyType(
         "access/granted": AccessGranted,
         "access/revoked": AccessRevoked,
         "access/code": PairingCodeGiven,
+        "access/code_reminded": PairingCodeReminded,
         "access/code_used": PairingCodeUsed,
         "access/code_refused": PairingCodeRefused,
         "access/checkpoint": AccessCheckpoint,

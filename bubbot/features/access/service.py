@@ -21,6 +21,7 @@ from bubbot.features.access.state import (
     CLOCK_SKEW,
     CODE,
     CODE_REFUSED,
+    CODE_REMINDED,
     CODE_USED,
     GRANTED,
     REVOKED,
@@ -30,7 +31,7 @@ from bubbot.features.access.state import (
     RoleGrant,
 )
 from bubbot.identity import is_id, numeric_id
-from bubbot.ports.access import NO_LISTED_PEOPLE, ListedPeople, higher_role
+from bubbot.ports.access import NO_LISTED_PEOPLE, CodeReminder, ListedPeople, SendReminder, higher_role
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -55,7 +56,8 @@ MAX_CODES_IN_A_ROW = 10
 person by minutes and not by the lifetime of a code."""
 CODE_INTERVAL = timedelta(minutes=12)
 MAX_CODES_PER_DAY = 120
-"""Codes of a channel within any 24 hours. Each is two facts: the code, and the refused message."""
+"""Codes of a channel within any 24 hours. Each is two facts, the code and the refused message, and as many again with a reminder and its
+delivery."""
 MAX_WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
 CODE_RETENTION = timedelta(days=1)
@@ -143,6 +145,15 @@ class AccessService:
         """
         return await asyncio.shield(self._pair(sender, channel, chat))
 
+    async def remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+        """Remind a stranger once of the newest code, if that is open; `send` stores the fact with the notice."""
+        return await asyncio.shield(self._remind(sender, channel, send))
+
+    def find_code(self, code: str) -> PairingCode | None:
+        """Find the open code of a text, as `approve` does. Raise `ConfigError` if the text cannot be a code."""
+        pairing = self._find(_normalize_code(code))
+        return pairing if pairing is not None and pairing.is_open(self._now()) else None
+
     async def approve(self, code: str, role: Role, giver: str) -> RoleGrant:
         """Grant the role to the person who got the code, and use up the code, in one transaction.
 
@@ -211,7 +222,23 @@ class AccessService:
                 "expires": timestamp(now + CODE_LIFETIME),
             }
             await self._write(event(CODE, data))
+            log.info("pairing code given", extra={"action": "access.code", "channel": channel, "id": sender.id})
             return text
+
+    async def _remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+        async with self._lock:
+            now = await self._refresh()
+            own = [code for code in self._state.codes if (code.channel, code.id) == (channel, sender.id)]
+            is_stranger = self.role(channel, sender.id) is Role.STRANGER and not sender.bot
+            if not is_stranger or not own or own[-1].is_reminded or not own[-1].is_open(now):
+                return False
+            code = own[-1]
+            fact = event(CODE_REMINDED, {"code": code.entry}, key=f"reminded:{code.entry}")
+            again = code.issued + MIN_CODE_INTERVAL
+            self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
+            await send(CodeReminder(code.issued, code.expires, again, ACCESS_TAPE, fact))
+            await self._refresh()
+            return True
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
         issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
@@ -249,12 +276,17 @@ class AccessService:
             reason = _refusal_reason(pairing, now)
             if pairing is None or reason:
                 await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
+                log.info("pairing code refused: %s", reason, extra={"action": "access.code_refused", "by": by})
                 raise AccessError(_REFUSALS[reason])
             self._check_channel(pairing.channel)
             role = higher_role(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
             grant = _grant_entry(pairing.channel, pairing.id, role, by, how="code", name=pairing.name)
             used = event(CODE_USED, {"code": pairing.entry, "by": by}, key=f"code_used:{pairing.entry}")
+            before = self._state.role(pairing.channel, pairing.id)
             await self._write(grant, used)
+            account = {"channel": pairing.channel, "id": pairing.id, "by": by}
+            log.info("pairing code used", extra={"action": "access.code_used", **account})
+            _log_role(before, role, account)
             return self._state.grants[pairing.channel, pairing.id]
 
     def _find(self, text: str) -> PairingCode | None:
@@ -272,6 +304,8 @@ class AccessService:
             before = self._state.grants.get((channel, sender_id))
             if before is None or before.role is not role:
                 await self._write(_grant_entry(channel, sender_id, role, by, how="command"))
+                granted = before.role if before else Role.STRANGER
+                _log_role(granted, role, {"channel": channel, "id": sender_id, "by": by})
             return self._state.grants[channel, sender_id]
 
     async def _revoke(self, channel: str, sender_id: str, by: str) -> None:
@@ -288,7 +322,9 @@ class AccessService:
             if (channel, sender_id) not in self._state.grants:
                 raise AccessError(f"{sender_id} has no grant on {channel}: bubbot access list shows who has one")
             self._check_giver(by, self.role(channel, sender_id))
+            before = self._state.role(channel, sender_id)
             await self._write(event(REVOKED, {"channel": channel, "id": sender_id, "by": by}))
+            _log_role(before, Role.STRANGER, {"channel": channel, "id": sender_id, "by": by})
 
     def _check_channel(self, channel: str) -> None:
         if channel not in self._configured:
@@ -303,6 +339,11 @@ class AccessService:
         own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
         if not (own.at_least(Role.ADMIN) and own.at_least(role)):
             raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+
+
+def _log_role(before: Role, role: Role, account: Mapping[str, str]) -> None:
+    """Log a changed grant: numeric ids only, as people choose their names themselves."""
+    log.info("role changed: %s, before %s", role, before, extra={"action": "access.role", **account})
 
 
 def _check_role(role: Role) -> None:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
 from bubbot.features.access.state import GRANTED
 from bubbot.log import printable
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
-from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, described_by
+from bubbot.ports.command import (
+    Argument,
+    Command,
+    CommandContext,
+    CommandGroup,
+    CommandResult,
+    RunCommand,
+    described_by,
+)
 from bubbot.ports.tool import NoArgs, ToolArgs
-from bubbot.tape.entry import TapeEntry
+from bubbot.records import IsoTime, dataclass, json_data
+from bubbot.tape.entry import TapeEntry, timestamp
 
 RoleName: TypeAlias = Literal["member", "admin", "owner"]
 NOBODY = "Nobody may speak yet. Write to the bot, and approve the code it answers with: bubbot access approve CODE"
@@ -31,6 +40,7 @@ NONE: Mapping[str, str] = MappingProxyType(
 class ApproveCode(ToolArgs):
     code: Annotated[str, Argument("as the person read it to you; it works once, within an hour")]
     role: Annotated[RoleName, Argument("default: member; owner for yourself")] = "member"
+    yes: Annotated[bool, Argument("do not ask before")] = False
 
 
 class Person(ToolArgs):
@@ -48,6 +58,121 @@ class AccessHistory(ToolArgs):
     limit: Annotated[int, Argument("how many (default: 50)", "N")] = 50
 
 
+@dataclass(frozen=True, slots=True)
+class AccessRow:
+    """A person who may speak.
+
+    Attributes:
+        channel: the name of the channel.
+        id: of the account.
+        role: what the person may do.
+        name: as the platform reported it; empty if unknown.
+        source: `config` for a person that the configuration lists, `grant` for one who was let in.
+        by: who let the person in; empty for one of the configuration.
+        method: how the person was let in; empty for one of the configuration.
+        granted: when that was; None for one of the configuration.
+        is_configured: there is such a channel in the configuration.
+    """
+
+    channel: str
+    id: str
+    role: RoleName
+    name: str = ""
+    source: Literal["config", "grant"] = "config"
+    by: str = ""
+    method: str = ""
+    granted: IsoTime | None = None
+    is_configured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AccessList:
+    """Who may speak.
+
+    Attributes:
+        people: one of the configuration and of the tape each; a person may be in both.
+    """
+
+    people: tuple[AccessRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCode:
+    """A pairing code that still works. The code itself is not kept.
+
+    Attributes:
+        channel: the name of the channel.
+        id: the account that got it.
+        name: as the platform reported it; empty if unknown.
+        issued: when it was given out.
+        expires: when it stops working.
+    """
+
+    channel: str
+    id: str
+    name: str
+    issued: IsoTime
+    expires: IsoTime
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCodes:
+    """The pairing codes that still work.
+
+    Attributes:
+        codes: the codes.
+    """
+
+    codes: tuple[PendingCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessEvent:
+    """A grant, a revocation or a code.
+
+    Attributes:
+        entry: the id of the fact on the tape of access.
+        date: its time.
+        event: the name of the fact, as in the tape format, without `access/`.
+        data: its data, as in the tape format.
+    """
+
+    entry: int
+    date: IsoTime
+    event: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessEvents:
+    """What happened to the permissions.
+
+    Attributes:
+        events: newest first.
+    """
+
+    events: tuple[AccessEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessChange:
+    """A permission after a change.
+
+    Attributes:
+        channel: the name of the channel.
+        id: of the account.
+        role: what was granted; None after a revocation.
+        effective: what the person may do now, by the configuration too; `stranger` for nothing.
+        changed: false if it was so before.
+    """
+
+    channel: str
+    id: str
+    role: RoleName | None
+    effective: str
+    changed: bool = True
+
+
 async def _open_access(context: CommandContext) -> AccessService:
     """Return the running bot's own people, so that a change takes effect at once, or those of the home."""
     access = context.service(AccessService) or AccessService(
@@ -57,65 +182,114 @@ async def _open_access(context: CommandContext) -> AccessService:
     return access
 
 
-Render: TypeAlias = Callable[[AccessService, Any], Awaitable[str]]
+Render: TypeAlias = Callable[[AccessService, Any], Awaitable[tuple[str, object]]]
+"""Answers for people, and for programs."""
 
 
-def _command(example: str) -> Callable[[Render], Command]:
-    """Make a command of what renders its answer; its name is the first word of the example."""
+def _command(example: str, result: type, *, question: RunCommand | None = None) -> Callable[[Render], Command]:
+    """Make a command of what renders its answer as a `result`; its name is the first word of the example."""
     action = example.partition(" ")[0]
     writes = action not in NONE
 
     def decorate(render: Render) -> Command:
         async def run(context: CommandContext, args: Any) -> CommandResult:
-            return CommandResult(f"{await render(await _open_access(context), args)}\n")
+            text, data = await render(await _open_access(context), args)
+            return CommandResult(f"{text}\n" if text else "", data=json_data(data), rows=_table(data))
 
         def on_missing_home(people: Mapping[str, ListedPeople], _args: Any) -> CommandResult:
-            lines = _configured_lines(people) if action == "list" else []
-            return CommandResult(f"{_format_table(lines) if lines else NONE[action]}\n")
+            data = AccessList(_configured_people(people)) if action == "list" else result()
+            rows = _table(data)
+            return CommandResult("" if rows else f"{NONE[action]}\n", data=json_data(data), rows=rows)
 
         options = described_by(render) | {"on_missing_home": None if writes else on_missing_home}
-        return Command(name=f"access {action}", run=run, example=f"access {example}", writes=writes, **options)
+        return Command(
+            name=f"access {action}",
+            run=run,
+            example=f"access {example}",
+            writes=writes,
+            question=question,
+            result=result,
+            **options,
+        )
 
     return decorate
 
 
-def _configured_lines(people: Mapping[str, ListedPeople]) -> list[tuple[str, ...]]:
-    keys = {Role.OWNER: "owners", Role.ADMIN: "admins", Role.MEMBER: "members"}
-    return [
-        (channel, sender_id, role.value, f"configured: [channels.{channel}] {keys[role]}")
+def _configured_people(people: Mapping[str, ListedPeople]) -> tuple[AccessRow, ...]:
+    return tuple(
+        AccessRow(channel, sender_id, _role_name(role))
         for channel, listed in sorted(people.items())
         for sender_id, role in listed.listed_roles().items()
-    ]
+    )
 
 
-@_command("list")
-async def list_people(access: AccessService, args: NoArgs) -> str:
+def _role_name(role: Role) -> RoleName:
+    return cast("RoleName", role.value)
+
+
+def _table(data: object) -> tuple[tuple[str, ...], ...]:
+    """Return the rows for people; none if the data is no list of people or codes."""
+    if isinstance(data, PendingCodes):
+        return tuple(
+            (code.channel, code.id, f"until {code.expires[11:16]} UTC", printable(code.name)) for code in data.codes
+        )
+    return tuple(map(_person_row, data.people)) if isinstance(data, AccessList) else ()
+
+
+def _person_row(person: AccessRow) -> tuple[str, ...]:
+    source = f"configured: [channels.{person.channel}] {person.role}s"
+    if person.source == "grant":
+        unused = "" if person.is_configured else ", but no such channel is configured"
+        source = f"granted by {person.by} ({person.method}) on {(person.granted or '')[:10]}{unused}"
+    return person.channel, person.id, person.role, f"{source}  {printable(person.name)}".rstrip()
+
+
+@_command("list", AccessList)
+async def list_people(access: AccessService, args: NoArgs) -> tuple[str, AccessList]:
     """Show who may speak, in which role and why."""
-    lines = _configured_lines(access.configured)
-    for grant in sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id))):
-        unused = "" if grant.channel in access.configured else ", but no such channel is configured"
-        how = f"granted by {grant.giver} ({grant.method}) on {grant.date[:10]}{unused}"
-        lines.append((grant.channel, grant.id, grant.role.value, f"{how}  {printable(grant.name)}".rstrip()))
-    return _format_table(lines) if lines else NONE["list"]
+    granted = tuple(
+        AccessRow(
+            grant.channel,
+            grant.id,
+            _role_name(grant.role),
+            grant.name,
+            "grant",
+            str(grant.giver),
+            grant.method,
+            grant.date,
+            grant.channel in access.configured,
+        )
+        for grant in sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id)))
+    )
+    people = (*_configured_people(access.configured), *granted)
+    return "" if people else NONE["list"], AccessList(people)
 
 
-@_command("pending")
-async def pending(access: AccessService, args: NoArgs) -> str:
+@_command("pending", PendingCodes)
+async def pending(access: AccessService, args: NoArgs) -> tuple[str, PendingCodes]:
     """Show who was given a pairing code that still works."""
     codes = access.pending_codes()
+    data = PendingCodes(
+        tuple(
+            PendingCode(code.channel, code.id, code.name, timestamp(code.issued), timestamp(code.expires))
+            for code in codes
+        )
+    )
     if not codes:
-        return NONE["pending"]
-    lines = [
-        (code.channel, code.id, f"until {code.expires.isoformat()[11:16]} UTC", printable(code.name)) for code in codes
-    ]
-    return f"{_format_table(lines)}\n\nThe code itself is not kept: ask the person for it, by a way on which you know them."
+        return NONE["pending"], data
+    return "\nThe code itself is not kept: ask the person for it, by a way on which you know them.", data
 
 
-@_command("history --limit 20")
-async def history(access: AccessService, args: AccessHistory) -> str:
+@_command("history --limit 20", AccessEvents)
+async def history(access: AccessService, args: AccessHistory) -> tuple[str, AccessEvents]:
     """Show every grant, revocation and code, newest first."""
     entries = await access.read_history(max(args.limit, 0))
-    return "\n".join(_format_entry(entry) for entry in entries) if entries else NONE["history"]
+    text = "\n".join(_format_entry(entry) for entry in entries) if entries else NONE["history"]
+    events = (
+        AccessEvent(entry.id, entry.date, (entry.name or "").removeprefix("access/"), entry.payload["data"])
+        for entry in entries
+    )
+    return text, AccessEvents(tuple(events))
 
 
 def _format_entry(entry: TapeEntry) -> str:
@@ -129,15 +303,17 @@ def _format_entry(entry: TapeEntry) -> str:
     return printable(f"#{entry.id} {entry.date[:19]} {event}: {' '.join([*parts, data.get('name', '')])}".rstrip())
 
 
-def _format_table(lines: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+async def _ask_approval(context: CommandContext, args: ApproveCode) -> CommandResult:
+    """Name the person who got the code; a wrong code is for the command itself to refuse."""
+    access = await _open_access(context)
+    if (code := access.find_code(args.code)) is None:
+        return CommandResult("")
+    name = f" ({printable(code.name)})" if code.name else ""
+    return CommandResult(f"Let {code.id}{name} in on {code.channel} as {args.role}?")
 
 
-@_command("approve 7KQ2M9XB --role owner")
-async def approve(access: AccessService, args: ApproveCode) -> str:
+@_command("approve 7KQ2M9XB --role owner", AccessChange, question=_ask_approval)
+async def approve(access: AccessService, args: ApproveCode) -> tuple[str, AccessChange]:
     """Let the person in who was given this code."""
     grant = await access.approve(args.code, Role(args.role), TERMINAL)
     name = f" ({printable(grant.name)})" if grant.name else ""
@@ -145,10 +321,17 @@ async def approve(access: AccessService, args: ApproveCode) -> str:
         f"{grant.id}{name} is now {grant.role.value} on {grant.channel}. "
         f"`bubbot access revoke {grant.channel} {grant.id}` takes it back."
     )
-    if _has_owner(access, grant.channel):
-        return text
-    # A person who sets up a bot types the command that the bot shows, which grants the role member.
-    return f"{text} Nobody is owner there yet; if this is you: bubbot access grant {grant.channel} {grant.id} owner"
+    if not _has_owner(access, grant.channel):
+        # A person who sets up a bot types the command that the bot shows, which grants the role member.
+        text += f" Nobody is owner there yet; if this is you: bubbot access grant {grant.channel} {grant.id} owner"
+    return text, _change(access, grant.channel, grant.id, grant.role)
+
+
+def _change(
+    access: AccessService, channel: str, account: str, role: Role | None, *, changed: bool = True
+) -> AccessChange:
+    effective = access.role(channel, account).value
+    return AccessChange(channel, account, _role_name(role) if role else None, effective, changed)
 
 
 def _has_owner(access: AccessService, channel: str) -> bool:
@@ -156,8 +339,8 @@ def _has_owner(access: AccessService, channel: str) -> bool:
     return Role.OWNER in roles.union(access.configured.get(channel, ListedPeople()).listed_roles().values())
 
 
-@_command("grant telegram 42 member")
-async def grant(access: AccessService, args: GrantRole) -> str:
+@_command("grant telegram 42 member", AccessChange)
+async def grant(access: AccessService, args: GrantRole) -> tuple[str, AccessChange]:
     """Give a person a role, in place of the one granted before."""
     previous = access.state.grants.get((args.channel, args.id))
     updated = await access.grant(args.channel, args.id, Role(args.role), TERMINAL)
@@ -165,16 +348,17 @@ async def grant(access: AccessService, args: GrantRole) -> str:
     text = f"{updated.id} is now {updated.role.value} on {updated.channel}."
     if updated == previous:
         text = f"Nothing changed: {updated.id} is {updated.role.value} on {updated.channel} already."
-    return (
-        text if effective is updated.role else f"{text} The configuration makes it {effective.value}, and that holds."
-    )
+    if effective is not updated.role:
+        text += f" The configuration makes it {effective.value}, and that holds."
+    return text, _change(access, updated.channel, updated.id, updated.role, changed=updated != previous)
 
 
-@_command("revoke telegram 42")
-async def revoke(access: AccessService, args: Person) -> str:
+@_command("revoke telegram 42", AccessChange)
+async def revoke(access: AccessService, args: Person) -> tuple[str, AccessChange]:
     """Take back what was granted."""
     await access.revoke(args.channel, args.id, TERMINAL)
-    return f"{args.id} may no longer talk to the bot on {args.channel}, except in groups whose members may all talk."
+    text = f"{args.id} may no longer talk to the bot on {args.channel}, except in groups whose members may all talk."
+    return text, _change(access, args.channel, args.id, None)
 
 
 ACCESS_COMMANDS = CommandGroup(

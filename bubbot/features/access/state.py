@@ -20,6 +20,7 @@ T = TypeVar("T")
 GRANTED = "access/granted"
 REVOKED = "access/revoked"
 CODE = "access/code"
+CODE_REMINDED = "access/code_reminded"
 CODE_USED = "access/code_used"
 CODE_REFUSED = "access/code_refused"
 
@@ -59,6 +60,7 @@ class PairingCode:
     """A pairing code that was given out; only a salted digest of the code itself is stored.
 
     `entry` is its id on the tape. `status` is `void` if its person was revoked after it was given out.
+    `is_reminded`: the person wrote again and was told until when it works.
     """
 
     entry: int
@@ -71,6 +73,7 @@ class PairingCode:
     issued: datetime
     expires: datetime
     status: Literal["unused", "used", "void"] = "unused"
+    is_reminded: bool = False
 
     def is_open(self, now: datetime) -> bool:
         """Return true if it can be approved. A code from a clock that was set back since would live too long."""
@@ -123,6 +126,9 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
     if entry.name == CODE:
         codes = (*state.codes, _code_from(entry))
         return replace(state, codes=_newest(codes, lambda code: code.channel, MAX_STORED_CODES_PER_CHANNEL))
+    if entry.name == CODE_REMINDED:
+        codes = tuple(replace(code, is_reminded=True) if code.entry == data["code"] else code for code in state.codes)
+        return replace(state, codes=codes)
     if entry.name == CODE_USED:
         codes = tuple(_close(code, "used") if code.entry == data["code"] else code for code in state.codes)
         return replace(state, codes=codes)
@@ -173,7 +179,7 @@ def _encode_state(state: AccessState) -> JsonObject:
     """Build what a checkpoint stores: names and codes are in the entries that it cites."""
     return {
         "grants": [grant.entry for grant in state.grants.values()],
-        "codes": [[code.entry, code.status] for code in state.codes],
+        "codes": [[code.entry, code.status, code.is_reminded] for code in state.codes],
         "refusals": [[giver, timestamp(at)] for giver, at in state.refusals],
     }
 
@@ -183,21 +189,24 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
     grants: Mapping[AccountKey, RoleGrant] = MappingProxyType({})
     for entry_id in state["grants"]:
         grants = _with_grant(grants, entries[entry_id])
-    codes = tuple(replace(_code_from(entries[entry_id]), status=status) for entry_id, status in state["codes"])
+    codes = tuple(
+        replace(_code_from(entries[entry_id]), status=status, is_reminded=reminded)
+        for entry_id, status, reminded in state["codes"]
+    )
     refusals = tuple((str(giver), datetime.fromisoformat(at)) for giver, at in state["refusals"])
     return AccessState(grants, codes, refusals)
 
 
 ACCESS_PROJECTION = Projection[AccessState](
     name="access",
-    version=1,
+    version=2,
     tapes="bubbot/access",
-    events=(GRANTED, REVOKED, CODE, CODE_USED, CODE_REFUSED),
+    events=(GRANTED, REVOKED, CODE, CODE_REMINDED, CODE_USED, CODE_REFUSED),
     initial=AccessState,
     apply=AccessState.apply,
     encode=_encode_state,
     decode=_decode_state,
-    cited_ids=lambda state: [*state["grants"], *(entry_id for entry_id, _ in state["codes"])],
+    cited_ids=lambda state: [*state["grants"], *(entry_id for entry_id, *_ in state["codes"])],
     interval=500,
     size=lambda state: len(state.grants) + len(state.codes),
 )

@@ -138,8 +138,18 @@ async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     """Correct an entry by adding what it should have said; the original stays on the tape."""
     if not turn.role.at_least(Role.ADMIN) and not await _is_own(turn, args.entry):
         raise ToolRetry(turn.texts.say("correct_own", entry=args.entry))
+    if (kind := await _kind(turn, args.entry)) not in (None, Kind.MESSAGE):
+        raise ToolRetry(turn.texts.say("correct_no_message", entry=args.entry, kind=kind))
     added = await turn.tape.correct(args.entry, args.text, sender_data(turn.sender))
     return turn.texts.say("corrected", entry=args.entry, by=added.id)
+
+
+async def _kind(turn: Turn, entry_id: int) -> str | None:
+    """Return the kind of an entry, with the name of an event; None if it does not exist."""
+    if not 1 <= entry_id <= await turn.tape.head():
+        return None
+    entry = await turn.tape.entry(entry_id)
+    return f"{entry.kind} {entry.name}" if entry.name else entry.kind
 
 
 async def _is_own(turn: Turn, entry_id: int) -> bool:

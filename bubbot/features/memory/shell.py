@@ -14,6 +14,7 @@ from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersio
 from bubbot.features.memory.zone import MemoryZone, format_versions
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, ShellInput, command
 from bubbot.ports.tool import ToolArgs
+from bubbot.records import dataclass, json_data
 from bubbot.tape.handle import TapeHandle
 
 EXIT_NO_CHANGE = 1
@@ -68,6 +69,42 @@ class ImportMemory(RememberedSession):
     replace: bool
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryResult:
+    """What a session remembers.
+
+    Attributes:
+        session: the session, as it was named.
+        memory: the newest version.
+        versions: the numbers of the versions on the tape, in ascending order.
+    """
+
+    session: str
+    memory: MemorySnapshot
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChange:
+    """A change of what a session remembers.
+
+    Attributes:
+        session: the session, as it was named.
+        changed: false if nothing changed.
+        memory: the version that counts now.
+        previous: the number of the version before; 0 if there was none.
+        removed: lines that are no longer there.
+        left_out: names of files that are not memory, of an import.
+    """
+
+    session: str
+    changed: bool
+    memory: MemorySnapshot
+    previous: int
+    removed: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
 @asynccontextmanager
 async def _open_memory(
     context: CommandContext, session: str, *, write: bool = True, create: bool = False
@@ -85,7 +122,7 @@ async def _open_memory(
             raise ConfigError(str(error)) from error
 
 
-@command("memory show", example="memory show default")
+@command("memory show", example="memory show default", result=MemoryResult)
 async def show(context: CommandContext, args: RememberedSession) -> CommandResult:
     """Print what is remembered, and which versions there are."""
     async with _open_memory(context, args.session, write=False) as (tape, zone):
@@ -96,7 +133,7 @@ async def show(context: CommandContext, args: RememberedSession) -> CommandResul
         text += (
             f"\nOn the tape: {format_versions(versions)}. `bubbot memory restore {args.session} N` brings one back.\n"
         )
-    return CommandResult(text)
+    return CommandResult(text, data=json_data(MemoryResult(args.session, snapshot, tuple(sorted(versions)))))
 
 
 @command("memory export", example="memory export default memory.md")
@@ -119,14 +156,20 @@ def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
     return SaveMemory(session=args.session, text=text)
 
 
-@command("memory save", example="memory save default 'Likes green tea.'", writes=True, prepare=read_saved_text)
+@command(
+    "memory save",
+    example="memory save default 'Likes green tea.'",
+    writes=True,
+    prepare=read_saved_text,
+    result=MemoryChange,
+)
 async def save(context: CommandContext, args: SaveMemory) -> CommandResult:
     """Replace the long-term memory."""
     async with _open_memory(context, args.session, create=True) as (_, zone):
         before = await zone.read()
         removed = await zone.save_long_term(args.text)
         after = await zone.read()
-    return CommandResult(_describe_change(before, after, args.session, removed))
+    return _change_result(before, after, args.session, removed)
 
 
 def check_text(args: ForgetMemory, _files: ShellInput) -> ForgetMemory:
@@ -136,7 +179,9 @@ def check_text(args: ForgetMemory, _files: ShellInput) -> ForgetMemory:
     return args
 
 
-@command("memory forget", example="memory forget default 'green tea'", writes=True, prepare=check_text)
+@command(
+    "memory forget", example="memory forget default 'green tea'", writes=True, prepare=check_text, result=MemoryChange
+)
 async def forget(context: CommandContext, args: ForgetMemory) -> CommandResult:
     """Remove every line that contains a text."""
     async with _open_memory(context, args.session) as (_, zone):
@@ -144,19 +189,20 @@ async def forget(context: CommandContext, args: ForgetMemory) -> CommandResult:
         removed = await zone.forget(args.text)
         after = await zone.read()
     if not removed:
-        return CommandResult(f"No line contains {args.text!r}; nothing was removed.\n", EXIT_NO_CHANGE)
-    text = _describe_change(before, after, args.session, removed)
-    return CommandResult(f"{text}Older versions remain on the tape with these lines, and so does what was said.\n")
+        data = json_data(MemoryChange(args.session, changed=False, memory=after, previous=before.version))
+        return CommandResult(f"No line contains {args.text!r}; nothing was removed.\n", EXIT_NO_CHANGE, data=data)
+    note = "Older versions remain on the tape with these lines, and so does what was said.\n"
+    return _change_result(before, after, args.session, removed, note=note)
 
 
-@command("memory restore", example="memory restore default 3", writes=True)
+@command("memory restore", example="memory restore default 3", writes=True, result=MemoryChange)
 async def restore(context: CommandContext, args: RestoreMemory) -> CommandResult:
     """Bring an older version back as the newest."""
     async with _open_memory(context, args.session) as (_, zone):
         before = await zone.read()
         await zone.restore(args.version)
         after = await zone.read()
-    return CommandResult(_describe_change(before, after, args.session))
+    return _change_result(before, after, args.session)
 
 
 def read_files(args: ImportFiles, files: ShellInput) -> ImportMemory:
@@ -180,6 +226,7 @@ def read_files(args: ImportFiles, files: ShellInput) -> ImportMemory:
     args=ImportFiles,
     prepare=read_files,
     sent=ImportMemory,
+    result=MemoryChange,
 )
 async def import_memory(context: CommandContext, args: ImportMemory) -> CommandResult:
     """Take memory from a file or a nanobot folder."""
@@ -195,16 +242,30 @@ async def import_memory(context: CommandContext, args: ImportMemory) -> CommandR
         await zone.import_snapshot(MemorySnapshot(long_term=args.long_term, dailies=notes))
         after = await zone.read()
         oldest, last = (zone.today() - timedelta(days=days)).isoformat(), zone.last_day()
-    text = _describe_change(before, after, args.session)
+    note = ""
     if args.left_out:
-        text += f"Left out: {', '.join(args.left_out)}.\n"
+        note = f"Left out: {', '.join(args.left_out)}.\n"
     if old := [note.date for note in after.dailies if not oldest <= note.date <= last]:
-        text += (
+        note += (
             f"{len(old)} of the {len(after.dailies)} notes are of days more than {days} days ago or ahead: "
             "they leave the newest version when the session is next opened, and stay in this one. "
             "To keep them, set retention_days under [memory] first.\n"
         )
-    return CommandResult(text)
+    return _change_result(before, after, args.session, note=note, left_out=args.left_out)
+
+
+def _change_result(
+    before: MemorySnapshot,
+    after: MemorySnapshot,
+    session: str,
+    removed: list[str] | None = None,
+    *,
+    note: str = "",
+    left_out: tuple[str, ...] = (),
+) -> CommandResult:
+    lines = tuple(line.strip() for line in removed or ())
+    data = MemoryChange(session, after.seal_id != before.seal_id, after, before.version, lines, left_out)
+    return CommandResult(_describe_change(before, after, session, removed) + note, data=json_data(data))
 
 
 def _describe_change(

@@ -21,6 +21,7 @@ from bubbot.features.schedule.words import (
     format_moment,
     has_one_clock,
 )
+from bubbot.ports.channel import Button
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
@@ -80,11 +81,35 @@ class JobFormatter:
             return self.texts.say("job_change", command=self._edit_command(job, self._example(when, zone)))
         lines: list[str] = []
         for other in others:
-            words = typed = describe_rule(other, zone, self.texts)
-            if isinstance(other, OneTime):
-                typed = f"{wall_time(other.due_instant(zone), zone):%Y-%m-%d %H:%M}"
+            words, typed = describe_rule(other, zone, self.texts), self._typed_words(other, zone)
             lines.append(self.texts.say("job_other", words=words, command=self._edit_command(job, typed)))
         return "\n".join(lines)
+
+    def change_buttons(self, job: Job, others: Sequence[When] = ()) -> tuple[Button, ...]:
+        """Return the buttons below a confirmation: each other reading of the words, and removing the job."""
+        when, zone = parse_rule(job)
+        say = self.texts.say
+        readings = tuple(
+            Button(
+                say("button_other", words=self._short_words(other, when, zone)),
+                f",schedule.edit {job.id} {self._typed_words(other, zone)}",  # the form that runs on every platform
+            )
+            for other in others
+        )
+        return (*readings, Button(say("button_remove"), f",schedule.remove {job.id}"))
+
+    def _short_words(self, other: When, when: When, zone: tzinfo) -> str:
+        """Name another reading as short as it can be told from the one that was taken: by the time, if only that differs."""
+        if isinstance(other, OneTime) and isinstance(when, OneTime):
+            clock, taken = (wall_time(one.due_instant(zone), zone) for one in (other, when))
+            return f"{clock:%H:%M}" if clock.date() == taken.date() else f"{clock:%Y-%m-%d %H:%M}"
+        return describe_rule(other, zone, self.texts)
+
+    def _typed_words(self, other: When, zone: tzinfo) -> str:
+        """Return how another reading is typed."""
+        if isinstance(other, OneTime):
+            return f"{wall_time(other.due_instant(zone), zone):%Y-%m-%d %H:%M}"
+        return describe_rule(other, zone, self.texts)
 
     def _edit_command(self, job: Job, when: str) -> str:
         return self.texts.format_commands(self.edit_command).format(job=job.id, when=when)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from bubbot.errors import ConfigError, ScheduleRefused
@@ -11,8 +12,19 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges
 from bubbot.features.schedule.feature import schedule_limits
 from bubbot.features.schedule.firing import describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.results import (
+    ChatRulesResult,
+    JobChange,
+    JobHistoryResult,
+    JobList,
+    JobRecord,
+    NextTimesResult,
+    chat_rules_result,
+    job_history,
+    job_record,
+)
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
+from bubbot.features.schedule.state import Actor, ChatRef, ChatRules, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.reading import ReadingContext
 from bubbot.features.schedule.when.rules import find_zone, next_instants
@@ -22,6 +34,7 @@ from bubbot.log import printable
 from bubbot.ports.channel import Role
 from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, command, described_by
 from bubbot.ports.tool import ToolArgs
+from bubbot.records import json_data
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 
@@ -139,26 +152,35 @@ def _formatter(store: ScheduleStore) -> JobFormatter:
     return JobFormatter(Texts(), store.now(), store.zone, edit_command="bubbot schedule edit {job} --when '{when}'")
 
 
-Read: TypeAlias = Callable[[CommandContext, ScheduleStore, JobFormatter, Any], Awaitable[str]]
+Read: TypeAlias = Callable[[CommandContext, ScheduleStore, JobFormatter, Any], Awaitable[tuple[str, object]]]
+"""Answers for people, and for programs."""
 Facts: TypeAlias = tuple[str, Sequence[TapeEntry]]
 """The answer, and what to write."""
 Change: TypeAlias = Callable[[JobChanges, JobFormatter, Any], Facts]
 
 
-def _reads(example: str) -> Callable[[Read], Command]:
-    """Make a command of what renders jobs; its name is the first word of the example."""
+def _reads(example: str, result: type) -> Callable[[Read], Command]:
+    """Make a command of what renders jobs as a `result`; its name is the first word of the example."""
+    action = example.partition(" ")[0]
 
     def decorate(read: Read) -> Command:
         async def run(context: CommandContext, args: Any) -> CommandResult:
             jobs = await _open_jobs(context)
             with _config_error():
-                return _printable(await read(context, jobs, _formatter(jobs), args))
+                text, data = await read(context, jobs, _formatter(jobs), args)
+                return _printable(text, data)
+
+        def on_missing_home(_settings: Any, args: Any) -> CommandResult:
+            if action != "list":
+                raise ConfigError(f"{Texts().say('job_unknown', job=args.job)} {Texts().say('jobs_none')}")
+            return _printable(Texts().say("jobs_none"), JobList())
 
         return Command(
-            name=f"schedule {example.partition(' ')[0]}",
+            name=f"schedule {action}",
             run=run,
             example=f"schedule {example}",
-            on_missing_home=lambda _settings, _args: _printable(Texts().say("jobs_none")),
+            on_missing_home=on_missing_home,
+            result=result,
             **described_by(read),
         )
 
@@ -176,15 +198,40 @@ def _writes(example: str) -> Callable[[Change], Command]:
                 changes = _changes(jobs, getattr(args, "session", ""))
                 text, facts = change(changes, _formatter(jobs), args)
             await jobs.write(facts)
+            data = _changed_jobs(jobs, facts, args) if action != "chat" else _chat_rules(jobs, changes)
             needs_daemon = not context.is_running and action in ("add", "edit", "resume", "run")
             return CommandResult(
-                f"{text}\n" + ("`bubbot run` fires jobs; it is not running.\n" if needs_daemon else "")
+                f"{text}\n" + ("`bubbot run` fires jobs; it is not running.\n" if needs_daemon else ""),
+                data=json_data(data),
             )
 
-        described = described_by(change)
-        return Command(name=f"schedule {action}", run=run, example=f"schedule {example}", writes=True, **described)
+        return Command(
+            name=f"schedule {action}",
+            run=run,
+            example=f"schedule {example}",
+            writes=True,
+            result=ChatRulesResult if action == "chat" else JobChange,
+            **described_by(change),
+        )
 
     return decorate
+
+
+def _changed_jobs(jobs: ScheduleStore, facts: Sequence[TapeEntry], args: Any) -> JobChange:
+    """Return the jobs that the facts are about; if nothing changed, the one that was named."""
+    ids = list(dict.fromkeys(str(fact.payload["data"]["job"]) for fact in facts))
+    if not ids and getattr(args, "job", None):
+        ids = [_changes(jobs).find(args.job).job.id]
+    states, now = jobs.state.jobs, jobs.now()
+    return JobChange(
+        tuple(job_record(states[job], now) for job in ids if job in states),
+        tuple(job for job in ids if job not in states),
+    )
+
+
+def _chat_rules(jobs: ScheduleStore, changes: JobChanges) -> ChatRulesResult:
+    session = changes.requester.session
+    return chat_rules_result(session, jobs.state.chats.get(session, ChatRules()), jobs.zone)
 
 
 @contextmanager
@@ -196,24 +243,32 @@ def _config_error() -> Iterator[None]:
         raise ConfigError(str(error)) from error
 
 
-def _printable(text: str) -> CommandResult:
-    return CommandResult("\n".join(printable(line) for line in text.splitlines()) + "\n")
+def _printable(text: str, data: object) -> CommandResult:
+    return CommandResult("\n".join(printable(line) for line in text.splitlines()) + "\n", data=json_data(data))
 
 
-@_reads("list")
-async def list_jobs(_context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: ListJobs) -> str:
+@_reads("list", JobList)
+async def list_jobs(
+    _context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: ListJobs
+) -> tuple[str, JobList]:
     """Show the jobs of every chat."""
-    return formatter.format_list(_changes(jobs).list_jobs(in_all_chats=True, include_ended=args.over), "")
+    states = _changes(jobs).list_jobs(in_all_chats=True, include_ended=args.over)
+    return formatter.format_list(states, ""), JobList(tuple(job_record(state, jobs.now()) for state in states))
 
 
-@_reads("show 3fa9c1")
-async def show(_context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobReference) -> str:
+@_reads("show 3fa9c1", JobRecord)
+async def show(
+    _context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobReference
+) -> tuple[str, JobRecord]:
     """Show everything about a job."""
-    return formatter.format_details(_changes(jobs).find(args.job))
+    state = _changes(jobs).find(args.job)
+    return formatter.format_details(state), job_record(state, jobs.now())
 
 
-@_reads("history 3fa9c1")
-async def history(context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobHistory) -> str:
+@_reads("history 3fa9c1", JobHistoryResult)
+async def history(
+    context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobHistory
+) -> tuple[str, JobHistoryResult]:
     """Tell when a job fired, ran, failed and was delivered."""
     job = _changes(jobs).find(args.job).job
     facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
@@ -221,10 +276,10 @@ async def history(context: CommandContext, jobs: ScheduleStore, formatter: JobFo
     sent: dict[str, DeliveryState] = {}
     for tape in context.open_tape(outbox_tape(job.target.channel)).shards():
         sent |= await tape.read(DeliveriesView(turns))
-    return formatter.format_history(job, facts, sent)
+    return formatter.format_history(job, facts, sent), job_history(job.id, facts, sent)
 
 
-@command("schedule next", example="schedule next '0 9 * * 1-5'", needs_home=False)
+@command("schedule next", example="schedule next '0 9 * * 1-5'", needs_home=False, result=NextTimesResult)
 async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
     """Say what a schedule means, without planning anything."""
     from bubbot.features.schedule.when.phrases import read_time  # compiled when a time is read
@@ -237,10 +292,17 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
         when = reading.when
         lines = [describe_schedule(when, zone, texts)]
         lines += [texts.say("next_other", words=describe_rule(other, zone, texts)) for other in reading.others]
+        moments: list[datetime] = []
         with suppress(OverflowError):
             moments = next_instants(when, zone, now, min(max(args.count, 1), 100))
-            lines += [format_moment(moment, zone, texts) for moment in moments]
-        return _printable("\n".join(lines))
+        lines += [format_moment(moment, zone, texts) for moment in moments]
+        data = NextTimesResult(
+            when.text,
+            str(zone),
+            tuple(describe_rule(other, zone, texts) for other in reading.others),
+            tuple(moment.isoformat() for moment in moments),
+        )
+        return _printable("\n".join(lines), data)
 
 
 @_writes("add telegram:42 '0 9 * * 1-5' --text 'Stand-up!'")

@@ -177,6 +177,8 @@ class JobTimer:
                 [fact, event(NOT_RUN, {**detail, "mark": mark}), event(PAUSED, {**detail, "by": bot})]
             )
             return
+        if is_new:
+            log.info("job fired", extra={"action": "schedule.fired", "job": job.id, "due": mark})
         if is_new or "!" in mark:
             await self._book.catch_up()
         else:

@@ -160,6 +160,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
             job, facts = pending.add({**options, **typed, "when": reading.when.text})
             turn.tape.stage(SCHEDULE_TAPE, facts)
             warning = "" if store.is_timer_running else "\n" + turn.texts.say("job_unkept")
+            turn.buttons.append(formatter(turn).change_buttons(job, reading.others))
             return formatter(turn).format_change("job_added", job, pending, reading.others) + warning
 
     @tool(
@@ -209,6 +210,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
             job, facts = pending.edit(job_state, options)
             turn.tape.stage(SCHEDULE_TAPE, facts)
             others = reading.others if reading else ()
+            turn.buttons.append(formatter(turn).change_buttons(job, others))
             return formatter(turn).format_change("job_changed", job, changes(turn), others)
 
     return [

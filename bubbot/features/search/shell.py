@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar
 
 from bubbot.errors import ConfigError
 from bubbot.features.search.tools import format_hit, format_remarks
-from bubbot.features.search.view import SearchView
+from bubbot.features.search.view import SearchResult, SearchView
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.tool import ToolArgs
+from bubbot.records import json_data
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import date_bounds
 
@@ -35,7 +36,7 @@ class FindWords(ToolArgs):
     positional: ClassVar[tuple[str, ...]] = ("tape", "words")
 
 
-@command("tape search", example="tape search default green tea --since 2026-11-01")
+@command("tape search", example="tape search default green tea --since 2026-11-01", result=SearchResult)
 async def search(context: CommandContext, args: FindWords) -> CommandResult:
     """Find words on a whole tape, spelling mistakes allowed.
 
@@ -60,7 +61,9 @@ async def search(context: CommandContext, args: FindWords) -> CommandResult:
     ]
     if not result.hits:
         lines.append(f'Nothing found for "{query}".')
-    return CommandResult("".join(f"{line}\n" for line in lines), EXIT_OK if result.hits else EXIT_NO_MATCH)
+    return CommandResult(
+        "".join(f"{line}\n" for line in lines), EXIT_OK if result.hits else EXIT_NO_MATCH, data=json_data(result)
+    )
 
 
 TAPE_COMMANDS = CommandGroup("tape", (search,))

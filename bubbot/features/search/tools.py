@@ -100,6 +100,6 @@ def format_remarks(result: SearchResult) -> list[str]:
 
 def format_hit(hit: SearchHit, zone: tzinfo) -> str:
     """Format a hit for people and models."""
-    marks = "" if hit.exact else " (typo)"
+    marks = "" if hit.exact else " (approximate)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
     return f"#{hit.id} {format_date(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"

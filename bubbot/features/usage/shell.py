@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from bubbot.errors import ConfigError
 from bubbot.features.usage.bars import format_bars
 from bubbot.features.usage.reporter import Period, UsageReporter, format_period
-from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport
+from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageSum, UsageTotals
 from bubbot.log import printable
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
-from bubbot.ports.text import escape_json
 from bubbot.ports.tool import ToolArgs
 from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.records import dataclass, json_data
 from bubbot.texts import Texts
 
 
@@ -44,7 +45,6 @@ class ReportUsage(ToolArgs):
     chart: Annotated[
         str, Argument("draw a chart into this new file, a .png or .svg (default period: month)", "FILE", parse_chart_file)
     ] = ""  # fmt: skip
-    json_: Annotated[bool, Argument("one JSON object, with the entries that each sum cites")] = False
     positional: ClassVar[tuple[str, ...]] = ("period",)
 
     @property
@@ -53,27 +53,54 @@ class ReportUsage(ToolArgs):
         return "month" if self.chart and "period" not in self.model_fields_set else self.period
 
 
+@dataclass(frozen=True, slots=True)
+class UsageResult:
+    """Model calls and their cost.
+
+    Attributes:
+        period: the period.
+        since: its first day in the time zone of the bot, YYYY-MM-DD; empty for all.
+        tape: the tape of the entries in `reservations`.
+        answers: the turns in which a model wrote something.
+        total: all calls.
+        by: the tables `chat`, `user`, `job`, `model` and `day`; in each the calls by name.
+    """
+
+    period: Period
+    since: str
+    tape: str
+    answers: int
+    total: UsageTotals
+    by: Mapping[str, Mapping[str, UsageTotals]]
+
+
 def report_nothing(_settings: Any, args: ReportUsage) -> CommandResult:
     """Report that nothing was spent."""
     texts = Texts()
-    none = texts.say("usage_none", period=format_period(texts, args.shown_period))
-    return CommandResult((json.dumps({"total": None}) if args.json_ else none) + "\n", code=1 if args.chart else 0)
+    text = texts.say("usage_none", period=format_period(texts, args.shown_period)) + "\n"
+    tables = _tables(args)
+    data = UsageResult(args.shown_period, "", BUDGET_TAPE, 0, UsageSum().totals(), {table: {} for table in tables})
+    return CommandResult(text, code=1 if args.chart else 0, data=json_data(data))
 
 
-@command("usage", example="usage month --by user", on_missing_home=report_nothing)
+def _tables(args: ReportUsage) -> list[str]:
+    return (
+        [args.by] if args.by else [name for name in SPENDING_DIMENSIONS if name != "day" or args.shown_period != "day"]
+    )
+
+
+@command("usage", example="usage month --by user", on_missing_home=report_nothing, result=UsageResult)
 async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
     """Report the spending and the limits of budgets."""
     reporter: UsageReporter = context.settings(context.open_tape(BUDGET_TAPE), context.now, context.zone)
     period = args.shown_period
     spending = await reporter.read_spending(period, args.chat)
-    tables: list[str] = (
-        [args.by] if args.by else [name for name in SPENDING_DIMENSIONS if name != "day" or period != "day"]
-    )
+    tables = _tables(args)
+    by = {table: {name: calls.totals() for name, calls in spending.by[table].items()} for table in tables}
+    total = spending.total.totals()
+    data = UsageResult(period, reporter.period_start(period), BUDGET_TAPE, spending.answers, total, by)
     if args.chart:
-        return await _draw(reporter, args, spending, tables)
-    if args.json_:
-        data = json.dumps(_as_json(reporter, period, spending, tables), ensure_ascii=False)
-        return CommandResult(f"{escape_json(data)}\n")
+        return replace(await _draw(reporter, args, spending, tables), data=json_data(data))
     texts = Texts()
     lines = [reporter.format_summary(texts, period, spending, args.chat)]
     if context.terminal_width:
@@ -83,7 +110,7 @@ async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
         lines += reporter.format_report(texts, spending, tables, 10**9)
     limits = await reporter.report_limits(texts, [("chat", args.chat)] if args.chat else None)
     lines += [texts.say("usage_limits"), *limits] if limits else []
-    return CommandResult(printable("\n".join(lines), keep="\n") + "\n")
+    return CommandResult(printable("\n".join(lines), keep="\n") + "\n", data=json_data(data))
 
 
 async def _draw(
@@ -92,8 +119,6 @@ async def _draw(
     # Imported here: few of these commands draw.
     from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart, format_install_command
 
-    if args.json_:
-        raise ConfigError("usage draws a chart or prints JSON: leave out --chart or --json")
     texts, period = Texts(), args.shown_period
     summary = reporter.format_summary(texts, period, spending, args.chat)
     if not any(spending.by[table] for table in tables):
@@ -105,17 +130,6 @@ async def _draw(
     drawn = await draw_chart(texts, {**chart, "format": args.chart[-3:].lower()})
     lines = [summary, *drawn.format_numbered(texts)]
     return CommandResult(printable("\n".join(lines), keep="\n") + "\n", file=args.chart, content=drawn.image)
-
-
-def _as_json(reporter: UsageReporter, period: Period, report: SpendingReport, tables: list[str]) -> dict[str, Any]:
-    return {
-        "period": period,
-        "since": reporter.period_start(period),
-        "tape": BUDGET_TAPE,
-        "answers": report.answers,
-        "total": report.total.as_json(),
-        "by": {table: {name: spending.as_json() for name, spending in report.by[table].items()} for table in tables},
-    }
 
 
 USAGE_COMMANDS = CommandGroup(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
-from typing import Any
 
 from bubbot.ports.usage import BUDGET_CHECKPOINT, BUDGET_TAPE, OLDER_BUDGET_CHECKPOINT, SETTLED, reservation_from
 from bubbot.records import dataclass
@@ -15,6 +14,33 @@ from bubbot.tape.view import QueryAnswers
 
 SPENDING_DIMENSIONS = ("chat", "user", "job", "model", "day")
 """The dimensions of spending."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """A sum of calls, for programs.
+
+    Attributes:
+        dollars: their cost, of the calls that have a price.
+        calls: their number.
+        input_tokens: of the requests.
+        output_tokens: of the answers.
+        cached_tokens: input tokens that the provider had cached.
+        unpriced: calls without a price.
+        estimated: calls that were cut off.
+        reservations: the ids of the entries behind the sum; for a call without a reservation, of the entry with its usage.
+        shards: the same by tape, if the store spreads the tape of budgets over several.
+    """
+
+    dollars: float
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    unpriced: int
+    estimated: int
+    reservations: tuple[int, ...]
+    shards: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +104,18 @@ class UsageSum:
             {**self.reservations, **other.reservations},
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """Build the form for programs. `shards` is there only if the tape of budgets has some."""
-        names = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated")
-        shards = {tape: ids for tape, ids in self.reservations.items() if tape != BUDGET_TAPE}
-        return (
-            {"dollars": self.cost_nanousd / 10**9}
-            | {name: getattr(self, name) for name in names}
-            | {"reservations": self.reservations.get(BUDGET_TAPE, ())}
-            | ({"shards": shards} if shards else {})
+    def totals(self) -> UsageTotals:
+        """Return the form for programs."""
+        return UsageTotals(
+            self.cost_nanousd / 10**9,
+            self.calls,
+            self.input_tokens,
+            self.output_tokens,
+            self.cached_tokens,
+            self.unpriced,
+            self.estimated,
+            self.reservations.get(BUDGET_TAPE, ()),
+            {tape: ids for tape, ids in self.reservations.items() if tape != BUDGET_TAPE},
         )
 
 

@@ -106,6 +106,11 @@ def find_mode(name: str) -> str | None:
     return next((mode for entry in _entries(name) if isinstance(mode := entry.get("mode"), str)), None)
 
 
+def find_provider(model: str, providers: Iterable[str]) -> str:
+    """Return the first of the providers whose `model` is in the list; empty if none is."""
+    return next((provider for provider in providers if next(_entries(f"{provider}/{model}"), None)), "")
+
+
 def find_second_price(name: str) -> float | None:
     """Return the US dollars for a second of a recording that `provider/model` writes down; None if the list has none."""
     entry = next(_entries(name), {})

@@ -21,6 +21,7 @@ from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.finding import run_check
 from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.limits import check_files, check_memory
+from bubbot.ops.doctor.model import check_provider
 from bubbot.ops.doctor.plugins import check_model, check_plugins
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.running import check_running
@@ -29,7 +30,7 @@ from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
-from bubbot.ports.checks import Finding
+from bubbot.ports.checks import Finding, Level
 from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
@@ -46,7 +47,11 @@ class CheckupReport:
     @property
     def problems(self) -> int:
         """The number of findings that are problems."""
-        return sum(finding.level == "problem" for finding in self.findings)
+        return len(self.of_level("problem"))
+
+    def of_level(self, level: Level) -> tuple[Finding, ...]:
+        """Return the findings of one level, in their order."""
+        return tuple(finding for finding in self.findings if finding.level == level)
 
 
 def run_checks(
@@ -81,7 +86,7 @@ class _CheckContext:
         self.settings: Settings | None = None
         self._handed_over = ServiceCredentials()
         self._state: DatabaseState | None = None
-        self._has_entries = False
+        self._has_entries = self._is_quarantined = False
         self._home = home
         self._config = config
         self._now = now
@@ -138,7 +143,9 @@ class _CheckContext:
                 store=self._store,
             )
             yield from run_check("what is open", stuck)
-            yield from check_features(home, file, self.settings, self._clock, of_tapes=True)
+            about_tapes = list(check_features(home, file, self.settings, self._clock, of_tapes=True))
+            self._is_quarantined = any(finding.id == "home.quarantine" for finding in about_tapes)
+            yield from about_tapes
             if running:
                 yield from run_check("the running bot", partial(check_running, home, file))
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
@@ -162,6 +169,9 @@ class _CheckContext:
     def _check_configured_parts(self, settings: Settings) -> Iterator[Finding]:
         home = self._home
         yield from run_check("the model", partial(check_model, settings, home))
+        # A restored home sends its key to no address that came with the backup.
+        if self._probe.online and not (self._is_quarantined and settings.model.api_base):
+            yield from run_check("the provider", partial(check_provider, settings, home, self._probe.file))
         yield from run_check("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
         yield from run_check("the memory", partial(check_memory, settings))
         probe = replace(self._probe, credentials=self._handed_over)

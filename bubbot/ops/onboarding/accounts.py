@@ -70,9 +70,10 @@ class AccountPrompter:
         """
         accounts = []
         owners = [answers.parse_owner(text, self._names()) for text in self.options.owners]
-        for kind in TITLES:
+        for kind, title in TITLES.items():
             name = self.existing.find_channel(kind)
             ids = [number for channel, number in owners if channel == name]
+            self.console.begin_step(title)
             if (bot_name := self._ask_token(kind, name)) is not None:
                 accounts.append(PlatformAccount(kind, name, bot_name, self._ask_owners(kind, name, ids)))
             elif ids:  # the running bot may get its token from elsewhere

@@ -15,6 +15,7 @@ from bubbot import plugins
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
 from bubbot.models.catalogue import names as litellm_names
+from bubbot.models.catalogue import sizes
 from bubbot.models.local import model
 from bubbot.ports.settings import describe_expected
 from bubbot.settings.loader import BotSettings, ModelSettings
@@ -24,6 +25,8 @@ MODELS_GROUP = "bubbot.models"
 """The entry-point group of models."""
 LITELLM = "litellm"
 """The plugin in that group that is not a model itself."""
+PROVIDERS_BY_MODEL = ("openai", "anthropic", "gemini", "deepseek", "mistral", "xai")
+"""The providers whose models are known without their provider's name, such as `gpt-5`."""
 
 _PAIRS = (("<", ">"), ('"', '"'), ("'", "'"), ("`", "`"), ("[", "]"))
 _PREFIX = re.compile(r"(bot|bearer|token)[ \t:=]+", re.IGNORECASE)
@@ -70,11 +73,13 @@ def _similar_zones(name: str, zones: dict[str, str]) -> list[str]:
 
 
 def parse_model_name(text: str) -> str:
-    """Check the name of a model: one of ours, or `provider/model`; empty for none."""
+    """Check the name of a model: one of ours, or `provider/model`; empty for none. `gpt-5` is `openai/gpt-5`."""
     name = text.strip()
     if not name:
         return ""
     ours = {*plugins.list_names(MODELS_GROUP)} - {LITELLM}
+    if name not in ours and (provider := sizes.find_provider(name, PROVIDERS_BY_MODEL)):
+        name = f"{provider}/{name}"
     if name.partition("/")[0] not in ours:
         litellm_names.check_model_name(name, "The name", ours)
     elif name.partition("/")[0] == "local" and not model.is_available():

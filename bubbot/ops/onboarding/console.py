@@ -27,7 +27,23 @@ class Console:
     def __init__(self, answers: TextIO, output: TextIO, *, is_unattended: bool = False) -> None:
         self._answers = answers
         self._output = output
+        self._step = self._steps = 0
         self.is_unattended = is_unattended
+
+    @property
+    def is_terminal(self) -> bool:
+        """True if a person types the answers, who sees what comes of them."""
+        return self._answers.isatty() and not self.is_unattended
+
+    def expect_steps(self, count: int) -> None:
+        """Set the number of steps, for their headings."""
+        self._steps = count
+
+    def begin_step(self, title: str) -> None:
+        """Print the heading of the next step, such as `3 of 8  Time zone`."""
+        self._step += 1
+        if not self.is_unattended:
+            self.tell(f"\n{self._step} of {self._steps}  {title}")
 
     def tell(self, text: str = "") -> None:
         """Print lines; text of platforms and files may contain anything, so control characters are replaced."""
@@ -63,21 +79,28 @@ class Console:
             )
         return text.strip()
 
-    def choose(self, question: str, options: Mapping[str, str]) -> str:
-        """Ask for one of the options, numbered from 1; return its key. The first is the default."""
+    def choose(self, question: str, options: Mapping[str, str], *, default: str = "") -> str:
+        """Ask for one of the options, by its number from 1, its key or its text; return its key.
+
+        The default is the first one, unless `default` names another. An empty question prints the options alone.
+        """
         keys: Sequence[str] = list(options)
         if self.is_unattended or len(keys) == 1:
-            return keys[0]
-        self.tell(question)
+            return default or keys[0]
+        names = {name.casefold(): key for key, text in options.items() for name in (text, key)}
+        if question:
+            self.tell(question)
         for number, text in enumerate(options.values(), start=1):
             self.tell(f"  {number}  {text}")
 
         def parse_choice(text: str) -> str:
             if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(keys):
                 return keys[int(text[:4]) - 1]
+            if key := names.get(text.strip().casefold()):
+                return key
             raise ConfigError(f"{text!r} is not one of them: type a number from 1 to {len(keys)}.")
 
-        return self.ask("Number", "1", parse_choice)
+        return self.ask("Number", str(keys.index(default) + 1 if default else 1), parse_choice)
 
     def read_line(self, prompt: str, *, is_echoed: bool = True) -> str:
         """Read one line of the input. Raises `InputEnded`."""

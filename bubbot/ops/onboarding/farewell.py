@@ -16,7 +16,8 @@ def describe_overrides(settings: Settings, changes: PendingEdits) -> Iterator[st
     """Yield a line for each value that the environment overrides."""
     for (table, key), value in changes.values.items():
         section = getattr(settings, table[0], None)
-        if len(table) == 1 and getattr(section, key, value) != value:
+        current = getattr(section, key, value)
+        if len(table) == 1 and current != value and not (current is None and value == ""):
             yield f"[{table[0]}] {key}: the environment sets another value, which takes precedence."
 
 

@@ -1,4 +1,4 @@
-"""The questions of `bubbot init` about the bot and its model; `accounts` asks those about channels."""
+"""The questions of `bubbot init` about the bot itself; `model` asks about its model, `accounts` about channels."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from bubbot.errors import ConfigError
-from bubbot.models.local import model as local
 from bubbot.ops.onboarding import answers
 from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.ops.onboarding.console import Console
 from bubbot.ops.onboarding.existing import ExistingConfig
-from bubbot.ports.settings import format_setting
+from bubbot.ops.onboarding.secret_uses import describe_secret
 from bubbot.records import dataclass
+from bubbot.settings.loader import Settings
 from bubbot.settings.sources import MissingSecret
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 
-OLLAMA = "ollama_chat"
-"""The name of Ollama among the providers of litellm."""
-OLLAMA_ADDRESS = "http://localhost:11434"
-"""The default address of Ollama."""
+LANGUAGE_NAMES = {"en": "English", "zh": "中文"}
+"""The languages of the bot's own sentences, each by the name that its speakers use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +47,15 @@ class InitOptions:
 def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, changes: PendingEdits, zone: str) -> None:
     """Ask for name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
     bot = ("bot",)
+    if options.name is None:
+        console.begin_step("Name")
     name = console.ask(
         "Name of the bot", _current_value(existing, "name", "bubbot"), answers.parse_bot_name, preset=options.name
     )
     changes.set_value(bot, "name", name)
-    language = _current_value(existing, "language", "en")
-    language = console.ask(
-        "Language of the bot's own sentences: en or zh", language, answers.parse_language, preset=options.language
-    )
-    if not Texts(language).is_translated:
-        console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
-    changes.set_value(bot, "language", language)
+    changes.set_value(bot, "language", _ask_language(console, existing, options.language))
+    if options.timezone is None:
+        console.begin_step("Time zone")
     changes.set_value(
         bot,
         "timezone",
@@ -68,38 +65,38 @@ def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, ch
     )
 
 
-def ask_model(console: Console, existing: ExistingConfig, options: InitOptions, changes: PendingEdits) -> None:
-    """Ask for the model, its key and its address. Raises `ConfigError`, `InputEnded`."""
-    if options.model is not None:
-        changes.set_value(("model",), "name", answers.parse_model_name(options.model))
-    elif (current := existing.read_value("model", "name")) or console.is_unattended:
-        _offer_current_model(console, str(current or ""), changes)
-    else:
-        _ask_kind(console, changes)
-    if options.api_key is not None:
-        try:
-            changes.set_secret(("model",), "api_key", answers.parse_secret(options.api_key))
-        except ConfigError as error:
-            raise ConfigError(f"The key of the model: {error}") from error
+def _ask_language(console: Console, existing: ExistingConfig, preset: str | None) -> str:
+    """Ask for one of the languages that there are; an option and the configuration may name others."""
+    current = _current_value(existing, "language", "en")
+    if preset is None and not console.is_unattended:
+        console.begin_step("Language of the bot's own sentences")
+        languages = {tag: LANGUAGE_NAMES.get(tag, tag) for tag in list_languages(Texts().package)}
+        if current not in languages:
+            languages[current] = f"{current}, as it is; its own sentences stay English"
+        return console.choose("", languages, default=current)
+    language = answers.parse_language(current if preset is None else preset)
+    if not Texts(language).is_translated:
+        console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
+    return language
 
 
-def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], changes: PendingEdits) -> None:
-    """Ask for each secret whose file cannot be used, as after a restore; an empty answer leaves it missing.
+def ask_missing_secrets(
+    console: Console, settings: Settings, secrets: Iterable[MissingSecret], changes: PendingEdits
+) -> None:
+    """Ask for each of these secrets, whose files cannot be used, as after a restore; an empty answer leaves it missing.
 
     Raises `ConfigError`, `InputEnded`.
     """
     for missing in secrets:
         table, key = missing.setting[:-1], missing.setting[-1]
-        if changes.sets_secret(table, key):
+        if changes.sets_secret(table, key) or changes.values.get((table, f"{key}_file")) == "":
             continue
         if console.is_unattended:
             console.tell(
-                f"{format_setting(missing.setting)}: {missing.file} cannot be used. Without --yes, init asks for the secret."
+                f"{describe_secret(settings, missing.setting)}: {missing.file} cannot be used. Without --yes, init asks for the secret."
             )
             continue
-        question = (
-            f"{format_setting(missing.setting)}: its file {missing.file} cannot be used; Enter leaves that as it is"
-        )
+        question = f"{describe_secret(settings, missing.setting)}: its file {missing.file} cannot be used; Enter leaves that as it is"
         while text := console.ask_secret(question):
             try:
                 changes.set_secret(
@@ -108,59 +105,6 @@ def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], chan
                 break
             except ConfigError as error:
                 console.tell(f"  {error}")
-
-
-def _offer_current_model(console: Console, current: str, changes: PendingEdits) -> None:
-    if console.choose("Model", {"keep": f"{current}, as it is", "other": "another"}) == "other":
-        _ask_kind(console, changes)
-
-
-def _ask_kind(console: Console, changes: PendingEdits) -> None:
-    is_local_available = local.is_available()
-    kinds = {"local": "the demonstration model: no key, no network, and little knowledge"} if is_local_available else {}
-    kinds |= {
-        "provider": "a model of a provider, by name and key",
-        "ollama": "a model of Ollama, on this machine or another",
-    }
-    if not is_local_available:
-        kinds["later"] = "none yet: only commands work"
-    match console.choose("Model", kinds):
-        case "local":
-            changes.set_value(("model",), "name", "local")
-        case "provider":
-            name = console.ask("Its name, such as openai/gpt-4o-mini", "", _require_model_name)
-            changes.set_value(("model",), "name", name)
-            _ask_key(console, name, changes)
-        case "ollama":
-            _ask_ollama(console, changes)
-
-
-def _require_model_name(text: str) -> str:
-    if name := answers.parse_model_name(text):
-        return name
-    raise ConfigError("Type a provider, a slash and a model, such as openai/gpt-4o-mini.")
-
-
-def _ask_key(console: Console, name: str, changes: PendingEdits) -> None:
-    variable = f"{name.partition('/')[0].upper()}_API_KEY"
-    while text := console.ask_secret(f"Its key; Enter where there is none, or {variable} is in the environment"):
-        try:
-            changes.set_secret(("model",), "api_key", answers.parse_secret(text))
-            return
-        except ConfigError as error:
-            console.tell(f"  {error}")
-
-
-def _ask_ollama(console: Console, changes: PendingEdits) -> None:
-    address = console.ask("Address of Ollama", OLLAMA_ADDRESS, answers.parse_address)
-    name = console.ask("Name of the model there, such as qwen3", "", _ollama_name)
-    changes.set_value(("model",), "name", name)
-    if address and address != OLLAMA_ADDRESS:
-        changes.set_value(("model",), "api_base", address)
-
-
-def _ollama_name(text: str) -> str:
-    return _require_model_name(f"{OLLAMA}/{text.strip().removeprefix(f'{OLLAMA}/')}")
 
 
 def _current_value(existing: ExistingConfig, key: str, default: str) -> str:

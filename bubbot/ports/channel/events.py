@@ -101,6 +101,25 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
+class PressedButton:
+    """The press that caused an inbound.
+
+    Attributes:
+        id: the platform's id of the press.
+        buttons: the key of the button set.
+        message: the platform's id of the message with the buttons.
+        label: the label of the button.
+        value: its value.
+    """
+
+    id: str
+    buttons: str
+    message: str
+    label: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound(HasChat):
     """An incoming message, normalised.
 
@@ -121,6 +140,9 @@ class Inbound(HasChat):
         group: messages of one group (an album) belong together; empty if it stands alone.
         space: numeric id of the space the chat is part of (a Discord server); empty if the platform has none.
         origin: `human`, or the source of an inbound that no channel received, such as `schedule`.
+        model: the name of the model that answers it, whatever model its session has; empty: that of the session.
+        instructions: further instructions of the system prompt, for its turn alone.
+        press: the press whose command the text is; None if the person wrote it. Only the gate sets it.
     """
 
     channel: str
@@ -139,6 +161,9 @@ class Inbound(HasChat):
     group: str = ""
     space: str = ""
     origin: str = HUMAN_ORIGIN
+    model: str = ""
+    instructions: str = ""
+    press: PressedButton | None = None
 
     @property
     def is_typed(self) -> bool:
@@ -189,6 +214,35 @@ class Reaction(HasChat):
 
 
 @dataclass(frozen=True, slots=True)
+class ButtonPress(HasChat):
+    """A press of a button below a message of the bot.
+
+    Attributes:
+        channel: the configured instance's name.
+        external_id: unique on the channel, and the same if the platform delivers the press again.
+        chat: the platform's id of the chat.
+        message: the platform's id of the message with the button.
+        sender: who pressed.
+        button: the id of the button, as the platform returned it; it may be forged.
+        time: when it was pressed, or received if the platform does not say, ISO 8601 in UTC.
+        thread: the platform's id of the thread; empty if none.
+        direct: the chat has one person only.
+        space: see `Inbound`.
+    """
+
+    channel: str
+    external_id: str
+    chat: str
+    message: str
+    sender: Sender
+    button: str
+    time: str
+    thread: str = ""
+    direct: bool = True
+    space: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ChatMigration:
     """A chat that got another id, such as a group that became a supergroup; `to` is the new id."""
 
@@ -197,6 +251,19 @@ class ChatMigration:
     chat: str
     to: str
     time: str
+
+
+@dataclass(frozen=True, slots=True)
+class BotAdded(HasChat):
+    """The bot was added to a group; `sender` is the person who added it."""
+
+    channel: str
+    external_id: str
+    chat: str
+    sender: Sender
+    time: str
+    thread: str = ""
+    space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,4 +296,6 @@ class StopRequest(HasChat):
     thread: str = ""
 
 
-ChannelEvent: TypeAlias = Inbound | Edit | Deletion | Reaction | ChatMigration | UnparsedUpdate | StopRequest
+ChannelEvent: TypeAlias = (
+    Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | ChatMigration | UnparsedUpdate | StopRequest
+)

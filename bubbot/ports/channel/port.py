@@ -14,11 +14,13 @@ from bubbot.ports.channel.sending import MessagePart, Outbound, Receipt
 from bubbot.ports.settings import AdapterSettings
 from bubbot.records import dataclass
 
-Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | None]]
+Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | str | None]]
 """Accept an event: it returns when the event is durable; only then may the adapter acknowledge it to the platform.
 
 A `StopRequest` takes effect at once. It returns true if the event will get an answer, false for a repeat or an event
-that is not for the bot, None if it was accepted and nothing is known here about an answer."""
+that is not for the bot, None if it was accepted and nothing is known here about an answer. A text is the short answer to a `ButtonPress` that
+does nothing, for the person who pressed alone; a platform that wants each press answered gets an answer without text
+in all other cases."""
 
 
 class Channel(Protocol):

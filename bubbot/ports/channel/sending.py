@@ -1,4 +1,4 @@
-"""Outgoing messages: a complete message, its parts, and the receipt of a delivered part."""
+"""Outgoing messages: a complete message, its buttons, its parts, and the receipt of a delivered part."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from bubbot.ports.channel.events import HasChat
+from bubbot.ports.channel.events import HasChat, Role
 from bubbot.records import dataclass
 
 
@@ -21,8 +21,64 @@ class OutboundFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Button:
+    """A button below a message.
+
+    Attributes:
+        label: what people read; a channel cuts it to what its platform takes.
+        command: the comma command that a press runs, in the role of the person who pressed.
+        value: text of the feature that runs the command, as `Inbound.press` gives it; people never see or type it.
+    """
+
+    label: str
+    command: str
+    value: str = ""
+
+
+MAX_BUTTON_ID_BYTES = 64
+"""Bytes of the id of a button, as Telegram takes it back."""
+ONE_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ButtonSet:
+    """The buttons of a message. The first accepted press of one of them settles all.
+
+    The text of the message says how to do the same without them: not every channel shows buttons.
+
+    Attributes:
+        buttons: in the order they are shown.
+        person: the numeric id of the only person who may press; empty: everybody with the role.
+        role: the least role that may press.
+        lifetime_seconds: a later press does nothing.
+        key: names the set; the outbox sets it.
+    """
+
+    buttons: tuple[Button, ...]
+    person: str = ""
+    role: Role = Role.MEMBER
+    lifetime_seconds: int = ONE_DAY_SECONDS
+    key: str = ""
+
+    def button_id(self, index: int) -> str:
+        """Return the id that the platform returns with a press, at most `MAX_BUTTON_ID_BYTES` bytes of ASCII."""
+        return f"{self.key}/{index}"
+
+
+@dataclass(frozen=True, slots=True)
 class Outbound(HasChat):
-    """A complete message to send. `text` is Markdown (CommonMark, with tables); `reply_to` a message id."""
+    """A complete message to send.
+
+    Attributes:
+        channel: the name of the channel.
+        chat: the platform's id of the chat.
+        text: Markdown (CommonMark, with tables).
+        thread: the platform's id of the thread; empty if none.
+        reply_to: the id of the message it replies to; empty if none.
+        files: the files to send with it.
+        buttons: its buttons; None for none.
+        edits: the id of the bot's own message that it replaces; empty if it is a new message.
+    """
 
     channel: str
     chat: str
@@ -30,6 +86,8 @@ class Outbound(HasChat):
     thread: str = ""
     reply_to: str = ""
     files: tuple[OutboundFile, ...] = ()
+    buttons: ButtonSet | None = None
+    edits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +104,8 @@ class MessagePart:
         key: an idempotency key of at most 25 characters; a platform that supports one sends the part once. It is not
             stored but set for sending, and is the same at each try, also of a later process. Empty for notices, which
             are never retried.
+        buttons: the buttons to show below it; `SupportsEditing.edit` with None removes those that are there.
+        edits: the id of the bot's own message that it replaces, by `SupportsEditing.edit`; empty if it is a new one.
     """
 
     chat: str
@@ -55,6 +115,8 @@ class MessagePart:
     markup: Mapping[str, Any] = field(default_factory=dict)
     file: OutboundFile | None = None
     key: str = field(default="", compare=False)
+    buttons: ButtonSet | None = None
+    edits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bubbot.errors import EntryInvalid
+from bubbot.ports.progress import OnProgress, ignore_progress, report_each
 from bubbot.ports.store import DeploymentAudit
 from bubbot.stores.sqlite.names import (
     TapeNameRow,
@@ -41,17 +43,22 @@ from bubbot.tape.query import parse_moment
 _LARGEST = 2**63 - 1
 
 
-def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAudit:
-    """Audit one tape or all, from one state of the database."""
+def audit_all(
+    conn: sqlite3.Connection, only: str | None = None, on_progress: OnProgress = ignore_progress
+) -> DeploymentAudit:
+    """Audit one tape or all, from one state of the database; report the entries whose hashes were checked."""
     conn.execute("BEGIN")
     try:
         run = _AuditRun(conn, _holds_names(conn), tape_names(conn))
         tapes = [tape for tape in run.names if only is None or tape.name == only]
-        findings = [finding for tape in tapes for finding in run.check_chain(tape)]
+        counts = [_count(conn, tape.number) for tape in tapes]
+        count, findings = sum(counts), list[AuditFinding]()
+        for index, tape in enumerate(tapes):
+            before = sum(counts[:index])
+            findings += run.check_chain(tape, partial(report_each, on_progress=on_progress, total=count, start=before))
         findings += [finding for tape in tapes for finding in run.check_content(tape)]
         if only is None:
             findings += run.check_positions(gaps=any(finding.problem == "missing" for finding in findings))
-        count = sum(_count(conn, tape.number) for tape in tapes)
         return DeploymentAudit(len(tapes), count, tuple(findings), head_at(conn), wrong_triggers(conn))
     finally:
         conn.execute("COMMIT")
@@ -125,8 +132,10 @@ class _AuditRun:
                 if tape.first_position <= fact and tape.name_at(fact) == name:
                     self.covers[tape.number] += [_CoveredIds(fact, low, high) for low, high in _spans(spans)]
 
-    def check_chain(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
-        """Check the hash chain, from the name on, and the content of every entry."""
+    def check_chain(
+        self, tape: TapeNameRow, report: Callable[[Iterable[tuple[Any, ...]]], Iterable[tuple[Any, ...]]]
+    ) -> Iterator[AuditFinding]:
+        """Check the hash chain, from the name on, and the content of every entry; `report` counts the rows."""
         start, wrong = self._chain_start(tape)
         rows = self.conn.execute(
             "SELECT entries.id, kind, date, key, payload, meta, salt, digest, chain, fact FROM entries "
@@ -136,7 +145,7 @@ class _AuditRun:
         )
         if wrong:
             yield AuditFinding(tape.name, 0, "renamed", wrong)
-        yield from audit(tape.name, self._with_valid_facts(tape, rows), start)
+        yield from audit(tape.name, self._with_valid_facts(tape, report(rows)), start)
 
     def _with_valid_facts(self, tape: TapeNameRow, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredLink]:
         """Yield the rows, each without its fact of erasure if that does not cover it."""

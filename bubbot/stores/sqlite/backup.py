@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import head_at
 from bubbot.stores.sqlite.schema import check_version
@@ -49,8 +50,10 @@ class DatabaseContent:
     head: str
 
 
-def copy_database(source: Path, target: Path) -> DatabaseContent:
+def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_progress) -> DatabaseContent:
     """Copy a database into a new file, check the copy, and return the content of the source at that moment.
+
+    Reports the pages that were copied.
 
     Works while the bot runs. Raises `StoreUnavailable` if there is nothing to copy, `TapeCorrupt` if the source is
     damaged, `StoreFull` if there is no room for the copy.
@@ -62,7 +65,7 @@ def copy_database(source: Path, target: Path) -> DatabaseContent:
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             try:
                 copy.execute("PRAGMA synchronous = OFF")  # the file is synced as a whole when it is complete
-                conn.backup(copy, pages=_PAGES)
+                conn.backup(copy, pages=_PAGES, progress=lambda _, left, all_: on_progress(all_ - left, all_))
                 # One file that needs no second one, and that can be read from a read-only disk.
                 copy.execute("PRAGMA journal_mode = DELETE").fetchall()
             except sqlite3.Error as error:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreUnavailable, TapeCorrupt
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
 from bubbot.stores.files import copy_file, digest_of_file, new_folder, remove_folder, remove_partials, write_file
 from bubbot.stores.sqlite.backup import DatabaseContent, TapeHead, copy_database, no_room_message
@@ -109,7 +110,9 @@ def unused_path(folder: Path, name: str) -> Path:
     return path
 
 
-def write_backup(database: Path, target: Path, extra_files: ExtraFiles, now: datetime) -> BackupManifest:
+def write_backup(
+    database: Path, target: Path, extra_files: ExtraFiles, now: datetime, on_progress: OnProgress = ignore_progress
+) -> BackupManifest:
     """Make the folder `target`, complete or not at all.
 
     Args:
@@ -117,6 +120,7 @@ def write_backup(database: Path, target: Path, extra_files: ExtraFiles, now: dat
         target: the new folder.
         extra_files: other files to copy.
         now: the time for the manifest.
+        on_progress: gets the pages that were copied.
 
     Raises:
         ConfigError: the folder cannot be made there.
@@ -124,7 +128,7 @@ def write_backup(database: Path, target: Path, extra_files: ExtraFiles, now: dat
         BubbotError: what `copy_database` raises.
     """
     with _translate_errors(target), new_folder(target) as partial:
-        content = copy_database(database, partial / DATABASE_FILE)
+        content = copy_database(database, partial / DATABASE_FILE, on_progress)
         for name, source in extra_files.files.items():
             copy_file(source, partial / name)
         names = (DATABASE_FILE, *extra_files.files)

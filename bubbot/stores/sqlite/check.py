@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bubbot.errors import StoreUnavailable
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import audit_all
@@ -54,8 +55,8 @@ class DatabaseState:
     audit: DeploymentAudit | None = None
 
 
-def check_database(path: Path, *, deep: bool) -> DatabaseState:
-    """Check a database; `deep` also walks every hash chain.
+def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_progress) -> DatabaseState:
+    """Check a database; `deep` also walks every hash chain, and reports the entries that were checked.
 
     Raises `StoreError` if it cannot be opened or is not ours, `TapeCorrupt` if the file is not a database any more.
     """
@@ -69,20 +70,20 @@ def check_database(path: Path, *, deep: bool) -> DatabaseState:
             complaints = tuple(str(result) for result in results if result != "ok")
             if complaints or version == 0:
                 return DatabaseState(version, complaints=complaints)
-            return _content(conn, version, deep=deep)
+            return _content(conn, version, deep=deep, on_progress=on_progress)
     except sqlite3.Error as error:
         read_only = read_only_error(path) if isinstance(error, sqlite3.OperationalError) else None
         raise read_only or translate_error(error) from error
 
 
-def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseState:
+def _content(conn: sqlite3.Connection, version: int, *, deep: bool, on_progress: OnProgress) -> DatabaseState:
     tapes = conn.execute("SELECT count(*) FROM tapes").fetchone()[0]
     entries = count_entries(conn)
     oldest, newest = _date(conn, "ASC"), _date(conn, "DESC")
     page, pages, free = (
         conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
     )
-    audit = audit_all(conn) if deep else None
+    audit = audit_all(conn, on_progress=on_progress) if deep else None
     return DatabaseState(
         version,
         tapes,

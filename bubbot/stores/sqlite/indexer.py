@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.fill import IndexWriter
 from bubbot.stores.sqlite.writer import CommitCounter, translate_error
@@ -93,10 +94,12 @@ class Indexer:
             else:
                 await self._sleep(timing.pause(duration, disturbed=commits.count != seen_count))
 
-    async def fill(self) -> None:
-        """Index all entries at once."""
-        while await self._do(self._writer.step) or await self._do(self._writer.tidy):
-            pass
+    async def fill(self, on_progress: OnProgress = ignore_progress, total: int = 0) -> None:
+        """Index all entries at once. See `FillsIndex.fill`."""
+        done = 0
+        while (indexed := await self._do(self._writer.step)) or await self._do(self._writer.tidy):
+            done += indexed
+            on_progress(done, total)
 
     async def forget(self) -> None:
         """Delete the index and start filling again."""

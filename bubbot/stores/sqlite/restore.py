@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.errors import ConfigError, StoreFull, StoreTooNew, TapeCorrupt
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.stores.files import copy_file, digest_of_file, remove_partials, scratch_folder, sync, sync_tree
 from bubbot.stores.sqlite.backup import read_content
 from bubbot.stores.sqlite.backups import CONFIG_FILE, DATABASE_FILE, BackupManifest, read_manifest
@@ -26,8 +27,10 @@ def refuse_existing_database(home: Path) -> None:
         raise ConfigError(f"{home} holds {' and '.join(existing)} already: name a new folder with --home")
 
 
-def verify_backup(backup: Path) -> BackupManifest:
+def verify_backup(backup: Path, on_progress: OnProgress = ignore_progress) -> BackupManifest:
     """Check that a backup holds exactly what its manifest lists, and return the manifest. Writes nothing.
+
+    Reports the entries whose hashes were checked.
 
     Raises `TapeCorrupt` if a file was altered or is missing, `StoreTooNew`, or `ConfigError` if it is not a backup of
     bubbot.
@@ -43,11 +46,11 @@ def verify_backup(backup: Path) -> BackupManifest:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
         if not intact:
             raise TapeCorrupt(f"the backup {backup} was altered: {name} is not what its manifest says")
-    _check_database(backup, manifest)
+    _check_database(backup, manifest, on_progress)
     return manifest
 
 
-def _check_database(backup: Path, manifest: BackupManifest) -> None:
+def _check_database(backup: Path, manifest: BackupManifest, on_progress: OnProgress) -> None:
     if manifest.database.version > len(MIGRATIONS):
         raise StoreTooNew(
             f"the backup {backup} has the database version {manifest.database.version}, this bubbot knows versions up to "
@@ -55,7 +58,7 @@ def _check_database(backup: Path, manifest: BackupManifest) -> None:
         )
     if read_content(backup / DATABASE_FILE) != manifest.database:
         raise TapeCorrupt(f"the backup {backup} was altered: its tapes do not end as its manifest says")
-    audit = check_database(backup / DATABASE_FILE, deep=True).audit
+    audit = check_database(backup / DATABASE_FILE, deep=True, on_progress=on_progress).audit
     damage = audit.damage if audit else ()
     if damage:
         raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {damage[0].location} {damage[0].problem}")

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
+from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
 from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import audit_all, head_at
@@ -217,9 +218,9 @@ class SqliteStore:
 
         return await (self._writer.submit(label) if self._writer else self._ensure_open(self._reader).run(label))
 
-    async def audit(self, tape: str | None = None) -> DeploymentAudit:
+    async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
         """Walk the hash chain of one tape or of all."""
-        return await self._ensure_open(self._scanner).run(partial(audit_all, only=tape))
+        return await self._ensure_open(self._scanner).run(partial(audit_all, only=tape, on_progress=on_progress))
 
     async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
         """Return the head over all tapes, now or as it was at a global position.

@@ -148,6 +148,8 @@ async def test_a_shell_writes_to_any_session_but_not_to_archives_and_tapes_of_th
             await add.run(context, NoteArgs(text="milk", session=system))
         with pytest.raises(ConfigError, match="is not a session"):
             await add.run(context, NoteArgs(text="milk", session=":"))
+        with pytest.raises(ConfigError, match=r"the session x{20}… has a name of 201 characters: use 200 at most"):
+            await add.run(context, NoteArgs(text="milk", session="x" * 201))
 
 
 async def test_a_change_of_the_shell_is_one_of_the_running_bots_own_service(tmp_path: Path) -> None:

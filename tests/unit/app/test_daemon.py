@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.daemon import OBJECTS_BEFORE_COLLECTION, open_daemon
-from bubbot.cli.run.server import chat_service
+from bubbot.cli.chat_service import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.ports.outbox import OutboxMessage
@@ -44,7 +44,7 @@ async def test_its_sentences_outlive_their_files(tmp_path: Path, monkeypatch: py
 
 async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT), open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
-        line, doors = daemon.bot.channel_runtimes["stdin"], chat_service(daemon)
+        line, doors = daemon.bot.channel_runtimes["stdin"], chat_service(daemon.bot, daemon.remote)
         go, sent = asyncio.Event(), list[str]()
 
         async def send(part: MessagePart) -> Receipt:

@@ -15,8 +15,9 @@ from bubbot import plugins
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.app.tapes import now
+from bubbot.cli.chat_service import chat_service
 from bubbot.cli.run.command import _reload_when
-from bubbot.cli.run.server import attach_metrics, chat_service
+from bubbot.cli.run.server import attach_metrics
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -324,7 +325,7 @@ async def test_the_clients_of_terminals_come_through_the_gate_as_it_is_now(
     tmp_path: Path, platforms: Platforms
 ) -> None:
     async with running(tmp_path, configured(a={})) as bot:
-        doors = chat_service(bot.daemon)
+        doors = chat_service(bot.daemon.bot, bot.daemon.remote)
         await bot.reload(configured(a={"owners": [2]}))
         seen: list[object] = []
 

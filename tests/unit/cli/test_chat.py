@@ -20,7 +20,7 @@ from bubbot.settings.loader import Settings
 async def test_only_a_line_editor_handles_signals_so_that_the_terminal_is_restored(
     interactive: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def connect(*_: object) -> None: ...
+    async def connect(*_: object, **_named: object) -> None: ...
 
     monkeypatch.setattr(chat, "terminal_settings", lambda _: interactive)
     monkeypatch.setattr(chat, "with_chat", connect)

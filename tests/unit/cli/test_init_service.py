@@ -26,11 +26,11 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def chosen(home: Path, typed: str, *, unasked: bool = False) -> tuple[str, str]:
+def chosen(home: Path, typed: str) -> tuple[str, str]:
     """What is chosen by what is typed, and what was shown."""
     shown = io.StringIO()
     service = RequestedService(None, home, None)
-    return service.choose_kind(Console(io.StringIO(typed), shown, is_unattended=unasked)), shown.getvalue()
+    return service.choose_kind(Console(io.StringIO(typed), shown)), shown.getvalue()
 
 
 def test_somebody_is_asked_where_systemd_answers_and_enter_means_no(systemctl: Path, tmp_path: Path) -> None:
@@ -43,10 +43,12 @@ def test_somebody_is_asked_where_systemd_answers_and_enter_means_no(systemctl: P
 def test_nobody_is_asked_where_it_does_not_answer_or_could_not_run_the_bot(
     systemctl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert chosen(tmp_path / "home", "2\n", unasked=True) == ("none", "")
-    assert chosen(tmp_path / "a\\b", "2\n") == ("none", "")  # systemd takes no such path
+    home = tmp_path / "home"
+    assert RequestedService(None, home, None).is_offered()
+    assert not RequestedService("none", home, None).is_offered()  # an option says it
+    assert not RequestedService(None, tmp_path / "a\\b", None).is_offered()  # systemd takes no such path
     systemctl.write_text("#!/bin/sh\necho 'no bus' >&2\nexit 1\n")
-    assert chosen(tmp_path / "home", "2\n") == ("none", "")
+    assert not RequestedService(None, home, None).is_offered()
 
 
 def test_the_home_is_that_of_the_service_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

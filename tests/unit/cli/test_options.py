@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from bubbot.cli.main import CommandParser
 from bubbot.cli.options import GroupCommand, read_arguments
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, UsageError
 from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult
 from bubbot.ports.tool import ToolArgs
 
@@ -77,12 +78,9 @@ def test_the_only_command_of_a_group_needs_no_second_word() -> None:
         ((), "the following arguments are required: ACTION"),
     ],
 )
-def test_wrong_usage_is_that_of_any_command(
-    argv: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
+def test_wrong_usage_is_that_of_any_command(argv: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
         typed(*argv)
-    assert words in capsys.readouterr().err
 
 
 def test_what_only_the_model_refuses_is_a_sentence() -> None:

@@ -21,7 +21,8 @@ def test_it_is_that_of_the_system_for_root_and_that_of_the_user_for_others(
 ) -> None:
     seen: list[bool] = []
 
-    def show_status(_home: Path, *, user: bool) -> int:
+    def show_status(_home: Path, *, user: bool, as_json: bool) -> int:
+        assert not as_json
         seen.append(user)
         return 0
 

@@ -67,7 +67,10 @@ def test_alone_it_is_the_overview_which_has_sections(capsys: pytest.CaptureFixtu
 
 def test_an_unknown_topic(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "exit-code"]) == 2
-    assert capsys.readouterr().err == "bubbot: there is no command or topic 'exit-code'; did you mean 'exit-codes'?\n"
+    assert (
+        capsys.readouterr().err
+        == "bubbot: there is no command or topic 'exit-code'; did you mean 'exit-codes'?; see `bubbot --help`\n"
+    )
 
 
 def _sections() -> Iterator[str]:

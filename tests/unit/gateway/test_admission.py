@@ -99,7 +99,7 @@ class TestGroups:
     def test_in_another_group_strangers_get_silence_and_known_people_speak(self) -> None:
         every = replace(SETTINGS, respond_to_all=frozenset({OTHER_GROUP}), record_only=frozenset({OTHER_GROUP}))
         for asked in (admission(), admission(every)):
-            assert asked.decide(said("42", chat=OTHER_GROUP, addressed=True)) == Ignore("stranger")
+            assert asked.decide(said("42", chat=OTHER_GROUP, addressed=True)) == Ignore("stranger", is_call=True)
             assert asked.decide(said("42", chat=OTHER_GROUP)) == Ignore("stranger")
             assert asked.decide(said("3", chat=OTHER_GROUP, addressed=True)) == Respond(Role.MEMBER)
 

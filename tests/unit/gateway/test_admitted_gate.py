@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -59,16 +60,21 @@ class TestDecisions:
             assert bench.channel.texts == ["You said: hello"]
 
     @virtual
-    async def test_a_stranger_is_told_a_code_once_and_nothing_of_it_is_kept(self) -> None:
+    async def test_a_stranger_is_told_a_code_and_how_long_it_works_and_nothing_of_it_is_kept(self) -> None:
         store = InMemoryStore()
         async with admitted(store) as bench:
             for key in ("s1", "s2", "s1"):
                 await bench.gate.receive(bench.inbound("a secret", sender="9", chat="9", external_id=key))
             await bench.quiet()
-            assert len(bench.channel.texts) == 1
-            assert "Your code is" in bench.channel.texts[0]
+            code, reminder = bench.channel.texts
+            assert "Your code is" in code
+            assert re.fullmatch(
+                r"The code I sent at \d\d:\d\d works until \d\d:\d\d\. "
+                r"If it did not arrive, write again after \d\d:\d\d for another one\.",
+                reminder,
+            )
             names = [(entry.name, entry.key) for entry in await bench.entries(INBOX)]
-            assert names == [("inbox/refused", "s1")]
+            assert names == [("inbox/refused", "s1"), ("inbox/refused", "s2")]
             assert bench.requests == []
             assert "a secret" not in str([await bench.entries(tape.name) for tape in await store.tapes()])
 
@@ -81,13 +87,51 @@ class TestDecisions:
             assert kept == [("odd", "cmF3IG9mIGl0"), ("odd (9 bytes of an unknown sender)", "")]
 
     @virtual
-    async def test_a_flood_of_a_stranger_leaves_two_facts(self) -> None:
+    async def test_a_flood_of_a_stranger_leaves_the_facts_of_two_answers(self) -> None:
         store = InMemoryStore()
         async with admitted(store) as bench:
-            for number in range(500):
+            for number in range(100):
                 await bench.gate.receive(bench.inbound("x", sender="9", chat="9", external_id=f"s{number}"))
+            await bench.quiet()
             facts = [entry.name for tape in await store.tapes() for entry in await bench.entries(tape.name)]
-            assert sorted(map(str, facts)) == ["access/code", "inbox/refused"]
+            assert sorted(map(str, facts)) == [
+                "access/code",
+                "access/code_reminded",
+                "inbox/refused",
+                "inbox/refused",
+                "outbox/intent",
+                "outbox/receipt",
+            ]
+            assert len(bench.channel.texts) == 2
+
+    @virtual
+    async def test_without_an_owner_the_command_makes_one(self) -> None:
+        async with admitted(InMemoryStore(), members={"1"}) as bench:
+            await bench.gate.receive(bench.inbound("hello", sender="9", chat="9", external_id="s1"))
+            await bench.line.policy.access.grant("test", "7", Role.OWNER, "terminal")
+            await bench.gate.receive(bench.inbound("hello", sender="8", chat="8", external_id="s2"))
+            await bench.quiet()
+            first, second = (text.rpartition("bubbot access approve ")[2] for text in bench.channel.texts)
+            assert re.fullmatch(r"\w{8} --role owner", first)
+            assert re.fullmatch(r"\w{8}", second)
+
+    @virtual
+    async def test_a_reminder_that_a_dying_process_stored_is_sent_by_the_next_and_only_once(self) -> None:
+        store = InMemoryStore()
+        async with admitted(store) as bench:
+            await bench.gate.receive(bench.inbound("hello", sender="9", chat="9", external_id="s1"))
+            await bench.quiet()
+            bench.line.is_cancelled = True  # as if killed between the fact and the notice
+            await bench.gate.receive(bench.inbound("hello?", sender="9", chat="9", external_id="s2"))
+            assert len(bench.channel.texts) == 1
+        async with admitted(store, life="second") as bench:
+            await bench.deliverer.resume()
+            await bench.line.policy.access.load()
+            for key in ("s2", "s3"):
+                await bench.gate.receive(bench.inbound("hello??", sender="9", chat="9", external_id=key))
+            await bench.quiet()
+            (reminder,) = bench.channel.texts
+            assert "works until" in reminder
 
     @virtual
     async def test_what_was_refused_stays_refused_after_its_sender_was_let_in(self) -> None:

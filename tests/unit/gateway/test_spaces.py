@@ -37,7 +37,7 @@ class TestWhoMaySpeak:
         assert decide(SpaceRules(open=True)) == Respond(Role.MEMBER)
 
     def test_not_on_another_server(self) -> None:
-        assert decide(SpaceRules(open=True), replace(SAID, space=OTHER)) == Ignore("stranger")
+        assert decide(SpaceRules(open=True), replace(SAID, space=OTHER)) == Ignore("stranger", is_call=True)
 
     def test_not_in_a_direct_chat(self) -> None:
         direct = replace(SAID, direct=True, space="")
@@ -47,13 +47,13 @@ class TestWhoMaySpeak:
     def test_by_id(self) -> None:
         assert decide(SpaceRules(members=frozenset({"42"}))) == Respond(Role.MEMBER)
         assert decide(SpaceRules(admins=frozenset({"42"}))) == Respond(Role.ADMIN)
-        assert decide(SpaceRules(members=frozenset({"43"}))) == Ignore("stranger")
+        assert decide(SpaceRules(members=frozenset({"43"}))) == Ignore("stranger", is_call=True)
 
     def test_by_a_role_that_the_server_gave(self) -> None:
         space = SpaceRules(roles=frozenset({"7", "8"}), admin_roles=frozenset({"9"}))
         for roles, wanted in (((), None), (("6",), None), (("6", "8"), Role.MEMBER), (("8", "9"), Role.ADMIN)):
             found = decide(space, replace(SAID, sender=replace(STRANGER, roles=roles)))
-            assert found == (Respond(wanted) if wanted else Ignore("stranger"))
+            assert found == (Respond(wanted) if wanted else Ignore("stranger", is_call=True))
 
     def test_the_highest_role_counts(self) -> None:
         assert decide(SpaceRules(open=True), owners=frozenset({"42"})) == Respond(Role.OWNER)

@@ -15,6 +15,10 @@ from bubbot import errors
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.ports.channel import (
     Attachment,
+    BotAdded,
+    Button,
+    ButtonPress,
+    ButtonSet,
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -23,9 +27,11 @@ from bubbot.ports.channel import (
     Inbound,
     MessagePart,
     OutboundFile,
+    PressedButton,
     Preview,
     Quote,
     Reaction,
+    Role,
     Sender,
     StepFinished,
     StopRequest,
@@ -50,6 +56,9 @@ VALUES: list[Any] = [
     Edit("stdin", "e", "c", "7", ADA, "new", "t"),
     Deletion("stdin", "d", "c", "7", "t"),
     Reaction("stdin", "r", "c", "7", ADA, ("\U0001f44d",), "t"),
+    BotAdded("stdin", "b", "c", Sender("1", "Ann"), "t"),
+    Inbound("stdin", "1-3", "default", ADA, ",x", "t", press=PressedButton("i", "k", "7", "Yes", "v")),
+    ButtonPress("stdin", "b", "c", "7", ADA, "k/0", "t"),
     ChatMigration("stdin", "m", "c", "d", "t"),
     UnparsedUpdate("stdin", "u", "c", bytes(range(256)), "why"),
     StopRequest("stdin", "c", "thread"),
@@ -61,6 +70,7 @@ VALUES: list[Any] = [
     TurnFinished("answered"),
     CommandInfo("help", "says", ("a", "b")),
     MessagePart("c", "text", "t", "r", {"a": [{"b": None}]}, OutboundFile("n", text="x")),
+    MessagePart("c", "text", buttons=ButtonSet((Button("a", ",b", "v"),), "1", Role.OWNER, 5, "k"), edits="7"),
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from bubbot.server.routes import RemoteTerminal
 from tests.docs.pages import ROOT
 
 WAIT = 10.0
-HELLO = b"GET /api/hello HTTP/1.1\r\nHost: x\r\nBubbot-Protocol: 2\r\n\r\n"
+HELLO = b"GET /api/hello HTTP/1.1\r\nHost: x\r\nBubbot-Protocol: 3\r\n\r\n"
 GREETING = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"protocol":2}'
 
 
@@ -181,7 +181,7 @@ async def test_another_user_is_turned_away_by_the_server_and_by_the_client(path:
 async def test_another_version_is_told_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(path):
         monkeypatch.setattr(client, "PROTOCOL", 99)
-        with pytest.raises(ConfigError, match="speaks version 2 of the control protocol and this command '99'"):
+        with pytest.raises(ConfigError, match="speaks version 3 of the control protocol and this command '99'"):
             async with connect(str(path)):
                 pass
         monkeypatch.undo()
@@ -396,7 +396,7 @@ class TestSlowReaders:
                 pass
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(
-                b"GET /api/chat HTTP/1.1\r\nHost: x\r\nBubbot-Protocol: 2\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"GET /api/chat HTTP/1.1\r\nHost: x\r\nBubbot-Protocol: 3\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OTAxMjM0NQ==\r\n\r\n"
             )
             await reader.readuntil(b"\r\n\r\n")

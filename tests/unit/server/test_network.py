@@ -28,7 +28,7 @@ async def served() -> AsyncIterator[int]:
 
 def hello(headers: str, token: str = TOKEN) -> bytes:
     """The smallest request."""
-    head = f"GET /api/hello HTTP/1.1\r\nBubbot-Protocol: 2\r\nAuthorization: Bearer {token}\r\n{headers}\r\n"
+    head = f"GET /api/hello HTTP/1.1\r\nBubbot-Protocol: 3\r\nAuthorization: Bearer {token}\r\n{headers}\r\n"
     return head.encode("latin-1")
 
 
@@ -95,7 +95,7 @@ async def test_an_unknown_path_or_method_is_an_error_in_the_form_of_the_others()
                 "GET,HEAD",
                 "control",
             )
-        async with session.get("/api/chat", headers={"Bubbot-Protocol": "2"}) as plain:
+        async with session.get("/api/chat", headers={"Bubbot-Protocol": "3"}) as plain:
             assert (plain.status, (await plain.json())["error"]["kind"]) == (400, "control")
 
 

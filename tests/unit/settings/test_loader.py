@@ -66,6 +66,28 @@ def test_what_looks_like_json_in_the_environment_stays_text(tmp_path: Path, monk
     assert settings.channels["telegram"]["owners"] == "[1, 2]"
 
 
+def test_a_variable_may_hold_a_channel_or_the_inside_of_a_key_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM", '{"owners": [1]}')
+    monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__TOKEN", "1")
+    monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS__5", '{"open": true}')
+    monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS__6", "{")
+    assert load(home=tmp_path).channels == {
+        "telegram": {"kind": "telegram", "owners": [1], "token": "1"},
+        "discord": {"kind": "discord", "guilds": {"5": {"open": True}, "6": "{"}},
+    }
+
+
+@pytest.mark.parametrize("names", [("", "__TOKEN"), ("__TOKEN", "")])
+def test_a_channel_that_is_text_is_refused_whatever_else_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    for name in names:
+        monkeypatch.setenv(f"BUBBOT_CHANNELS__TELEGRAM{name}", CANARY)
+    assert "[channels.telegram] must be a section with keys" in refused(tmp_path)
+
+
 def test_channels_come_unparsed_and_know_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         '[channels.telegram]\nowners = [1]\n[channels.work-bot]\nkind = "telegram"\n[channels.work-bot.deep]\nx = 1\n'

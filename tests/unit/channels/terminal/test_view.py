@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.utils import get_cwidth
 
 from bubbot.ports.channel import CommandInfo, ToolFinished
 from channels.terminal.view import (
@@ -70,8 +71,17 @@ def test_the_rows_of_a_text_being_written_are_its_last_and_none_is_too_wide() ->
     assert fold_rows("abcdef\nghi", 4, 9) == ["abcd", "ef", "ghi"]
     assert fold_rows("abcdef\nghi", 4, 2) == ["ef", "ghi"]
     assert fold_rows("日本語", 4, 9) == ["日本", "語"]
+    assert fold_rows("日本 語", 4, 9) == ["日本", " 語"]
     assert fold_rows("", 4, 9) == [""]
     assert len(fold_rows("x" * 100_000, 10, 3)) == 3
+
+
+def test_the_rows_of_a_text_being_written_are_folded_between_words() -> None:
+    assert fold_rows("one two three", 9, 9) == ["one two ", "three"]
+    assert fold_rows("café naïveté", 10, 9) == ["café ", "naïveté"]
+    assert fold_rows("a verylongword", 6, 9) == ["a ", "verylo", "ngword"]
+    assert fold_rows("ab 中文字abc", 6, 9) == ["ab 中", "文字ab", "c"]
+    assert max(get_cwidth(row) for row in fold_rows("词语 and words 混合 " * 30, 17, 99)) <= 17
 
 
 def test_a_tool_call_is_one_line() -> None:

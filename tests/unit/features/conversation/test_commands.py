@@ -184,6 +184,15 @@ class TestCorrect:
         async with running(memory_store, ScriptedModel()) as bench:
             assert "no entry 99 to correct" in (await bench.say(",correct 99 x")).text
 
+    async def test_an_entry_that_is_no_message_is_refused_with_what_it_is(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("at five")
+            for entry in [one for one in await bench.entries() if one.kind != "message"]:
+                kind = f"{entry.kind} {entry.name}" if entry.name else entry.kind
+                refused = (await bench.say(f",correct {entry.id} x")).text
+                assert refused.startswith(f"Entry {entry.id} is not a message ({kind}): only what somebody said")
+            assert await bench.events("correction") == []
+
     @pytest.mark.law("T6")
     async def test_a_member_corrects_own_words_only_and_is_named(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:

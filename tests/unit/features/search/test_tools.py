@@ -37,7 +37,9 @@ async def test_search_cites_and_marks(chat: TapeService, begin: Callable[..., An
         "#2 2026-11-21 21:21 message: volcanoe trip\n"
         "#1 2026-11-21 21:21 message [superseded by #3]: Volcano tour"
     )
-    assert "#1 2026-11-21 21:21 message (typo) [superseded by #3]: Volcano tour" in await use(turn, query="volcnao")
+    assert "#1 2026-11-21 21:21 message (approximate) [superseded by #3]: Volcano tour" in await use(
+        turn, query="volcnao"
+    )
     assert (await use(turn, query="volcano", limit=1)).count("\n") == 1
 
 

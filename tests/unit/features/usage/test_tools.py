@@ -159,7 +159,7 @@ async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStor
     spending = await ledger.read_spending("day")
     assert (spending.total.calls, spending.by["user"]["test:1"].input_tokens) == (3, 15)
     assert spending.total.reservations == {home: (1, 3), far: (1,)}
-    assert spending.total.as_json()["shards"] == {home: (1, 3), far: (1,)}
+    assert spending.total.totals().shards == {home: (1, 3), far: (1,)}
     lines = await told(ledger, ",usage", chat="office")
     cited = lines[1].partition("entries ")[2].split(", ")
     assert set(cited) == {f"{home[13:]}#1 … {home[13:]}#3", f"{far[13:]}#1"}

@@ -135,6 +135,7 @@ NOT_RUN = {
     "limits.memory": "names what takes the memory, which a person has to choose from",
     "model.local_missing": "installs packages from the network",
     "model.missing": "installs packages from the network",
+    "model.unreachable": "shows where the way to the provider ends, and mends nothing itself",
     "platform.remark": "names what to change on the platform's own pages",
     "platform.silent": "shows where the way to the platform ends, and mends nothing itself",
     "platform.unreachable": "shows where the way to the platform ends, and mends nothing itself",

@@ -7,6 +7,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,24 @@ class TestVersions:
         finding = found(check_conflicts())["package.conflict"]
         assert finding.level == "problem"
         assert finding.fix.endswith("-m pip uninstall --yes channels")
+
+    @pytest.mark.parametrize(
+        ("record", "is_conflict"),
+        [
+            ("other/x.py,,\nchannels/layers.py,,\n", True),
+            ('"channels/a, b.py",,\n', True),
+            ("channels.py,,\n", True),
+            ("other/channels/x.py,,\nchannels/readme.txt,,\nchannels_redis/x.py,,\n", False),
+        ],
+    )
+    def test_a_package_that_only_lists_its_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: str, is_conflict: bool
+    ) -> None:
+        installed(tmp_path, "Channels", "4.3")
+        (tmp_path / "Channels-4.3.dist-info" / "RECORD").write_text(record)
+        monkeypatch.syspath_prepend(tmp_path)
+        assert ("package.conflict" in found(check_conflicts())) is is_conflict
+        assert ("Channels" in packages_distributions().get("channels", ())) is is_conflict
 
     def test_a_version_that_is_none_is_untested_and_a_later_patch_is_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

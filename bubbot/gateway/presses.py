@@ -1,0 +1,126 @@
+"""Presses of buttons: which button a press means, whether it may be pressed, and how the message looks afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from bubbot.gateway.inbox import press_key
+from bubbot.gateway.outbox import Outbox
+from bubbot.ports.channel import Button, ButtonPress, ButtonSet, Inbound, MessagePart, Outbound, PressedButton, Role
+from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.text import replace_controls
+from bubbot.records import dataclass
+from bubbot.tape.query import parse_moment
+
+PressRefusal: TypeAlias = Literal["forged", "expired", "foreign", "taken"]
+"""Why a press does nothing: no such button, too late, not for this person, or the set was pressed before."""
+
+MAX_EDITED_CHARS = 900
+"""Characters of a message that gets a line about the press; a longer one could exceed what a platform takes."""
+MAX_WORDS_CHARS = 64
+"""Characters of a label or a name in that line."""
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundButton:
+    """A button that was offered.
+
+    Attributes:
+        intent: the message.
+        place: the place of its part with the buttons.
+        button_set: the buttons.
+        button: the one that was pressed.
+    """
+
+    intent: OutboxMessage
+    place: int
+    button_set: ButtonSet
+    button: Button
+
+    @property
+    def part(self) -> MessagePart:
+        """The part with the buttons, as it was sent."""
+        return self.intent.parts[self.place]
+
+
+async def find_button(outbox: Outbox, press: ButtonPress) -> FoundButton | None:
+    """Find the button that a press names; None if no message in its chat offers it, so that the id was made up.
+
+    If the outbox knows the id of the delivered message, the press has to name that message. It does not know it yet if
+    the process ended between the sending and the receipt.
+    """
+    key, _, number = press.button.rpartition("/")
+    if not (key and number.isascii() and number.isdecimal() and len(number) <= 3):
+        return None
+    intent = await outbox.find_intent(key)
+    if intent is None:
+        return None
+    for place, part in enumerate(intent.parts):
+        buttons = part.buttons
+        if buttons is None or buttons.key != key or part.chat != press.chat or int(number) >= len(buttons.buttons):
+            continue
+        message = await outbox.receipt_of(intent, place)
+        if message in (None, press.message):
+            return FoundButton(intent, place, buttons, buttons.buttons[int(number)])
+    return None
+
+
+def refuse_press(press: ButtonPress, found: FoundButton | None, role: Role) -> PressRefusal | None:
+    """Return why a press of somebody in this role does nothing; None if it counts."""
+    if role is Role.STRANGER:  # who learns nothing about the button, not even whether there is one
+        return "foreign"
+    if found is None:
+        return "forged"
+    buttons = found.button_set
+    if buttons.person not in ("", press.sender.id) or not role.at_least(buttons.role):
+        return "foreign"
+    sent, pressed = parse_moment(found.intent.date), parse_moment(press.time)
+    if sent is not None and pressed is not None and pressed - sent > timedelta(seconds=buttons.lifetime_seconds):
+        return "expired"
+    return None
+
+
+def press_inbound(press: ButtonPress, found: FoundButton) -> Inbound:
+    """Make the inbound of a press: the command of the button, said by the person who pressed."""
+    key, button = found.button_set.key, found.button
+    return Inbound(
+        press.channel,
+        press_key(key),
+        press.chat,
+        press.sender,
+        button.command,
+        press.time,
+        thread=found.part.thread,
+        direct=press.direct,
+        space=press.space,
+        press=PressedButton(press.external_id, key, press.message, button.label, button.value),
+    )
+
+
+def pressed_part(
+    press: ButtonPress, found: FoundButton, split: Callable[[Outbound], Sequence[MessagePart]]
+) -> MessagePart:
+    """Make the part that replaces the pressed message: without its buttons, and with a line about the choice.
+
+    In a group the line names who pressed. The line is written as Markdown and split as any message is, so that no label
+    and no name can format it.
+    """
+    part = replace(found.part, buttons=None, edits=press.message, reply_to="")
+    line = f"✓ {_escape(found.button.label)}"
+    if not press.direct and press.sender.name:
+        line += f" · {_escape(press.sender.name)}"
+    pieces = split(Outbound(press.channel, press.chat, line))
+    if len(part.text) > MAX_EDITED_CHARS or len(pieces) != 1 or len(pieces[0].text) > MAX_EDITED_CHARS:
+        return part
+    return replace(part, text=f"{part.text}\n\n{pieces[0].text}")
+
+
+def _escape(text: str) -> str:
+    """Write a text on one line of Markdown, so that people read it as it is."""
+    line = " ".join(replace_controls(text).split())[:MAX_WORDS_CHARS]
+    return _PUNCTUATION.sub(r"\\\1", line)

@@ -1,0 +1,140 @@
+"""The JSON Schemas of what commands print with `--json`, written from the dataclasses that they declare.
+
+`python -m tests.docs.json_pages` writes docs/reference/json and the table in docs/reference/json.md; `test_json_pages.py`
+checks that they are up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from bubbot.cli.main import COMMANDS, load_command
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "json.md"
+FOLDER = ROOT / "docs" / "reference" / "json"
+HEAD = "| command | schema | what it describes |\n|---|---|---|\n"
+SCALARS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+
+
+def results() -> dict[str, type]:
+    """What each command prints with `--json`, by its whole name."""
+    found: dict[str, type] = {}
+    for name in COMMANDS:
+        _, module = load_command(name)
+        found |= getattr(module, "results", None) or getattr(module, "RESULTS", {})
+    return found
+
+
+def file_name(command: str) -> str:
+    """The name of the file with the schema of a command."""
+    return f"{command.replace(' ', '-')}.schema.json"
+
+
+def schema(result: type) -> dict[str, Any]:
+    """The schema of a dataclass. Classes in it are definitions."""
+    definitions: dict[str, Any] = {}
+    own = _object(result, definitions)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": result.__name__}
+    return {**head, **own} | ({"$defs": definitions} if definitions else {})
+
+
+def write_schemas() -> dict[str, str]:
+    """The files with the schemas, by their names."""
+    return {
+        file_name(command): json.dumps(schema(result), indent=1, ensure_ascii=False) + "\n"
+        for command, result in results().items()
+    }
+
+
+def write_table(page: str) -> str:
+    """The page with its table."""
+    before, head, _ = page.partition(HEAD)
+    assert head, "the table of schemas is gone"
+    rows = (
+        f"| `bubbot {command.replace('restore release', 'restore --release')}` | [{file_name(command)}](json/{file_name(command)}) | {_summary(result)} |\n"
+        for command, result in results().items()
+    )
+    return before + head + "".join(rows)
+
+
+def _object(result: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    is_open = getattr(result, "is_open", False)
+    hints = get_type_hints(result, include_extras=True)
+    texts = _attributes(result)
+    properties = {}
+    for field in fields(result):
+        value = _value(hints[field.name], definitions)
+        properties[field.name] = value | ({"description": texts[field.name]} if field.name in texts else {})
+    required = [field.name for field in fields(result) if not is_open or _is_required(field)]
+    return {
+        "description": _summary(result),
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": is_open,
+    }
+
+
+def _is_required(field: Any) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return {}
+    if hint in SCALARS:
+        return {"type": SCALARS[hint]}
+    if origin is Annotated:
+        return {**_value(arguments[0], definitions), "format": arguments[1]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_value(each, definitions) for each in arguments]}
+    if origin is tuple:
+        assert arguments[1:] == (...,), f"{hint} is not a sequence of one type"
+        return {"type": "array", "items": _value(arguments[0], definitions)}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _value(arguments[1], definitions)}
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return {"enum": [str(member) for member in hint]}
+    assert is_dataclass(hint), f"{hint} has no schema"
+    name = hint.__name__  # type: ignore[union-attr]
+    if name not in definitions:
+        definitions[name] = {}
+        definitions[name] = _object(hint, definitions)  # type: ignore[arg-type]
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _summary(result: type) -> str:
+    return " ".join((result.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _attributes(result: type) -> dict[str, str]:
+    """The texts of the attributes in the docstring of a class."""
+    _, _, listed = (result.__doc__ or "").partition("Attributes:\n")
+    return dict(_entries(listed))
+
+
+def _entries(listed: str) -> Iterator[tuple[str, str]]:
+    for match in re.finditer(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", listed, re.MULTILINE):
+        text = " ".join(match[2].split())
+        yield match[1], text[:1].upper() + text[1:]
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    schemas = write_schemas()
+    for stale in FOLDER.glob("*.schema.json"):
+        if stale.name not in schemas:
+            stale.unlink()
+    for name, text in schemas.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    PAGE.write_text(write_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

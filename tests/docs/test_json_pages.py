@@ -1,0 +1,37 @@
+"""The schemas in docs/reference/json are those of the results that commands declare."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import jsonschema
+
+from bubbot.cli.status import StatusReport
+from bubbot.gateway.health.snapshot import HealthSnapshot
+from tests.docs.json_pages import FOLDER, PAGE, results, schema, write_schemas, write_table
+
+
+def test_the_schemas_are_up_to_date() -> None:
+    stored = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    assert stored == write_schemas(), "run python -m tests.docs.json_pages"
+
+
+def test_the_table_is_up_to_date() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == write_table(page), "run python -m tests.docs.json_pages"
+
+
+def test_every_schema_is_one_and_every_field_is_explained() -> None:
+    for command, result in results().items():
+        made = schema(result)
+        jsonschema.Draft202012Validator.check_schema(made)
+        objects = [made, *made.get("$defs", {}).values()]
+        missing = [
+            name for each in objects[:1] for name, value in each["properties"].items() if not value.get("description")
+        ]
+        assert missing == [], command
+
+
+def test_the_status_has_every_value_of_the_snapshot() -> None:
+    snapshot = {field.name for field in fields(HealthSnapshot)} - {"reports"}  # each report adds values of its own
+    assert snapshot <= {field.name for field in fields(StatusReport)}

@@ -1,0 +1,208 @@
+"""`--json` of every command: what is printed fits the schema in the reference, on empty, used and damaged homes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import jsonschema
+import pytest
+
+from bubbot.cli.completion.script import list_rows
+from bubbot.cli.main import COMMANDS, load_command
+from tests.docs.json_pages import FOLDER, file_name, results
+from tests.e2e import bot, inside
+from tests.e2e.test_control import daemon, sockets
+from tests.raw import tamper
+
+__all__ = ["sockets"]
+CONFIG = """
+[channels.telegram]
+token = "1:abcdefghijklmnopqrstuvwxyzABCDEFGHI"
+owners = ["7"]
+"""
+RUNS: dict[str, tuple[str, ...]] = {
+    "ask": ("ask", "hello"),
+    "status": ("status",),
+    "usage": ("usage", "all"),
+    "doctor": ("doctor", "--offline"),
+    "tape list": ("tape", "list"),
+    "tape show": ("tape", "show", "default"),
+    "tape anchors": ("tape", "anchors", "default", "--zones"),
+    "tape verify": ("tape", "verify", "--head", f"1:{'0' * 64}"),
+    "tape size": ("tape", "size"),
+    "tape search": ("tape", "search", "default", "tea"),
+    "tape gc": ("tape", "gc", "--older", "0"),
+    "tape index": ("tape", "index", "--rebuild"),
+    "tape repair": ("tape", "repair"),
+    "tape archive": ("tape", "archive", "gone"),
+    "tape import": ("tape", "import", "talk.jsonl", "--session", "copy", "--repair"),
+    "memory show": ("memory", "show", "default"),
+    "memory save": ("memory", "save", "default", "Likes 茶."),
+    "memory forget": ("memory", "forget", "default", "茶"),
+    "memory restore": ("memory", "restore", "default", "1"),
+    "memory import": ("memory", "import", "other", "page.md"),
+    "schedule list": ("schedule", "list"),
+    "schedule show": ("schedule", "show", "tea"),
+    "schedule history": ("schedule", "history", "tea"),
+    "schedule next": ("schedule", "next", "every weekday at 8", "--zone", "Asia/Shanghai"),
+    "schedule add": ("schedule", "add", "stdin:default", "every day at 9", "--text", "x"),
+    "schedule edit": ("schedule", "edit", "tea", "--when", "every 2h"),
+    "schedule pause": ("schedule", "pause", "tea"),
+    "schedule resume": ("schedule", "resume", "tea"),
+    "schedule run": ("schedule", "run", "tea"),
+    "schedule remove": ("schedule", "remove", "tea"),
+    "schedule chat": ("schedule", "chat", "telegram:42", "--quiet", "22:00-07:00"),
+    "access list": ("access", "list"),
+    "access pending": ("access", "pending"),
+    "access approve": ("access", "approve", "7KQ2M9XB"),
+    "access grant": ("access", "grant", "telegram", "42", "member"),
+    "access history": ("access", "history"),
+    "access revoke": ("access", "revoke", "telegram", "42"),
+    "model install": ("model", "install", "--dry-run"),
+    "reload": ("reload",),
+    "service status": ("service", "status"),
+    "backup": ("backup", "copy"),
+    "restore": ("--home", "restored", "restore", "copy"),
+    "restore release": ("--home", "restored", "restore", "--release"),
+}
+"""Each command that has a schema, in an order in which each finds what it needs in a used home."""
+REFUSED = {"access approve", "reload"}
+"""They need a person who wrote, or a running bot."""
+WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "access list", "access pending",
+                "access history", "model install", "service status"}  # fmt: skip
+"""They have a result in a home where no bot ever ran."""
+FORMATS = jsonschema.FormatChecker()
+
+
+def _has_zone(value: object) -> bool:
+    return not isinstance(value, str) or datetime.fromisoformat(value).tzinfo is not None
+
+
+FORMATS.checks("date-time", raises=ValueError)(_has_zone)
+
+
+def check(command: str, done: CompletedProcess[bytes]) -> list[Any]:
+    """What a command printed, which fits its schema; or nothing, and an error as JSON."""
+    assert b"Traceback" not in done.stderr
+    if not done.stdout:
+        error = json.loads(done.stderr.decode().splitlines()[-1])["error"]
+        assert error["exit_code"] == done.returncode > 0
+        assert error["message"]
+        assert error["code"]
+        return []
+    schema = json.loads((FOLDER / file_name(command)).read_text(encoding="utf-8"))
+    values = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert len(values) == 1 or command == "tape show"
+    for value in values:
+        jsonschema.validate(value, schema, jsonschema.Draft202012Validator, format_checker=FORMATS)
+    return values
+
+
+def used_home(folder: Path) -> Path:
+    """A home with a conversation, memory, a job, an archive to be, and a channel."""
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(CONFIG)
+    (home / "config.toml").chmod(0o600)
+    (folder / "page.md").write_text("Likes green tea.\n")
+    told = bot.run(home, "chat", lines=["tea?", ",remind name=tea in 9h: tea", ",handoff topic tea", "茶"])
+    assert told.returncode == 0, told.stderr
+    assert inside.run(home, "ask", "--session", "gone", "hello").returncode == 0
+    done = inside.run(home, "tape", "export", "default", "talk.jsonl")
+    assert done.returncode == 0, done.stderr
+    with (folder / "talk.jsonl").open("ab") as file:
+        file.write(b"{ not json\n")
+    return home
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return used_home(tmp_path_factory.mktemp("used"))
+
+
+@pytest.fixture
+def home(used: Path, tmp_path: Path) -> Path:
+    """A copy of the used home."""
+    shutil.copytree(used.parent, tmp_path / "copy-of-used")
+    return tmp_path / "copy-of-used" / "home"
+
+
+def options() -> Iterator[str]:
+    """Every command that has an option `--json`, from the parsers."""
+    parsers = {name: (command.help, load_command(name)[0]) for name, command in COMMANDS.items()}
+    yield from (path for path, word, *_ in (row.split("|") for row in list_rows(parsers)) if word == "--json")
+
+
+def test_every_command_with_the_option_has_a_schema_and_is_run_here() -> None:
+    assert set(RUNS) == set(results()) == {*options(), "restore release"}
+
+
+def test_on_a_used_home_every_command_has_a_result(home: Path) -> None:
+    for command, words in RUNS.items():
+        done = inside.run(home, *words, "--json")
+        values = check(command, done)
+        assert bool(values) == (command not in REFUSED), (command, done.stderr.decode())
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_on_an_empty_home_there_is_a_result_or_an_error(command: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("tea\n")
+    done = inside.run(tmp_path / "home", *RUNS[command], "--json")
+    values = check(command, done)
+    assert bool(values) or command not in WITHOUT_HOME, done.stderr.decode()
+
+
+def test_on_a_damaged_home_there_is_a_result_or_an_error(home: Path) -> None:
+    tamper(home / "bubbot.db", "UPDATE entries SET payload = replace(payload, 'tea', 'tee') WHERE kind = 'message'")
+    for command, words in RUNS.items():
+        values = check(command, inside.run(home, *words, "--json"))
+        if command == "tape verify":
+            assert not values[0]["intact"]
+            assert {finding["problem"] for finding in values[0]["findings"]} == {"altered"}
+
+
+def test_on_a_home_whose_database_is_none_there_is_a_result_or_an_error(home: Path) -> None:
+    for name in ("bubbot.db-wal", "bubbot.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    (home / "bubbot.db").write_bytes(b"no database at all " * 1000)
+    failed = [command for command, words in RUNS.items() if not check(command, inside.run(home, *words, "--json"))]
+    assert {"tape list", "memory show", "schedule list", "backup"} <= set(failed)
+
+
+def test_with_a_bot_that_runs_the_results_are_the_same(home: Path, sockets: Path) -> None:
+    (home / "config.toml").write_text("")
+    commands = ("memory save", "memory forget", "schedule add", "schedule pause", "tape index", "tape import",
+                "tape archive", "tape gc", "status", "reload", "backup")  # fmt: skip
+    with daemon(home, sockets):
+        for command in commands:
+            done = inside.run(home, *RUNS[command], "--json", env={"XDG_RUNTIME_DIR": str(sockets)})
+            assert check(command, done), (command, done.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (("tape", "show", "--json"), "usage", 2),
+        (("tape", "show", "work", "--json"), "entry_not_found", 1),
+        (("backup", "copy", "--keep", "1", "--json"), "usage", 2),
+        (("memory", "forget", "default", " ", "--json"), "config", 2),
+    ],
+)
+def test_an_error_names_its_kind_and_the_exit_code(
+    home: Path, words: tuple[str, ...], code: str, exit_code: int
+) -> None:
+    done = inside.run(home, *words)
+    assert (done.returncode, done.stdout) == (exit_code, b"")
+    error = json.loads(done.stderr)["error"]
+    assert (error["code"], error["exit_code"]) == (code, exit_code)
+
+
+def test_a_value_that_looks_like_the_option_is_none(home: Path) -> None:
+    done = inside.run(home, "tape", "search", "nowhere", "--", "--json")
+    assert done.stderr.decode().startswith("bubbot: ")

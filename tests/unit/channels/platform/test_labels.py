@@ -1,0 +1,58 @@
+"""Labels of buttons, however long and odd they are: the label is cut, the id never."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, Button, ButtonSet
+from channels.discord.sender import make_components
+from channels.platform.labels import EMPTY_LABEL, shorten_label
+from channels.telegram.sender import make_keyboard
+
+HOSTILE = [
+    "",
+    " \n\t",
+    "\u202e\u200b",
+    "x" * 10_000,
+    "👨‍👩‍👧‍👦" * 200,
+    "e\u0301" * 200,
+    "\ud83d",
+    "a\nb\x00c",
+    "字" * 500,
+]
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+@pytest.mark.parametrize("limit", [1, 2, 64, 80])
+def test_a_label_fits_and_is_never_empty(label: str, limit: int) -> None:
+    short = shorten_label(label, limit)
+    assert 1 <= len(short.encode("utf-16-le")) // 2 <= limit
+    assert "\n" not in short
+    assert short.isprintable() or "\u200d" in short
+
+
+def test_a_short_label_stays() -> None:
+    assert shorten_label("17:00 instead", 64) == "17:00 instead"
+    assert shorten_label("\u200b ", 64) in (EMPTY_LABEL, "�")
+
+
+def test_platforms_get_whole_ids_below_cut_labels() -> None:
+    offered = tuple(Button(label, ",x" * 5_000, "v" * 5_000) for label in HOSTILE)
+    buttons = replace(ButtonSet(offered), key="k" * 60)
+    ids = [buttons.button_id(number) for number in range(len(offered))]
+    keys = [key for row in make_keyboard(buttons)["inline_keyboard"] for key in row]
+    assert [key["callback_data"] for key in keys] == ids
+    rows = make_components(buttons)
+    parts = [part for row in rows for part in row["components"]]
+    assert [part["custom_id"] for part in parts] == ids
+    assert max(len(row["components"]) for row in rows) <= 5
+    assert max(map(len, ids)) <= MAX_BUTTON_ID_BYTES
+
+
+def test_no_more_buttons_than_a_platform_takes() -> None:
+    many = replace(ButtonSet(tuple(Button(str(number), ",x") for number in range(300))), key="k")
+    assert len(make_components(many)) == 5
+    assert sum(len(row["components"]) for row in make_components(many)) == 25
+    assert sum(map(len, make_keyboard(many)["inline_keyboard"])) == 100

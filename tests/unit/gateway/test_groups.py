@@ -1,0 +1,135 @@
+"""Groups: the greeting for an owner, and the notice that strangers call the bot there; each once, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from bubbot.gateway.groups import MAX_NOTICES_PER_DAY, RETRY_SECONDS
+from bubbot.gateway.owner import OwnerChat
+from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import BotAdded, Sender
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
+from tests.gateways import TIME, Stage, admitting
+from tests.turns import CHANNEL, Bench, Options, running
+from tests.virtual import virtual
+
+
+def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:
+    rules = admitting(store, **(listed or {"owners": {"1"}}))
+    return running(store, ScriptedModel(), Options(rules=rules), channel=Stage(), life=life)
+
+
+def with_owner_chat(bench: Bench) -> None:
+    """Opens the gate as the daemon does."""
+    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name)
+    bench.line.open_gate(bench.app, Texts(), notify_owner=owner.notify)
+
+
+async def call(bench: Bench, chat: str, key: str, **how: Any) -> None:
+    given = {"sender": "9", "direct": False, "addressed": True, **how}
+    await bench.line.receive(bench.inbound("bot?", chat=chat, external_id=key, **given))
+
+
+def added(sender: str, key: str = "a1", chat: str = "-5") -> BotAdded:
+    return BotAdded(CHANNEL, key, chat, Sender(sender), TIME)
+
+
+@virtual
+async def test_an_owner_who_adds_the_bot_reads_how_to_open_the_group_once() -> None:
+    async with bot(InMemoryStore()) as bench:
+        for _ in range(2):
+            await bench.gate.receive(added("1"))
+        await bench.quiet()
+        (greeting,) = bench.channel.texts
+        assert "add -5 to groups of [channels.test]" in greeting
+        assert [one["by"] for one in await bench.events("inbox/added", bench.inbox.name)] == ["1"]
+
+
+@virtual
+async def test_others_who_add_the_bot_read_nothing_and_leave_no_fact() -> None:
+    async with bot(InMemoryStore(), owners={"1"}, admins={"2"}, groups={"-5"}) as bench:
+        for sender in ("9", "2"):
+            await bench.gate.receive(added(sender, f"a{sender}"))
+        await bench.quiet()
+        assert (bench.channel.texts, await bench.entries(bench.inbox.name)) == ([], ())
+
+
+@virtual
+async def test_of_an_open_group_the_greeting_says_that() -> None:
+    async with bot(InMemoryStore(), owners={"1"}, groups={"-5"}) as bench:
+        await bench.gate.receive(added("1"))
+        await bench.quiet()
+        assert "Everybody in this group -5 may talk to me" in bench.channel.texts[0]
+
+
+@virtual
+async def test_a_greeting_that_a_dying_process_stored_is_sent_by_the_next_and_only_once() -> None:
+    store = InMemoryStore()
+    async with bot(store) as bench:
+        bench.line.is_cancelled = True
+        await bench.gate.receive(added("1"))
+        assert bench.channel.texts == []
+    async with bot(store, life="second") as bench:
+        await bench.deliverer.resume()
+        await bench.gate.receive(added("1"))
+        await bench.quiet()
+        assert len(bench.channel.texts) == 1
+
+
+@virtual
+async def test_an_owner_is_told_once_of_each_group_even_after_a_restart() -> None:
+    store = InMemoryStore()
+    async with bot(store) as bench:
+        with_owner_chat(bench)
+        await bench.line.receive(bench.inbound("hello"))
+        await bench.quiet()
+        for number in range(3):
+            await call(bench, "-5", f"s{number}")
+        bench.line.is_cancelled = True
+        await call(bench, "-6", "t1")
+        assert [text[:45] for text in bench.channel.texts[1:]] == ["Somebody I do not know called me in the group"]
+    async with bot(store, life="second") as bench:
+        with_owner_chat(bench)
+        await bench.deliverer.resume()
+        for chat in ("-5", "-6"):
+            await call(bench, chat, f"u{chat}")
+        await bench.quiet()
+        (text,) = bench.channel.texts
+        assert "in the group -6 on test" in text
+
+
+@virtual
+async def test_talk_that_is_not_for_the_bot_is_no_call() -> None:
+    async with bot(InMemoryStore()) as bench:
+        with_owner_chat(bench)
+        await bench.line.receive(bench.inbound("hello"))
+        await call(bench, "-5", "s1", addressed=False)
+        await bench.quiet()
+        assert len(bench.channel.texts) == 1
+
+
+@virtual
+async def test_until_an_owner_has_a_chat_the_notice_waits() -> None:
+    async with bot(InMemoryStore()) as bench:
+        with_owner_chat(bench)
+        await call(bench, "-5", "s1")
+        assert await bench.entries(bench.inbox.name) == ()
+        await bench.line.receive(bench.inbound("hello"))
+        await asyncio.sleep(RETRY_SECONDS + 1)
+        await call(bench, "-5", "s2")
+        await bench.quiet()
+        assert "-5" in bench.channel.texts[-1]
+
+
+@virtual
+async def test_a_bot_put_into_many_groups_does_not_flood_its_owner() -> None:
+    async with bot(InMemoryStore()) as bench:
+        with_owner_chat(bench)
+        await bench.line.receive(bench.inbound("hello"))
+        for number in range(50):
+            await call(bench, f"-{number + 100}", f"s{number}")
+        await bench.quiet()
+        assert len(bench.channel.texts) == 1 + MAX_NOTICES_PER_DAY
