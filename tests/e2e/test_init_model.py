@@ -84,8 +84,8 @@ async def test_a_server_of_ones_own_needs_an_address_and_perhaps_a_key_or_a_list
         lines = [*HERE, "other", "groq", "", "openai/gpt-oss-20b", *NO_ACCOUNTS]
         await asyncio.to_thread(fine, home, lines=lines, env=NEEDS_NO_SYSTEMD)
         assert {'name = "groq/openai/gpt-oss-20b"', 'api_base = ""', 'api_key_file = ""'} <= {*settings_in(home)}
-    told = bot.run(home, "ask", "hello", env={"BUBBOT_MODEL__NAME": "groq/openai/gpt-oss-20b"}).stdout.decode()
-    assert told.startswith("groq/openai/gpt-oss-20b needs a key")
+    told = bot.run(home, "ask", "hello", env={"BUBBOT_MODEL__NAME": "groq/openai/gpt-oss-20b"}).stderr.decode()
+    assert "bubbot: groq/openai/gpt-oss-20b needs a key" in told
 
 
 async def test_an_ollama_that_is_not_there_is_said_and_can_be_set_up_anyway(home: Path) -> None:
