@@ -44,6 +44,16 @@ def test_a_page_has_the_headings_code_and_links_of_the_english_one(english: Path
     assert len(_CHINESE.findall(prose)) > len(re.findall(r"[A-Za-z]{4,}", prose)), "it is mostly English"
 
 
+@pytest.mark.parametrize("english", PAGES, ids=str)
+def test_links_to_headings_of_chinese_pages_find_them(english: Path) -> None:
+    chinese = chinese_page(english)
+    for link in _LINK.findall(_FENCED.sub("", _text(chinese))):
+        file, _, anchor = link.partition("#")
+        target = (ROOT / chinese.parent / file).resolve().relative_to(ROOT) if file else chinese
+        if anchor and "://" not in link and target.is_relative_to(FOLDER):
+            assert f'<a id="{anchor}"></a>' in _text(target), f"{chinese}: {link}"
+
+
 def _text(page: Path) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
