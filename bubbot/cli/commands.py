@@ -18,7 +18,7 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
-from bubbot.cli.output import show, show_record, show_table, terminal_width
+from bubbot.cli.output import drawing_width, show, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
@@ -142,9 +142,8 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
             open_tapes(setup.home, setup.settings.store) if command.needs_home else nullcontext((InMemoryStore(), ""))
         )
         async with opened as (store, workspace):
-            context = CommandContext(
-                store, workspace, now, new_id, terminal_width=0 if setup.is_plain else terminal_width()
-            )
+            width = 0 if setup.is_plain else drawing_width()
+            context = CommandContext(store, workspace, now, new_id, terminal_width=width)
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         if command.on_missing_home is None or setup.home.database.exists():

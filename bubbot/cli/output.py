@@ -73,12 +73,7 @@ def show_table(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), he
 
 def terminal_columns() -> int:
     """Return the width of the terminal that standard output is; 0 for a pipe, whose lines may be of any length."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return 0
-    # Imported here: it knows COLUMNS, as argparse does, and pipes do not need it.
-    from shutil import get_terminal_size
-
-    return get_terminal_size().columns
+    return get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 0
 
 
 def show_either(args: Any, text: str, record: object) -> None:
@@ -188,11 +183,9 @@ def _escape_unencodable(text: str, encoding: str | None) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def terminal_width() -> int:
-    """Return the columns of the terminal that standard output is; 0 for anything else, and for one that takes lines only."""
-    if sys.stdout is None or not sys.stdout.isatty() or not is_unicode() or terminal_style() == "dumb":
-        return 0
-    return get_terminal_size().columns
+def drawing_width() -> int:
+    """Return the width of a terminal on which bars can be drawn; 0 for anything else, also for one that takes lines only."""
+    return terminal_columns() if is_unicode() and terminal_style() != "dumb" else 0
 
 
 def is_coloured() -> bool:
