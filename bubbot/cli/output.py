@@ -120,11 +120,12 @@ class AnswerPrinter:
             raise OutputFailed(f"{self.error.reason}; what was answered is on the tape, `{command}` shows it")
 
 
-def show_on_stderr(text: str) -> None:
+def show_on_stderr(text: str, *, end: str = "\n") -> None:
     """Print a notice on standard error, if there is one, so that the output of a command stays clean."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            print(_escape_unencodable(replace_controls(text), sys.stderr.encoding), file=sys.stderr, flush=True)
+            safe = _escape_unencodable(replace_controls(text), sys.stderr.encoding)
+            print(safe, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
