@@ -64,8 +64,8 @@ MAX_LIVE_ROWS = 6
 """Rows of a text in progress."""
 MIN_LIVE_ROWS = 2
 """Rows shown in any case: the command that began the chat, and its first line, are above them."""
-MAX_QUESTION_ROWS = 10_000
-"""Rows into which a question is folded, of which its answer shows the first."""
+MAX_QUESTION_CHARS = 2_000
+"""Characters of a question that are kept for the line above its answer; more than a row has."""
 STOP_HINT = "  (Ctrl-C stops)"
 
 
@@ -167,7 +167,7 @@ class TerminalChannel:
                 self._live.busy, self._live.started = True, time.monotonic()
             self._idle.clear()
             external_id = f"{self._process}-{number}"
-            self._questions[external_id] = text
+            self._questions[external_id] = text[:MAX_QUESTION_CHARS]
             self._question_above = external_id
             self._lines.put_nowait(Inbound(self.name, external_id, self._chat, TERMINAL_OWNER, text, self._now()))
             if text.strip() == ",quit":
@@ -225,7 +225,8 @@ class TerminalChannel:
         if not question or is_above:
             return ""
         width = max(2, self._output.get_size().columns - len(PROMPT) - 1)
-        rows = fold_rows(" ".join(neutralise(question).split()), width - 1, MAX_QUESTION_ROWS)
+        line = " ".join(neutralise(question).split())
+        rows = fold_rows(line, width - 1, len(line) + 1)
         return dim(f"{PROMPT}{rows[0].rstrip()}{'…' if len(rows) > 1 else ''}", colour=self._colour)
 
     def preview(self, session: str, event: Preview) -> None:
