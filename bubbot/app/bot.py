@@ -283,16 +283,16 @@ async def open_bot(
         stack.push_async_callback(base_store.aclose)
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
-        models = [choose_models(settings, home, wrappers.model)]
+        installed = load_features()
+        open_tape = partial(tape_service, store, references=installed.references)
+        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
+        models = [choose_models(settings, home, wrappers.model, is_quarantined=restored is not None)]
         stack.push_async_callback(_close, models)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
         await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        installed = load_features()
-        open_tape = partial(tape_service, store, references=installed.references)
-        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import io
 import shlex
 import sys
@@ -12,12 +13,13 @@ from typing import Any
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
-from bubbot.app.models import keyless_models
+from bubbot.app.models import is_at_own_address, keyless_models
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.home import Home
 from bubbot.models.local import model as local
+from bubbot.models.unconfigured import quarantine_sentence
 from bubbot.ops.onboarding.accounts import TITLES, AccountPrompter
 from bubbot.ops.onboarding.answers import find_system_zone
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
@@ -169,6 +171,9 @@ class _InitCommand:
 
         console = self._console
         console.begin_step("Try it now?")
+        if is_at_own_address(settings, settings.model.name) and self._is_quarantined():
+            console.tell(quarantine_sentence(settings.model.name))
+            return
         is_keyless = settings.model.name in keyless_models(settings, read_variables())
         if is_keyless or not (settings.model.name or local.is_available()):
             console.tell("It cannot answer yet.")
@@ -183,6 +188,13 @@ class _InitCommand:
             console.tell("")
         except BubbotError as error:
             console.tell(str(error))
+
+    def _is_quarantined(self) -> bool:
+        from bubbot.cli.quarantine import read_quarantine
+        from bubbot.cli.setup import load_setup
+
+        setup = load_setup(argparse.Namespace(home=self._home.path, config=self._config))
+        return asyncio.run(read_quarantine(setup)) is not None
 
     def _read_options(self) -> InitOptions:
         args = self._args
