@@ -93,7 +93,7 @@ def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
 
 
 def _share_init(cls: type[Any]) -> Callable[..., None]:
-    """Return a constructor that fills one object and then compiles one for the others: most classes have one object."""
+    """Return a constructor that fills one object and then compiles one for the others: half of the classes have one object."""
     is_first = True
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
