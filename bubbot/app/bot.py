@@ -264,6 +264,7 @@ async def open_bot(
     *,
     room_retry: float | None = None,
     features: Collection[str] = FEATURES,
+    is_daemon: bool = False,
 ) -> AsyncIterator[Bot]:
     """Open a bot with these channels, holding the home's lock until the block ends.
 
@@ -275,6 +276,7 @@ async def open_bot(
         address: where other processes of this home reach it; empty: nowhere.
         room_retry: see `open_store`.
         features: the names of the features it has, among `FEATURES`.
+        is_daemon: see `CommandContext`.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
@@ -352,7 +354,9 @@ async def open_bot(
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
         services = [service for feature in bot_features.lasting for service in feature.services]
-        context = CommandContext(base_store, workspace, now, new_id, services=services, is_running=True)
+        context = CommandContext(
+            base_store, workspace, now, new_id, services=services, is_running=True, is_daemon=is_daemon
+        )
         shared = TurnServices(
             channel_runtimes,
             texts,
