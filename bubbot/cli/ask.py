@@ -82,7 +82,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", default="", metavar="MODEL", help="the model for this question alone")
     parser.add_argument("-s", "--system", default="", metavar="TEXT", help="instructions for this question alone")
     parser.add_argument(
-        "-a", "--attach", action="append", default=[], metavar="FILE", help="send a file; repeat it for more, - is stdin"
+        "-a",
+        "--attach",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="send a file; repeat it for more, - is stdin",
     )
     parser.add_argument(
         "--wait",
@@ -274,7 +279,7 @@ async def _ask(
         return result.status
 
     # Standard output is for the JSON object alone.
-    adapter_settings = {"write": show_on_stderr if as_json else printer, "files": contents}
+    adapter_settings = {"write": show_on_stderr if as_json else printer}
     return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
 
 
