@@ -34,7 +34,7 @@ def decode_text(text: str, name: str) -> str:
     try:
         return text.encode("utf-8", "surrogateescape").decode()
     except UnicodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text; nothing was done: type it again, or check the encoding") from error
+        raise UsageError(f"{name} is not valid UTF-8: check the encoding of the terminal; nothing was done") from error
 
 
 def parse_count(text: str) -> int:

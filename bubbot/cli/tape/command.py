@@ -69,7 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json_option(listing)
     show = commands.add_parser("show", help="the entries of a tape")
     show.add_argument(
-        "tape", type=decode_text, help="a session such as stdin:default, or the name of a tape or archive"
+        "tape",
+        type=partial(decode_text, name="tape"),
+        help="a session such as stdin:default, or the name of a tape or archive",
     )
     show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
     show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
