@@ -19,7 +19,7 @@ import pytest
 from tests.e2e import forked
 from tests.e2e.bot import environment, opened, run, sentence
 
-ROWS: dict[str, dict[str, Any]] = tomllib.loads(Path("tests/data/bad_inputs.toml").read_text())
+ROWS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "data" / "bad_inputs.toml").read_text())
 CONFIGS: Mapping[str, bytes] = {
     "text": b"[model\nname = 1\n",
     "latin-1": b'[model]\nname = "caf\xe9"\n',
@@ -139,17 +139,16 @@ def test_a_standard_input_that_is_closed_reads_as_an_empty_one(home: Path) -> No
         assert (done.returncode, done.stdout, done.stderr) == (0, b"You said: hello\n" * ("ask" in arguments), b"")
 
 
-@pytest.mark.parametrize("encoding", ["0", "1"])
-def test_another_locale_takes_any_script(home: Path, encoding: str) -> None:
+def test_another_locale_takes_any_script(home: Path) -> None:
     """A locale without Chinese: Python then reads arguments as ASCII, and cannot print what it read."""
-    env = {"LC_ALL": "C", "PYTHONUTF8": encoding, "PYTHONCOERCECLOCALE": "0"}
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert run(home, "ask", "--session", "茶", "你好".encode(), env=env).returncode == 0
-    (entry,) = [
+    (question,) = [
         json.loads(line)["payload"]["content"]
         for line in run(home, "tape", "show", "茶", "--json", env=env).stdout.splitlines()
         if json.loads(line)["kind"] == "message" and json.loads(line)["payload"]["role"] == "user"
     ]
-    assert entry == "你好"
+    assert question == "你好"
     done = run(home, "tape", "show", "水", env=env)
     assert done.returncode == 1
     assert "there is no tape" in sentence(done)
