@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 from bubbot.errors import UsageError
+from bubbot.ports.text import did_you_mean
+
+_OPTION_LINE = re.compile(r"^  (-.*?)(?:  |$)", re.MULTILINE)
+_OPTION = re.compile(r"--[a-z][a-z-]*")
+_CHOICE = re.compile(
+    r"argument (?P<name>.+?): invalid choice: (?P<value>.+?) \(choose from (?P<choices>.*)\)", re.DOTALL
+)
+_NUMBER = re.compile(r"argument (?P<name>.+?): invalid (?:int|float) value: (?P<value>.+)", re.DOTALL)
+_NO_VALUE = re.compile(r"argument (?P<name>.+?): expected (?:one|at least one) argument")
+_NEEDLESS_VALUE = re.compile(r"argument (?P<name>.+?): ignored explicit argument (?P<value>.+)", re.DOTALL)
+_MISSING = re.compile(r"the following arguments are required: (?P<names>.*)")
 
 
 def add_json_option(parser: argparse.ArgumentParser, help_text: str = "print one JSON object instead") -> None:
     """Add the option `--json`: of every command whose module or group declares what it prints then."""
     parser.add_argument("--json", action="store_true", help=help_text)
+
+
+def decode_text(text: str, name: str) -> str:
+    """Read an argument as UTF-8, whatever the locale: in the locale C, Python may take no other script than ASCII.
+
+    Raise `UsageError` for the argument of this name if it is not UTF-8.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError as error:
+        raise UsageError(f"{name} is not valid UTF-8: check the encoding of the terminal; nothing was done") from error
 
 
 def parse_count(text: str) -> int:
@@ -26,4 +51,42 @@ def usage_error(program: str, message: str) -> UsageError:
         program: the command, such as `bubbot tape show`.
         message: what is wrong, and what would be right.
     """
-    return UsageError(f"{' '.join(message.split())}; see `{program} --help`")
+    sentence = " ".join(message.split())
+    return UsageError(f"{sentence}{' See' if sentence.endswith('?') else '; see'} `{program} --help`")
+
+
+def describe_parser_error(message: str) -> str:
+    """Return our words for an error of argparse, which names the argument, what was typed, and what would be right."""
+    if match := _CHOICE.fullmatch(message):
+        value, choices = match["value"].strip("'"), [choice.strip("'") for choice in match["choices"].split(", ")]
+        if match["name"] == "ACTION":
+            return f"unknown action {value!r}{did_you_mean(value, choices, before=': ')}"
+        return f"{match['name']} is {value!r}, but must be {_join(choices)}"
+    if match := _NUMBER.fullmatch(message):
+        return f"{match['name']} is {match['value']}, but must be a number"
+    if match := _NO_VALUE.fullmatch(message):
+        return f"{match['name']} needs a value"
+    if match := _NEEDLESS_VALUE.fullmatch(message):
+        return f"{match['name']} takes no value: leave {match['value']} out"
+    if match := _MISSING.fullmatch(message):
+        return f"missing: {match['names']}"
+    return message.removeprefix("argument ")
+
+
+def describe_surplus(parser: argparse.ArgumentParser, surplus: Sequence[str]) -> str:
+    """Return the error for arguments that a command does not take."""
+    option = next((word for word in surplus if len(word) > 1 and word.startswith("-")), None)
+    if option is not None:
+        name = option.partition("=")[0]
+        known = {
+            word.lstrip("-"): word for word in _OPTION.findall(" ".join(_OPTION_LINE.findall(parser.format_help())))
+        }
+        close = get_close_matches(name.lstrip("-"), known, n=1, cutoff=0.75)
+        return f"unknown option {name!r}" + (f": did you mean {known[close[0]]!r}?" if close else "")
+    # The usage without its options: what else the command takes.
+    form = re.sub(r"\[-[^][]*(?:\[[^][]*\][^][]*)*\]", "", parser.format_usage().partition(":")[2])
+    return f"unexpected argument {surplus[0]!r}: apart from options, write `{' '.join(form.split())}`"
+
+
+def _join(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

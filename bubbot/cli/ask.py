@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: journalctl -u nginx -n 50 | bubbot ask 'what went wrong?'"
     parser.add_argument("text", nargs="?", help="what to say; without it, or with -, standard input is the message")
     parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
-    parser.add_argument("-m", "--model", default="", metavar="MODEL", help="the model for this question alone")
+    parser.add_argument("-m", "--model", metavar="MODEL", help="the model for this question alone")
     parser.add_argument("-s", "--system", default="", metavar="TEXT", help="instructions for this question alone")
     parser.add_argument(
         "-a",
@@ -107,15 +107,18 @@ def run(args: argparse.Namespace) -> int:
         raise usage_error(
             "bubbot ask", "standard input can be read once only: as the message, or as one file with -a -"
         )
-    if len(args.model) > MAX_NAME_CHARS:
+    if args.model is not None and not args.model.strip():
+        raise usage_error("bubbot ask", "-m is empty; name a model, such as openai/gpt-4o, or leave -m out")
+    if len(args.model or "") > MAX_NAME_CHARS:
         raise usage_error(
             "bubbot ask", f"-m has {len(args.model)} characters, and a model's name at most {MAX_NAME_CHARS}"
         )
     text = _read_message(args.text, is_stdin_file=STDIN in args.attach)
     setup, session = load_setup(args), session_id(args.session)
     files = [_read_attachment(name, setup) for name in args.attach]
+    model = _decode((args.model or "").strip().encode("utf-8", "surrogateescape"), "-m")
     instructions = _decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s")
-    inbound = _inbound(session, text, files, args.model.strip(), instructions)
+    inbound = _inbound(session, text, files, model, instructions)
     return _run_turn(setup, inbound, files, as_json=args.json, wait_seconds=args.wait)
 
 

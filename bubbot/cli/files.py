@@ -24,7 +24,7 @@ def read_file_lines(path: Path, home: Home) -> list[bytes]:
         raise ConfigError(f"{path} is a database; only SQLite may open it. bubbot tape export makes a file to import")
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{path} is not a regular file")
+            raise ConfigError(f"{path} is not a regular file: name another file")
         with path.open("rb") as file:
             lines = list(iter(lambda: file.readline(FILE_LINE_BYTES + 1), b""))
     except OSError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bubbot import __version__, log
+from bubbot.cli.arguments import decode_text, describe_parser_error, describe_surplus, usage_error
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.errors import (
     BubbotError,
@@ -24,7 +25,6 @@ from bubbot.errors import (
     OutputFailed,
     StoreError,
     TapeCorrupt,
-    UsageError,
 )
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
@@ -106,7 +106,14 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError` with one line that names the command for help."""
-        raise UsageError(f"{' '.join(message.split())}; see `{self.prog} --help`")
+        raise usage_error(self.prog, describe_parser_error(message))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and refuse what this command does not take: argparse would leave that to the parser above it."""
+        parsed, surplus = super().parse_known_args(args, namespace)
+        if surplus:
+            raise usage_error(self.prog, describe_surplus(self, surplus))
+        return parsed, surplus
 
     def print_help(self, file: Any = None) -> None:
         """Print the help. Unlike argparse, report a lost output as a failure."""
@@ -180,9 +187,8 @@ def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: C
         top.print_help()
         return EXIT_OK
     first = top.parse_args(argv)
-    if first.command not in (words := [*commands, *installed]):
-        hint = did_you_mean(first.command, words, otherwise=f"there are: {', '.join(words)}")
-        top.error(f"there is no command {first.command!r}; {hint}")
+    if decode_text(first.command, "the command") not in (words := [*commands, *installed]):
+        top.error(f"there is no command {first.command!r}{did_you_mean(first.command, words, before=': ')}")
     parser, module = load_command(first.command, commands)
     namespace = argparse.Namespace(**{"home": None, "config": None, "plain": False} | vars(first))
     del namespace.rest
@@ -262,7 +268,9 @@ def _path(text: str) -> Path:
         if text:
             return Path(text).expanduser()
     except RuntimeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+        user = text.partition("/")[0]
+        reason = "HOME is not set" if user == "~" else f"there is no user {user[1:]!r}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path here: {reason}") from error
     raise argparse.ArgumentTypeError("the path is empty")
 
 

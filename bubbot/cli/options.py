@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from bubbot.cli.arguments import add_json_option, usage_error
+from bubbot.cli.arguments import add_json_option, decode_text, usage_error
 from bubbot.cli.loading import loading
 from bubbot.errors import ToolRetry
 from bubbot.ports.command import Argument, Command, CommandGroup
@@ -69,7 +69,8 @@ def read_arguments(command: Command, args: argparse.Namespace) -> ToolArgs:
     for name in command.args.model_fields:
         key = name if name in _words(command.args) else _option(name)
         if typed.get(key) is not None:
-            values[name] = " ".join(typed[key]) if _argument(command.args.model_fields[name]).rest else typed[key]
+            value = " ".join(typed[key]) if _argument(command.args.model_fields[name]).rest else typed[key]
+            values[name] = decode_text(value, key) if isinstance(value, str) else value
     try:
         return validate_args(command.name, command.args, values)
     except ToolRetry as error:

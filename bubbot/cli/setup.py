@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
+from bubbot.cli.arguments import decode_text
 from bubbot.errors import UsageError
 from bubbot.home import Home
 from bubbot.records import dataclass
@@ -69,9 +70,13 @@ def is_plain(args: argparse.Namespace) -> bool:
 
 def session_id(text: str) -> str:
     """Return the session id for a name given on the command line: `work` is `stdin:work`."""
-    chat = text.removeprefix("stdin:").strip()
+    chat = decode_text(text, "--session").removeprefix("stdin:").strip()
     if not chat:
         raise UsageError("--session is empty; give the conversation a name, such as work; see `bubbot ask --help`")
+    if not chat.isprintable():
+        raise UsageError(
+            "--session has a character that cannot be shown; use a name such as work; see `bubbot ask --help`"
+        )
     # Imported here: commands that name no session need no tapes.
     from bubbot.ports.session_names import check_session_length
 

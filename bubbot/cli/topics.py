@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
         show(format_rows({path: text for name in commands for path, text in list_json_commands(load_command(name)[0])}))
     else:
         words = [*commands, *TOPICS]
-        hint = did_you_mean(args.topic, words, otherwise=f"there are: {', '.join(words)}")
-        raise usage_error("bubbot", f"there is no command or topic {args.topic!r}; {hint}")
+        hint = did_you_mean(args.topic, words, before=": ")
+        raise usage_error("bubbot", f"there is no command or topic {args.topic!r}{hint}")
     return 0
 
 

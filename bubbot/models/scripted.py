@@ -165,4 +165,5 @@ def create(options: ModelOptions) -> ScriptedModel:
             raise TypeError("it has to hold one JSON object")
         return ScriptedModel(script, name=options.name, keep_requests=False)
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
-        raise ConfigError(f"[model] script {path} cannot be used: {error}; see docs/reference/config.md") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"[model] script {path} cannot be used ({reason}); see docs/reference/config.md") from error

@@ -141,7 +141,8 @@ class SettingsSection(BaseModel):
     @classmethod
     def describe_unknown_key(cls, key: str) -> str:
         """Return the predicate of the sentence about an unknown key. It omits the value, which may be a secret."""
-        return f"is not a setting{did_you_mean(key, cls.model_fields, before='; ', after='')}."
+        otherwise = "; docs/reference/config.md lists all settings."
+        return f"is not a setting{did_you_mean(key, cls.model_fields, before='; ', otherwise=otherwise)}"
 
 
 class AdapterSettings(SettingsSection):

@@ -46,5 +46,6 @@ def describe_argument(problem: ArgumentProblem, args: type[ToolArgs], texts: Tex
     sentence, key = _SENTENCES[problem.kind]
     limit = str(problem.limits.get(key, ""))
     if key == "expected":
-        limit = limit.replace("'", "").replace(" or ", texts.say("or"))
+        # An empty choice stands for leaving the argument out.
+        limit = limit.removeprefix("'', ").removeprefix("'' or ").replace("'", "").replace(" or ", texts.say("or"))
     return texts.say(sentence, name=name, value=value, limit=limit)

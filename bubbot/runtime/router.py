@@ -236,7 +236,7 @@ def parse_arguments(line: str, tool: Tool, texts: Texts) -> ToolArgs:
     example = texts.format_commands(tool.help.examples[0]) if tool.help.examples else ""
     usage = command_usage(tool, texts, is_short=True)
     right_form = texts.say("right_form", usage=usage)
-    if example:
+    if example and example != usage:
         right_form = texts.say("right_form_example", usage=usage, example=example)
     raise CommandError(texts.say("wrong_form", command=format_command(tool, texts), problem=problems, form=right_form))
 

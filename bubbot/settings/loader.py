@@ -50,6 +50,7 @@ from bubbot.settings.sections import ToolSettings as ToolSettings  # noqa: PLC04
 from bubbot.settings.sources import (
     MissingSecret,
     SourcedValue,
+    describe_unknown_section,
     flatten,
     read_secret,
     read_text,
@@ -418,8 +419,7 @@ def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, 
         if section in schema.ignored:
             continue
         if keys and section not in schema.tables:
-            hint = did_you_mean(section, schema.tables, before="; ", after="")
-            problems.append(f"{variable}: [{section}] is not a section{hint}.")
+            problems.append(f"{variable}: {describe_unknown_section(section, schema.tables)}")
         elif (section == "channels" and not all(keys)) or (section in schema.sections and len(keys) > 1):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
         elif not keys and (meant := schema.suggest_variable(section)):

@@ -52,14 +52,17 @@ def read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     if not is_required and not os.path.lexists(path):
         return {}
     text = read_text(path, MAX_CONFIG_BYTES, "The configuration")
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise ConfigError(f"{path}, line {line}: a NUL byte is not text: remove it, or restore the file.")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(_describe_syntax_error(path, text, str(error))) from None
     except RecursionError:
         raise ConfigError(f"{path}: the brackets are nested too deeply to be read.") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise ConfigError(f"{path}: a value cannot be read ({error}).") from None
+    except ValueError:
+        raise ConfigError(f"{path}: a number has thousands of digits: write a smaller one.") from None
 
 
 def _describe_syntax_error(path: Path, text: str, message: str) -> str:
@@ -93,14 +96,14 @@ def read_text(path: Path, limit: int, subject: str) -> str:
     """
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{subject}: {path} is not a regular file.")
+            raise ConfigError(f"{subject}: {path} is not a regular file: name another one.")
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{subject}: {path} cannot be read ({reason}): check the name and its permissions.") from None
     if len(data) > limit:
-        raise ConfigError(f"{subject}: {path} is larger than {limit} bytes, which cannot be right.")
+        raise ConfigError(f"{subject}: {path} is larger than {limit} bytes: check that it is the right file.")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -154,9 +157,7 @@ def flatten(
     for section, table in tables.items():
         source = origin((section,))
         if section not in sections:
-            problems.append(
-                f"{source}: [{section}] is not a section{did_you_mean(section, sections, before='; ', after='')}."
-            )
+            problems.append(f"{source}: {describe_unknown_section(section, sections)}")
         elif not isinstance(table, Mapping):
             problems.append(f"{source}: [{section}] must be a section with keys, not a single value.")
         elif section == "channels":
@@ -165,6 +166,12 @@ def flatten(
         else:
             leaves |= {(section, key): SourcedValue(value, origin((section, key))) for key, value in table.items()}
     return leaves
+
+
+def describe_unknown_section(section: str, sections: Collection[str]) -> str:
+    """Return a sentence about a section that does not exist."""
+    otherwise = "; docs/reference/config.md lists all sections."
+    return f"[{section}] is not a section{did_you_mean(section, sections, before='; ', otherwise=otherwise)}"
 
 
 def _channel_leaves(

@@ -197,7 +197,7 @@ def test_a_budget_that_is_used_up_ends_ask_with_a_failure(tmp_path: Path) -> Non
     [
         ('day = "much"', "[budget] day is 'much', but must be a number from 0."),
         ("day = -1", "[budget] day is -1, but must be a number from 0."),
-        ("dya = 1", "[budget] dya is not a setting; did you mean 'day'."),
+        ("dya = 1", "[budget] dya is not a setting; did you mean 'day'?"),
         ('currency = "EUR"', "set usd_rate to what one US dollar is in EUR, such as 0.9."),
         ("[budget.users]\neach = 3", 'but must be tables such as [budget.users."telegram:42"].'),
         ("[budget.users.42]\nday = 1", "'42' has no channel before its id, as in 'telegram:42'."),

@@ -50,6 +50,16 @@ def test_it_runs_as_the_module_does(bubbot: Path) -> None:
     assert (process.returncode, out, err.count(b"\n")) == (2, b"", 1)
 
 
+def test_a_folder_as_standard_input_is_refused_before_python_aborts(bubbot: Path) -> None:
+    folder = os.open(bubbot.parent, os.O_RDONLY)
+    try:
+        done = subprocess.run([bubbot, "--help"], stdin=folder, capture_output=True, check=False, timeout=60)
+    finally:
+        os.close(folder)
+    message = b"bubbot: standard input is a folder; < /dev/null runs the command without it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", message)
+
+
 def test_while_python_loads_its_packages(bubbot: Path) -> None:
     """Where an entry point shows a traceback: Python imports `sitecustomize` before any line of a script."""
     (bubbot.parent / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

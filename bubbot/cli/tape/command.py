@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 from bubbot.app.tapes import open_tapes, tape_service
-from bubbot.cli.arguments import add_json_option, parse_count, usage_error
+from bubbot.cli.arguments import add_json_option, decode_text, parse_count, usage_error
 from bubbot.cli.commands import run_command
 from bubbot.cli.options import add_command, read_arguments
 from bubbot.cli.output import show, show_json, show_line, show_record, show_table
@@ -67,7 +68,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = commands.add_parser("list", help="every tape: session, entries, archives")
     add_json_option(listing)
     show = commands.add_parser("show", help="the entries of a tape")
-    show.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
+    show.add_argument(
+        "tape",
+        type=partial(decode_text, name="tape"),
+        help="a session such as stdin:default, or the name of a tape or archive",
+    )
     show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
     show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
     show.add_argument("--until", help="up to this date or time")
@@ -77,15 +82,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_json_option(show, "print one JSON object a line instead")
     anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
-    anchors.add_argument("tape")
+    anchors.add_argument("tape", type=partial(decode_text, name="tape"))
     anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
     add_json_option(anchors)
     verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
-    verify.add_argument("tape", nargs="?", help="one tape only")
+    verify.add_argument("tape", type=partial(decode_text, name="tape"), nargs="?", help="one tape only")
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
     add_json_option(verify)
     archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
-    archive.add_argument("tape")
+    archive.add_argument("tape", type=partial(decode_text, name="tape"))
     add_json_option(archive)
     for command in TAPE_COMMANDS.commands:
         add_command(commands, command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import Field
 
@@ -54,7 +54,9 @@ class ResumeArgs(ToolArgs):
 class ResetArgs(ToolArgs):
     """The arguments of `session.reset`."""
 
-    how: str = Field(default="", description="archive (keep the old tape under another name) or erase")
+    how: Literal["", "archive", "erase"] = Field(
+        default="", description="archive (keep the old tape under another name) or erase"
+    )
 
 
 class CorrectArgs(ToolArgs):

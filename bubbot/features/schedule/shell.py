@@ -172,7 +172,7 @@ def _reads(example: str, result: type) -> Callable[[Read], Command]:
 
         def on_missing_home(_settings: Any, args: Any) -> CommandResult:
             if action != "list":
-                raise ConfigError(f"{Texts().say('job_unknown', job=args.job)} {Texts().say('jobs_none')}")
+                raise ConfigError(_describe_unknown_job(args.job))
             return _printable(Texts().say("jobs_none"), JobList())
 
         return Command(
@@ -236,11 +236,20 @@ def _chat_rules(jobs: ScheduleStore, changes: JobChanges) -> ChatRulesResult:
 
 @contextmanager
 def _config_error() -> Iterator[None]:
-    """Raise `ConfigError` for `ScheduleRefused`."""
+    """Raise `ConfigError` for `ScheduleRefused`, in the words of a shell where a chat has others."""
     try:
         yield
     except ScheduleRefused as error:
-        raise ConfigError(str(error)) from error
+        message = str(error)
+        if error.sentence == "job_unknown":
+            message = _describe_unknown_job(error.values["job"])
+        elif error.sentence == "job_what":
+            message = "say what the job does, in one way: --prompt, --command or --text"
+        raise ConfigError(message) from error
+
+
+def _describe_unknown_job(job: object) -> str:
+    return f"there is no job {job!r}; bubbot schedule list shows all jobs"
 
 
 def _printable(text: str, data: object) -> CommandResult:

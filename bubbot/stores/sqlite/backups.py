@@ -151,8 +151,9 @@ def _translate_errors(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise StoreFull(no_room_message(target.parent)) from error
-        path = error.filename or target
-        raise ConfigError(f"the backup {target} cannot be made: {path}: {error.strerror}") from error
+        path = Path(error.filename or target)
+        cause = error.strerror if path.name.startswith(".partial-") else f"{path}: {error.strerror}"
+        raise ConfigError(f"the backup {target} cannot be made ({cause}): name another folder") from error
 
 
 def encode_manifest(manifest: BackupManifest) -> str:

@@ -143,15 +143,18 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("argv", "told"),
         [
-            (["stbu"], "there is no command 'stbu'; did you mean 'stub'?"),
-            (["zzz"], "there is no command 'zzz'; there are: stub, other"),
-            (["--home", "x"], "the following arguments are required: COMMAND"),
-            (["--hoem", "x", "stub"], "unrecognized arguments"),
-            (["--home", "", "stub"], "argument --home: the path is empty"),
-            (["--home", "~no-such-user/x", "stub"], "argument --home: '~no-such-user/x'"),
-            (["stub", "--hom=x"], "unrecognized arguments: --hom=x"),
-            (["stub", "--nothing"], "unrecognized arguments: --nothing"),
-            (["stub", "lst"], "invalid choice: 'lst'"),
+            (["stbu"], "there is no command 'stbu': did you mean 'stub'?"),
+            (["zzz"], "there is no command 'zzz'; see `bubbot --help`"),
+            (["--home", "x"], "missing: COMMAND"),
+            (["--hoem", "x", "stub"], "unknown option '--hoem': did you mean '--home'?"),
+            (["--home", "", "stub"], "--home: the path is empty"),
+            (
+                ["--home", "~no-such-user/x", "stub"],
+                "--home: '~no-such-user/x' is not a path here: there is no user 'no-such-user'",
+            ),
+            (["stub", "--hom=x"], "unknown option '--hom'"),
+            (["stub", "--nothing"], "unknown option '--nothing'"),
+            (["stub", "lst"], "inner is 'lst', but must be list"),
         ],
     )
     def test_wrong_usage(
@@ -164,7 +167,7 @@ class TestOptions:
         assert told in err
         assert err.count("\n") == 1
         assert err.endswith(
-            f"; see `bubbot{' stub' if 'stub' in argv and '--home' not in argv and '--hoem' not in argv else ''} --help`\n"
+            f" `bubbot{' stub' if 'stub' in argv and '--home' not in argv and '--hoem' not in argv else ''} --help`\n"
         )
 
 
@@ -434,5 +437,5 @@ class TestProcess:
         do = "from bubbot.settings.loader import load; load(home=args.home)"
         done = process("--home", str(tmp_path), "stub", "--do", do, stub=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
-        told = "[model] api_kye is not a setting; did you mean 'api_key'."
+        told = "[model] api_kye is not a setting; did you mean 'api_key'?"
         assert done.stderr == f"bubbot: {tmp_path / 'config.toml'}: {told}\n"

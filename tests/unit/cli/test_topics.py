@@ -69,7 +69,7 @@ def test_an_unknown_topic(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "exit-code"]) == 2
     assert (
         capsys.readouterr().err
-        == "bubbot: there is no command or topic 'exit-code'; did you mean 'exit-codes'?; see `bubbot --help`\n"
+        == "bubbot: there is no command or topic 'exit-code': did you mean 'exit-codes'? See `bubbot --help`\n"
     )
 
 

@@ -65,8 +65,8 @@ def test_nothing_is_looked_up_for_settings_of_bubbot_itself(tmp_path: Path) -> N
     ("text", "reason"),
     [
         ("[weather]\ndays = 0\n", "[weather] days is 0, but must be a whole number from 1."),
-        ("[weather]\nday = 1\n", "[weather] day is not a setting; did you mean 'days'."),
-        ("[wether]\nday = 1\n", "[wether] is not a section; did you mean 'weather'."),
+        ("[weather]\nday = 1\n", "[weather] day is not a setting; did you mean 'days'?"),
+        ("[wether]\nday = 1\n", "[wether] is not a section; did you mean 'weather'?"),
         ("[context]\nselector = 'newst'\n", "did you mean 'newest'?"),
     ],
 )

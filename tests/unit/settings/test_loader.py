@@ -265,12 +265,12 @@ class TestUnknownNames:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("[model]\nnmae = 'x'", "[model] nmae is not a setting; did you mean 'name'."),
-            ("[model]\nTIMEOUT = 5", "[model] TIMEOUT is not a setting; did you mean 'timeout'."),
-            ("[model]\nzzzz = 5", "[model] zzzz is not a setting."),
-            ("[modle]\nname = 'x'", "[modle] is not a section; did you mean 'model'."),
-            ("name = 'x'", "[name] is not a section."),
-            ("[bot]\nlanguage_file = 'x'", "[bot] language_file is not a setting; did you mean 'language'."),
+            ("[model]\nnmae = 'x'", "[model] nmae is not a setting; did you mean 'name'?"),
+            ("[model]\nTIMEOUT = 5", "[model] TIMEOUT is not a setting; did you mean 'timeout'?"),
+            ("[model]\nzzzz = 5", "[model] zzzz is not a setting; docs/reference/config.md lists all settings."),
+            ("[modle]\nname = 'x'", "[modle] is not a section; did you mean 'model'?"),
+            ("name = 'x'", "[name] is not a section; docs/reference/config.md lists all sections."),
+            ("[bot]\nlanguage_file = 'x'", "[bot] language_file is not a setting; did you mean 'language'?"),
         ],
     )
     def test_in_the_file(self, tmp_path: Path, text: str, told: str) -> None:

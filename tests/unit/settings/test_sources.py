@@ -41,7 +41,7 @@ class TestUnreadableFiles:
         assert "line 1 is not UTF-8 text" in refused(tmp_path, '[bot]\nname = "x"\n'.encode("utf-16"))
 
     def test_nul_bytes(self, tmp_path: Path) -> None:
-        assert "this is not TOML" in refused(tmp_path, b"\x00" * 1000)
+        assert "line 1: a NUL byte is not text" in refused(tmp_path, b"\x00" * 1000)
 
     def test_too_large(self, tmp_path: Path) -> None:
         with (tmp_path / "config.toml").open("wb") as file:
@@ -50,7 +50,7 @@ class TestUnreadableFiles:
 
     def test_bombs(self, tmp_path: Path) -> None:
         assert "nested too deeply" in refused(tmp_path, "x = " + "[" * 200_000)
-        assert "cannot be read" in refused(tmp_path, "[model]\nmax_steps = " + "9" * 100_000)
+        assert "thousands of digits" in refused(tmp_path, "[model]\nmax_steps = " + "9" * 100_000)
 
     def test_not_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "config.toml").mkdir()
