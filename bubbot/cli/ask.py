@@ -82,7 +82,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", default="", metavar="MODEL", help="the model for this question alone")
     parser.add_argument("-s", "--system", default="", metavar="TEXT", help="instructions for this question alone")
     parser.add_argument(
-        "-a", "--attach", action="append", default=[], metavar="FILE", help="send a file; repeat it for more, - is stdin"
+        "-a",
+        "--attach",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="send a file; repeat it for more, - is stdin",
     )
     parser.add_argument(
         "--wait",

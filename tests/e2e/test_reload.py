@@ -119,9 +119,7 @@ async def test_a_turn_under_way_ends_as_it_began_and_the_next_one_goes_by_the_ne
             text = (home / "config.toml").read_text()
             changed = text.replace("script.json", "other.json") + '[bot]\ntimezone = "Europe/Berlin"\n'
             (home / "config.toml").write_text(changed)
-            assert await reloaded(home) == (
-                "Applied: model.script.\nTakes effect at the next start: bot.timezone.\n"
-            )
+            assert await reloaded(home) == ("Applied: model.script.\nTakes effect at the next start: bot.timezone.\n")
             room.say("two")
             await server.until(lambda: "You said: two" in server.transcript(times=False), 20)
         assert OnTelegram(server, {str(ada.id): room}).answers(str(ada.id)) == ["Slowly: one", "You said: two"]
