@@ -279,7 +279,7 @@ async def _ask(
         return result.status
 
     # Standard output is for the JSON object alone.
-    adapter_settings = {"write": show_on_stderr if as_json else printer, "files": contents}
+    adapter_settings = {"write": show_on_stderr if as_json else printer}
     return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
 
 

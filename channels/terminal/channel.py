@@ -40,6 +40,7 @@ from bubbot.ports.channel import (
     TurnStarted,
     session_folder,
 )
+from bubbot.ports.text import wrap_words
 from channels.platform.saved_files import make_parts, save_file
 from channels.terminal.history import LineHistory
 from channels.terminal.screen import ParkedCursor, ScreenOutput, print_above
@@ -204,11 +205,11 @@ class TerminalChannel:
         answer, self._live.answer = self._live.answer, ""
         question = self._take_question(part.reply_to)
         before = part.text.removesuffix(answer) if answer else part.text
-        blocks = [neutralise(before).rstrip("\n")] if before.strip() or not answer else []
+        blocks = [self._wrap(before).rstrip("\n")] if before.strip() or not answer else []
         if answer and before != part.text:
             blocks.append(self._render(answer))
         elif answer:
-            blocks = [neutralise(part.text)]
+            blocks = [self._wrap(part.text)]
         if question:
             blocks.insert(0, question)
         try:
@@ -257,6 +258,12 @@ class TerminalChannel:
 
     def _render(self, text: str) -> str:
         return render_markdown(text, width=self._output.get_size().columns, colour=self._colour)
+
+    def _wrap(self, text: str) -> str:
+        """Break the lines of a text that is no Markdown between words; a line with a command of the shell can be copied."""
+        columns = self._output.get_size().columns
+        lines = neutralise(text).split("\n")
+        return "\n".join(line if line.startswith("bubbot ") else wrap_words(line, columns) for line in lines)
 
     def _put(self, text: str) -> None:
         """Queue a text to print."""
