@@ -30,24 +30,22 @@ class GroupCalls:
         self._inbox = inbox
         self._texts = texts
         self._notify_owner = notify_owner
+        self._lock = asyncio.Lock()
         self._settled: set[str] = set()
         self._notices: deque[float] = deque(maxlen=MAX_NOTICES_PER_DAY)
         self._next_try = 0.0
 
     async def on_call(self, inbound: Inbound) -> None:
         """Handle a message to the bot from a stranger in a group."""
-        group, now = inbound.space or inbound.chat, asyncio.get_running_loop().time()
-        if group in self._settled or now < self._next_try or self._is_over_limit(now):
-            return
-        self._settled.add(group)  # at once: further messages come meanwhile
-        try:
-            is_settled = await self._notify(inbound, group, now)
-        except BaseException:
-            self._settled.discard(group)
-            raise
-        if not is_settled:
-            self._settled.discard(group)
-            self._next_try = now + RETRY_SECONDS
+        group = inbound.space or inbound.chat
+        async with self._lock:  # messages of one batch come at once, and of many groups
+            now = asyncio.get_running_loop().time()
+            if group in self._settled or now < self._next_try or self._is_over_limit(now):
+                return
+            if await self._notify(inbound, group, now):
+                self._settled.add(group)
+            else:
+                self._next_try = now + RETRY_SECONDS
 
     def _is_over_limit(self, now: float) -> bool:
         return len(self._notices) == MAX_NOTICES_PER_DAY and now - self._notices[0] < DAY_SECONDS

@@ -133,3 +133,12 @@ async def test_a_bot_put_into_many_groups_does_not_flood_its_owner() -> None:
             await call(bench, f"-{number + 100}", f"s{number}")
         await bench.quiet()
         assert len(bench.channel.texts) == 1 + MAX_NOTICES_PER_DAY
+
+
+async def test_many_groups_of_one_batch_do_not_either(store: TapeStore) -> None:
+    async with bot(store) as bench:
+        with_owner_chat(bench)
+        await bench.line.receive(bench.inbound("hello"))
+        await asyncio.gather(*(call(bench, f"-{number + 100}", f"s{number}") for number in range(50)))
+        await bench.quiet()
+        assert len(bench.channel.texts) == 1 + MAX_NOTICES_PER_DAY
