@@ -177,3 +177,43 @@ class TestDiscord:
             assert [fact["reason"] for fact in facts] == ["foreign", "taken"]
             removed = on_discord.named(home, "bubbot/schedule", "schedule/removed")
             assert len(removed) == 1
+
+    @pytest.mark.parametrize(
+        ("point", "is_kept"),
+        [
+            ("receive:before#1", False),  # the press is nowhere kept, and Discord does not deliver it again
+            ("append-inbox:before#2", False),
+            ("receive:after#1", True),
+            ("merge:before#1", True),
+        ],
+    )
+    async def test_a_press_that_a_kill_left_unacknowledged_fails_and_the_next_one_counts(
+        self, home: Path, point: str, *, is_kept: bool
+    ) -> None:
+        async with DiscordServer(limits=None) as server:
+            ada = server.user("Ada")
+            room = server.dm(ada)
+            on_discord.configured(home, server, owners=[ada.id])
+            async with on_discord.connected(home, server):
+                room.say(ada, "/remind at 17:00: call Ann")
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+            daemon = await started(home, target=CHILD, arguments=[str(home), point, ""])
+            await server.until(lambda: server.gateway.connected, 20)
+            echo = on_discord.said(server, room)[-1]
+            [remove] = [
+                part["custom_id"] for row in echo.components for part in row["components"] if part["label"] == "Remove"
+            ]
+            first = server.press(room, ada, echo, remove)
+            assert await daemon.ended() == KILLED
+            await server.until(lambda: first.state != "waiting", 10)
+            async with on_discord.connected(home, server):
+                if not is_kept:
+                    assert (first.state, bool(echo.components)) == ("failed", True)  # Discord says so
+                    second = server.press(room, ada, echo, remove)
+                    await server.until(lambda: second.acknowledged, 10)
+                await server.until(lambda: not echo.components and len(on_discord.said(server, room)) == 2, 30)
+            assert len(on_discord.named(home, "bubbot/schedule", "schedule/removed")) == 1
+            inbox = await entries_of(home, "bubbot/inbox/discord")
+            assert len([one for one in inbox if (one.key or "").startswith("press:")]) == 1
+            assert not [one for one in inbox if one.name == "inbox/press-refused"]
+            assert await damage(home) == []

@@ -77,7 +77,8 @@ class Outbound(HasChat):
         reply_to: the id of the message it replies to; empty if none.
         files: the files to send with it.
         buttons: its buttons; None for none.
-        edits: the id of the bot's own message that it replaces; empty if it is a new message.
+        edits: the id of the bot's own message that its first text replaces; empty if it is a new message. On a channel that
+            cannot edit, that message stays, and the text is not sent.
     """
 
     channel: str

@@ -18,14 +18,14 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch, TapeStore
 from tests.doubles import SteppingClock
 from tests.gateways import Stage, failing, rules
-from tests.turns import Bench, Options, running
+from tests.turns import HOME, Bench, KeptChannel, Options, running
 from tests.virtual import virtual
 
 OUTBOX = "bubbot/outbox/test"
 OFFLINE = DeliveryFailed("offline")
 
 
-def delivering(stage: Stage, store: TapeStore | None = None, life: str = "first", **given: Any) -> Any:
+def delivering(stage: KeptChannel, store: TapeStore | None = None, life: str = "first", **given: Any) -> Any:
     """A bot that delivers in the background."""
     options = Options(rules=rules(), **given)
     return running(store or InMemoryStore(), ScriptedModel(), options, channel=stage, life=life)
@@ -51,6 +51,22 @@ async def test_answers_of_one_chat_keep_their_order_while_one_is_tried_again() -
         assert in_chat(stage, "home") == ["one", "two", "three"]
         assert stage.times("send")[0] == pytest.approx(1 + 2 + 2)  # the last wait goes on
         assert len(await bench.events("outbox/receipt", OUTBOX)) == 3
+
+
+@virtual
+async def test_what_replaces_a_message_is_not_sent_on_a_channel_that_cannot_edit() -> None:
+    outcome = Outbound("test", "home", "Done.", edits="p-1")
+    changing, unchanging = Stage(), KeptChannel()
+    changing.seen["p-1"] = "Well?"
+    for channel in (changing, unchanging):
+        async with delivering(channel) as bench:
+            intent = await bench.outbox.enqueue(HOME, "outcome", tuple(bench.line.link.split(outcome)), {})
+            await bench.line.deliver(intent)
+            await bench.quiet()
+            assert channel.sent == []
+            assert len(await bench.events("outbox/receipt", OUTBOX)) == 1
+            assert await bench.outbox.pending() == ()
+    assert changing.seen == {"p-1": "Done."}
 
 
 @virtual
