@@ -107,6 +107,7 @@ def write_model(home: Path, server: KeyServer, settings: Mapping[str, str | None
     text = (home / "config.toml").read_text()
     (home / "config.toml").write_text("\n".join(["[model]", *lines, text[text.index("[channels.") :]]))
     (home / "config.toml").chmod(0o600)
+    home.chmod(0o700)
 
 
 async def command(home: Path, *arguments: str) -> tuple[int, str, str]:
@@ -139,7 +140,6 @@ async def test_a_failure_of_the_model_is_named_everywhere_until_an_answer_succee
         platform = OnTelegram(server)
         ada, owner = platform.person("Ada"), platform.person("Bob")
         configured(home, server, owners=[int(owner)], members=[int(ada)], debounce=0, live=False)
-        home.chmod(0o700)
         write_model(home, provider, planted.settings)
 
         async def say(text: str) -> str:
