@@ -257,8 +257,8 @@ class TestInstallScript:
 @pytest.fixture(scope="module")
 def wheels(dist: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of everything that is installed: that of the variable WHEELS; the proof downloads it."""
-    if folder := os.environ.get("WHEELS"):
-        return Path(folder)
+    if given := os.environ.get("WHEELS"):
+        return Path(given)
     if not request.config.getoption("--proof"):
         pytest.skip("WHEELS names no folder of wheels; the proof downloads one")
     folder = tmp_path_factory.mktemp("wheels")
