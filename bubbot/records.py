@@ -1,7 +1,7 @@
 """`dataclass` as the standard library has it, but quick to create; docs/decisions/0027-start-up.md has the figures.
 
 A short command creates some hundred of these classes before it does anything. The standard decorator compiles six
-functions for each frozen class; here one is compiled, when the second object is made, and the others are shared.
+functions for each frozen class; here one is compiled, when the first object is made, and the others are shared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def _shared_methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
     compared = _values(tuple(field.name for field in fields if field.compare))
     hashed = _values(tuple(field.name for field in fields if (field.compare if field.hash is None else field.hash)))
     names = frozenset(field.name for field in fields)
-    __init__ = _share_init(cls)
+
+    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        cls.__init__ = _compile_init(cls)
+        cls.__init__(self, *args, **kwargs)
 
     def __eq__(self: object, other: object) -> Any:  # noqa: N807
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
@@ -90,46 +93,6 @@ def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
         return lambda _: ()
     read = attrgetter(*names)
     return read if len(names) > 1 else lambda record: (read(record),)
-
-
-def _share_init(cls: type[Any]) -> Callable[..., None]:
-    """Return a constructor that fills one object and then compiles one for the others: most classes have one object."""
-    is_first = True
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        nonlocal is_first
-        if is_first and _fill(self, cls, args, kwargs):
-            is_first = False
-            return
-        cls.__init__ = _compile_init(cls)
-        cls.__init__(self, *args, **kwargs)
-
-    return __init__
-
-
-def _fill(record: Any, cls: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Set the fields of a first object; return false for arguments that the compiled constructor must refuse."""
-    fields = dataclasses.fields(cls)
-    positional = [field.name for field in fields if field.init and not field.kw_only]
-    values = {**dict(zip(positional, args, strict=False)), **kwargs}
-    if len(values) < len(args) + len(kwargs) or not values.keys() <= {field.name for field in fields if field.init}:
-        return False
-    if any(field.init and field.name not in values and not _has_default(field) for field in fields):
-        return False
-    for field in fields:
-        if field.name in values:
-            getattr(cls, field.name).__set__(record, values[field.name])
-        elif field.default is not _MISSING:
-            getattr(cls, field.name).__set__(record, field.default)
-        elif field.default_factory is not _MISSING:
-            getattr(cls, field.name).__set__(record, field.default_factory())
-    if hasattr(cls, "__post_init__"):
-        record.__post_init__()
-    return True
-
-
-def _has_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is not _MISSING or field.default_factory is not _MISSING
 
 
 def _compile_init(cls: type[Any]) -> Callable[..., None]:

@@ -264,6 +264,7 @@ async def open_bot(
     *,
     room_retry: float | None = None,
     features: Collection[str] = FEATURES,
+    is_daemon: bool = False,
 ) -> AsyncIterator[Bot]:
     """Open a bot with these channels, holding the home's lock until the block ends.
 
@@ -275,6 +276,7 @@ async def open_bot(
         address: where other processes of this home reach it; empty: nowhere.
         room_retry: see `open_store`.
         features: the names of the features it has, among `FEATURES`.
+        is_daemon: see `CommandContext`.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
@@ -283,16 +285,16 @@ async def open_bot(
         stack.push_async_callback(base_store.aclose)
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
-        models = [choose_models(settings, home, wrappers.model)]
+        installed = load_features()
+        open_tape = partial(tape_service, store, references=installed.references)
+        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
+        models = [choose_models(settings, home, wrappers.model, is_quarantined=restored is not None)]
         stack.push_async_callback(_close, models)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
         await stack.enter_async_context(open_indexing(base_store, settings.search, group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        installed = load_features()
-        open_tape = partial(tape_service, store, references=installed.references)
-        restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes)
@@ -352,7 +354,9 @@ async def open_bot(
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
         services = [service for feature in bot_features.lasting for service in feature.services]
-        context = CommandContext(base_store, workspace, now, new_id, services=services, is_running=True)
+        context = CommandContext(
+            base_store, workspace, now, new_id, services=services, is_running=True, is_daemon=is_daemon
+        )
         shared = TurnServices(
             channel_runtimes,
             texts,

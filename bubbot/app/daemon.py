@@ -139,7 +139,9 @@ async def open_daemon(
 
     wrappers = wrappers or PortWrappers()
     wrappers = replace(wrappers, tools=[*wrappers.tools, *access_tools(lambda: access_services[0])])
-    async with open_bot(settings, home, build_channels, wrappers, address, room_retry=ROOM_RETRY_SECONDS) as app:
+    async with open_bot(
+        settings, home, build_channels, wrappers, address, room_retry=ROOM_RETRY_SECONDS, is_daemon=True
+    ) as app:
         app.turn_services.texts.read_all()
         for name in () if app.channel_factory.restore_fact else configured:
             await app.channel_runtimes[name].inbox.record_begin(timestamp(now()))

@@ -18,7 +18,7 @@ from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
 from bubbot.models.local import model as local
 from bubbot.models.openai.providers import is_direct
-from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
+from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, UnconfiguredModel
 from bubbot.ports.model import Model, ModelOptions, ModelTraits
 from bubbot.records import dataclass
 from bubbot.runtime.models import SessionModels
@@ -60,15 +60,26 @@ class ModelSet:
             await self.transcriber.aclose()
 
 
-def choose_models(settings: Settings, home: Home, wrap: Callable[[Model], Model]) -> ModelSet:
+def choose_models(
+    settings: Settings, home: Home, wrap: Callable[[Model], Model], *, is_quarantined: bool = False
+) -> ModelSet:
     """Return the configured models; each that answers passes through `wrap`. Raise `ConfigError` for bad names."""
-    first = wrap(choose_model(settings, home))
-    sessions = SessionModels(first, lambda name: wrap(choose_model(settings, home, name)), model_names)
-    return ModelSet(sessions, choose_transcriber(settings, home))
+
+    def choose(name: str) -> Model:
+        return wrap(choose_model(settings, home, name, is_quarantined=is_quarantined))
+
+    sessions = SessionModels(choose(""), choose, model_names)
+    return ModelSet(sessions, choose_transcriber(settings, home, is_quarantined=is_quarantined))
 
 
-def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
+def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantined: bool = False) -> Model:
     """Return the model of this name, else the configured one; if there is none, the demonstration model, if installed.
+
+    Args:
+        settings: the settings of the bot.
+        home: its home.
+        name: the name; empty for the configured one.
+        is_quarantined: call no address that came with the backup.
 
     Raises:
         ConfigError: no model can have this name.
@@ -79,6 +90,8 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
+    if is_quarantined and is_at_own_address(settings, name):
+        return QuarantinedModel(name, Texts(settings.bot.language))
     if provider in plugin_names and provider != LITELLM:
         plugin_options = ModelOptions(name, home.path, _model_values(settings, provider))
         model: Model = plugins.load("bubbot.models", provider)(plugin_options)
@@ -96,10 +109,20 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
     targets = [target for target in (name, *settings.model.fallback) if target not in missing_keys]
     if not targets:
         return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
-    own_address = is_configured and bool(settings.model.api_base)
+    own_address = is_at_own_address(settings, name)
     traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
-    models = [_load_later(target, settings, home, traits) for target in targets]
+    models = [
+        QuarantinedModel(target, Texts(settings.bot.language))
+        if is_quarantined and is_at_own_address(settings, target)
+        else _load_later(target, settings, home, traits)
+        for target in targets
+    ]
     return models[0] if targets == [name] else FallbackModel(name, traits, models)
+
+
+def is_at_own_address(settings: Settings, name: str) -> bool:
+    """Return true if `[model] api_base` is the address of this model: it is that of the configured provider alone."""
+    return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.provider
 
 
 def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
@@ -167,8 +190,8 @@ def turns_at_once(settings: Settings) -> int:
     return settings.bot.turns_at_once or (MAX_CONCURRENT_LOCAL_TURNS if is_local else MAX_CONCURRENT_TURNS)
 
 
-def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
-    """Return the model that transcribes voice messages; None if none is configured.
+def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool = False) -> LazyModel | None:
+    """Return the model that transcribes voice messages; None if none is configured, or may be called yet.
 
     Address and key of `[model]` are for models of the same provider.
 
@@ -176,7 +199,7 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
         ConfigError: no model can have this name.
     """
     name = settings.attachments.transcription
-    if not name:
+    if not name or (is_quarantined and is_at_own_address(settings, name)):
         return None
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
     if provider not in plugin_names or provider == LITELLM:

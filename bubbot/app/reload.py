@@ -171,7 +171,12 @@ class Reloader:
         app, tables = self._daemon.bot, self._channels(settings)
         settings.bot.read_persona()
         models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
-        models = choose_models(settings, app.channel_factory.home, app.wrappers.model) if models_changed else None
+        is_quarantined = self._daemon.quarantine is not None
+        models = (
+            choose_models(settings, app.channel_factory.home, app.wrappers.model, is_quarantined=is_quarantined)
+            if models_changed
+            else None
+        )
         ended = [name for name in self._tables if name not in tables]
         plan = ReloadPlan(settings, tables, models, ended, await app.features.prepare(settings))
         try:

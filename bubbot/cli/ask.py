@@ -73,16 +73,21 @@ RESULTS = {"ask": AskReport}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Ask one question and print the answer. Text that is piped in stands before the question. "
+        "Ask one question and print the answer. Text that is piped in comes before the question. "
         "The exit code is 1 if the turn failed; the reason is then on standard error."
     )
     parser.epilog = "example: journalctl -u nginx -n 50 | bubbot ask 'what went wrong?'"
-    parser.add_argument("text", nargs="?", help="what to say; without it, or with -, standard input is all of it")
+    parser.add_argument("text", nargs="?", help="what to say; without it, or with -, standard input is the message")
     parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
     parser.add_argument("-m", "--model", default="", metavar="MODEL", help="the model for this question alone")
     parser.add_argument("-s", "--system", default="", metavar="TEXT", help="instructions for this question alone")
     parser.add_argument(
-        "-a", "--attach", action="append", default=[], metavar="FILE", help="send a file, again and again; - is stdin"
+        "-a",
+        "--attach",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="send a file; repeat it for more, - is stdin",
     )
     parser.add_argument(
         "--wait",
@@ -274,7 +279,7 @@ async def _ask(
         return result.status
 
     # Standard output is for the JSON object alone.
-    adapter_settings = {"write": show_on_stderr if as_json else printer, "files": contents}
+    adapter_settings = {"write": show_on_stderr if as_json else printer}
     return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
 
 

@@ -18,7 +18,7 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
-from bubbot.cli.output import show, show_record, show_table, terminal_width
+from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
@@ -67,7 +67,7 @@ def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -
         question = asyncio.run(read(setup, asks, arguments)).text
         # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
         if question and not _confirm(command, question):
-            show("Nothing was changed.")
+            show_on_stderr("Nothing was changed.")
             return 1
     return asyncio.run(run_command(setup, command, arguments))
 
@@ -76,7 +76,7 @@ def _confirm(command: Command, question: str) -> bool:
     """Ask on the terminal; anything but yes is no. Raise `ConfigError` if nobody is there to answer."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError(f"{question} There is no terminal to answer on: bubbot {command.name} --yes does not ask")
-    show(f"{question} [y/N] ", end="", flush=True)
+    show_on_stderr(f"{question} [y/N] ", end="")  # standard output may be a pipe, and with --json is one object
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -142,9 +142,8 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
             open_tapes(setup.home, setup.settings.store) if command.needs_home else nullcontext((InMemoryStore(), ""))
         )
         async with opened as (store, workspace):
-            context = CommandContext(
-                store, workspace, now, new_id, terminal_width=0 if setup.is_plain else terminal_width()
-            )
+            width = 0 if setup.is_plain else drawing_width()
+            context = CommandContext(store, workspace, now, new_id, terminal_width=width)
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         if command.on_missing_home is None or setup.home.database.exists():

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from bubbot import __version__, log
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option
-from bubbot.cli.output import format_json, is_coloured, show
+from bubbot.cli.output import format_json, is_coloured, show, terminal_columns
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
 from bubbot.ports.checks import Finding
+from bubbot.ports.text import wrap_words
 from bubbot.records import dataclass, json_data
 from bubbot.settings.environment import default_home, environment_secrets
 
@@ -90,7 +91,8 @@ def _as_text(report: CheckupReport, *, is_complete: bool) -> str:
 
 
 def _format_finding(finding: Finding) -> Iterator[str]:
-    yield f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}"
+    line = f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}"
+    yield wrap_words(line, terminal_columns(), " " * 9)
     if finding.fix:
         yield f"{'':<8} fix: {log.printable(finding.fix)}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import io
 import shlex
 import sys
@@ -12,12 +13,13 @@ from typing import Any
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
-from bubbot.app.models import keyless_models
+from bubbot.app.models import is_at_own_address, keyless_models
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.home import Home
 from bubbot.models.local import model as local
+from bubbot.models.unconfigured import quarantine_sentence
 from bubbot.ops.onboarding.accounts import TITLES, AccountPrompter
 from bubbot.ops.onboarding.answers import find_system_zone
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
@@ -79,9 +81,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, then write; return 1 if the input ended early and 130 after Ctrl-C, with nothing changed."""
-    # A program started with closed descriptors has no streams.
-    console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), is_unattended=args.yes)
-    command = _InitCommand(args, console)
+    command = _InitCommand(args)
+    console = command.console
     try:
         command.ask()
     except InputEnded:
@@ -95,11 +96,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _InitCommand:
-    """A run of the command: `ask` changes nothing, `finish` writes."""
+    """A run of the command: `ask` changes nothing, `finish` writes.
 
-    def __init__(self, args: argparse.Namespace, console: Console) -> None:
+    Attributes:
+        console: asks the person.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._console = console
+        # A program started with closed descriptors has no streams.
+        self.console = Console(
+            sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), is_unattended=args.yes, on_secret=self._hide
+        )
         self._home = Home(choose_home(args.service, args.home))
         self._config: Path | None = args.config.absolute() if args.config else None
         self._service = RequestedService(args.service, self._home.path, self._config)
@@ -112,7 +120,7 @@ class _InitCommand:
         self._service.check()
         self._existing, options = read_existing(self._home, self._config), self._read_options()
         self._hide(*self._existing.settings.secrets(), options.api_key or "", *options.tokens.values())
-        existing, changes, console = self._existing, self._changes, self._console
+        existing, changes, console = self._existing, self._changes, self.console
         if not console.is_unattended:
             console.tell(f"This sets up the bot whose home is {self._home.path}.")
             console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.")
@@ -134,12 +142,12 @@ class _InitCommand:
         """Return the secrets that no other question asks for."""
         existing = self._existing
         tokens = {("channels", existing.find_channel(kind), "token") for kind in TITLES}
-        own_questions = set() if self._console.is_unattended else tokens
+        own_questions = set() if self.console.is_unattended else tokens
         return [secret for secret in existing.settings.missing_secrets if secret.setting not in own_questions]
 
     def finish(self) -> None:
         """Write, install the service and print the next steps. Raises `ConfigError`."""
-        settings, console = self._write(self._existing, self._changes), self._console
+        settings, console = self._write(self._existing, self._changes), self.console
         for line in describe_overrides(settings, self._changes):
             console.tell(line)
         if self._has_trial:
@@ -167,8 +175,11 @@ class _InitCommand:
         from bubbot.cli.ask import ask
         from bubbot.cli.setup import load_setup, session_id
 
-        console = self._console
+        console = self.console
         console.begin_step("Try it now?")
+        if is_at_own_address(settings, settings.model.name) and self._is_quarantined():
+            console.tell(quarantine_sentence(settings.model.name))
+            return
         is_keyless = settings.model.name in keyless_models(settings, read_variables())
         if is_keyless or not (settings.model.name or local.is_available()):
             console.tell("It cannot answer yet.")
@@ -184,6 +195,13 @@ class _InitCommand:
         except BubbotError as error:
             console.tell(str(error))
 
+    def _is_quarantined(self) -> bool:
+        from bubbot.cli.quarantine import read_quarantine
+        from bubbot.cli.setup import load_setup
+
+        setup = load_setup(argparse.Namespace(home=self._home.path, config=self._config))
+        return asyncio.run(read_quarantine(setup)) is not None
+
     def _read_options(self) -> InitOptions:
         args = self._args
         values = vars(args)
@@ -197,7 +215,7 @@ class _InitCommand:
 
     def _read_secret(self, file: str, option: str, prompt: str) -> str:
         if file == "-":
-            return self._console.ask_hidden(prompt)
+            return self.console.ask_hidden(prompt)
         return read_secret(Path(file).expanduser(), option)
 
     def _make_channel(self, name: str, table: Mapping[str, Any]) -> Channel:
@@ -213,15 +231,15 @@ class _InitCommand:
         """Write and report the changes; return the resulting settings."""
         text, secrets = apply_edits(existing, changes, self._home), new_secrets(changes, self._home)
         if text == existing.text and not secrets:
-            self._console.tell(f"\nNothing has changed: {existing.path} stays as it is.")
+            self.console.tell(f"\nNothing has changed: {existing.path} stays as it is.")
             return existing.settings
         stamp = now().strftime("%Y%m%dT%H%M%SZ")
         backups = write(self._home, existing, text, secrets, stamp=stamp, check=self._check)
-        self._console.tell("")
+        self.console.tell("")
         for path in (*secrets, *([existing.path] if text != existing.text else [])):
-            self._console.tell(f"Written: {path} (for you alone, mode 600)")
+            self.console.tell(f"Written: {path} (for you alone, mode 600)")
         for path in backups:
-            self._console.tell(f"What was there before: {path}")
+            self.console.tell(f"What was there before: {path}")
         return load_with_missing_secrets(home=self._home.path, config=existing.path, extensions=EXTENSIONS)
 
     def _check(self, candidate: Path) -> None:

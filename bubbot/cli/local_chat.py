@@ -14,7 +14,7 @@ from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ModelError
 from bubbot.ports.channel import Inbound
 from bubbot.server.chat import NO_FILES, ShowResult
-from bubbot.server.remote import AskResult
+from bubbot.server.remote import AskResult, store_files
 
 POLL_SECONDS = 0.2
 
@@ -65,14 +65,15 @@ class LocalChat:
         """See `ChatConnection`."""
         await self._bot.runtime.wait_idle()
 
-    async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:  # noqa: ARG002
-        """See `ChatConnection`. The adapter has the files; undelivered answers of earlier turns wait for the next chat."""
+    async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:
+        """See `ChatConnection`. Undelivered answers of earlier turns wait for the next chat."""
         bot = self._bot
         if inbound.model:
             bot.check_model(inbound.model)
         for earlier in await bot.recover(self._session, deliver=False):
             await earlier
         bot.held_messages.clear()
+        inbound = await store_files(bot.tape(self._session), inbound, files)
         loading = asyncio.create_task(self._show_loading())
         try:
             result = AskResult.of(await bot.ask(inbound))

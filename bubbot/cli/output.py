@@ -73,12 +73,7 @@ def show_table(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), he
 
 def terminal_columns() -> int:
     """Return the width of the terminal that standard output is; 0 for a pipe, whose lines may be of any length."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return 0
-    # Imported here: it knows COLUMNS, as argparse does, and pipes do not need it.
-    from shutil import get_terminal_size
-
-    return get_terminal_size().columns
+    return get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 0
 
 
 def show_either(args: Any, text: str, record: object) -> None:
@@ -125,11 +120,12 @@ class AnswerPrinter:
             raise OutputFailed(f"{self.error.reason}; what was answered is on the tape, `{command}` shows it")
 
 
-def show_on_stderr(text: str) -> None:
+def show_on_stderr(text: str, *, end: str = "\n") -> None:
     """Print a notice on standard error, if there is one, so that the output of a command stays clean."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            print(_escape_unencodable(replace_controls(text), sys.stderr.encoding), file=sys.stderr, flush=True)
+            safe = _escape_unencodable(replace_controls(text), sys.stderr.encoding)
+            print(safe, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -188,11 +184,9 @@ def _escape_unencodable(text: str, encoding: str | None) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def terminal_width() -> int:
-    """Return the columns of the terminal that standard output is; 0 for anything else, and for one that takes lines only."""
-    if sys.stdout is None or not sys.stdout.isatty() or not is_unicode() or terminal_style() == "dumb":
-        return 0
-    return get_terminal_size().columns
+def drawing_width() -> int:
+    """Return the width of a terminal on which bars can be drawn; 0 for anything else, also for one that takes lines only."""
+    return terminal_columns() if is_unicode() and terminal_style() != "dumb" else 0
 
 
 def is_coloured() -> bool:

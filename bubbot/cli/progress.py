@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from bubbot.cli.output import show_on_stderr
 from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.ports.text import replace_controls
 
 START_DELAY_SECONDS = 1.0
 """Shorter work shows nothing."""
@@ -52,7 +53,7 @@ class _Display:
 
     def __init__(self, label: str, unit: str, *, plain: bool, start_delay: float) -> None:
         self.ended = threading.Event()
-        self._label = label
+        self._label = replace_controls(label)  # it may have the name of a file, and Rich lets escapes pass
         self._unit = unit
         self._plain = plain
         self._start_delay = start_delay

@@ -76,10 +76,10 @@ async def _reload(setup: CommandSetup) -> None:
 
 def _print(result: ReloadResult) -> None:
     lines = [
-        *_line("Taken over", result.applied),
+        *_line("Applied", result.applied),
         *_line("Takes effect at the next start", result.at_next_start),
         *_line("Restarted channels", result.restarted_channels),
-        *_line("Channels ended", result.stopped_channels),
+        *_line("Stopped channels", result.stopped_channels),
     ]
     show("\n".join(lines) or "Nothing has changed.")
 

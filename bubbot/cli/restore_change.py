@@ -153,7 +153,7 @@ def _describe(context: CommandContext, arguments: ReleaseHome, summary: _Release
         )
     next_step = (
         "The bot that runs now has to be restarted to run its channels."
-        if context.is_running
+        if context.is_daemon
         else "bubbot run starts it."
     )
     return f"Released. {outcome}\n{next_step}\n"

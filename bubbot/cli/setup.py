@@ -54,7 +54,7 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     secrets = (*setup.settings.secrets(), *environment_secrets())
     zone = ZoneInfo(settings.bot.timezone)
     shown = "warning" if quiet and level == "info" else level
-    log.setup(shown, secrets=secrets, form=log_format, zone=zone, sentences=quiet)
+    log.setup(shown, secrets=secrets, form=log_format, zone=zone, sentences=quiet and level != "debug")
     for renamed in setup.settings.renamed_settings:
         logging.getLogger(__name__).warning("setting renamed: %s", renamed, extra={"action": "config.renamed"})
     for section in settings.unowned_sections:

@@ -376,10 +376,13 @@ class InboundGate:
         decision = self._decide(probe)
         if decision == Ignore("ignored"):
             return None
+        if not isinstance(decision, Respond):  # a stranger, who learns nothing about the button and leaves no trace
+            self._count_stranger()
+            return self._texts.say("press_foreign")
         if self._exceeded(probe) is not None:  # before anything is written
             return self._texts.say("press_later")
         found = await find_button(self._outbox, press)
-        reason = refuse_press(press, found, decision.role if isinstance(decision, Respond) else Role.STRANGER)
+        reason = refuse_press(press, found, decision.role)
         if reason is not None or found is None:
             return await self._refuse_press(press, reason or "forged")
         return await run_uninterrupted(self._accept_press(press, found))

@@ -71,9 +71,7 @@ async def find_button(outbox: Outbox, press: ButtonPress) -> FoundButton | None:
 
 
 def refuse_press(press: ButtonPress, found: FoundButton | None, role: Role) -> PressRefusal | None:
-    """Return why a press of somebody in this role does nothing; None if it counts."""
-    if role is Role.STRANGER:  # who learns nothing about the button, not even whether there is one
-        return "foreign"
+    """Return why a press of somebody who may speak, in this role, does nothing; None if it counts."""
     if found is None:
         return "forged"
     buttons = found.button_set

@@ -1,4 +1,4 @@
-"""Stand-ins for a model that is not set up or lacks its key: they raise one plain sentence. Commands keep working."""
+"""Stand-ins for a model that is not set up, lacks its key, or may not be called yet: they raise one plain sentence. Commands keep working."""
 
 from __future__ import annotations
 
@@ -42,6 +42,21 @@ class KeylessModel(UnconfiguredModel):
         self._error = ModelKeyMissing
         self._sentence = missing_key_sentence(name, variables, texts, is_configured=is_configured)
         self.traits = ModelTraits(tools=False, notice=self._sentence)
+
+
+class QuarantinedModel(UnconfiguredModel):
+    """A `Model` at an address that came with a backup: no request, and so no key, is sent there before the release."""
+
+    def __init__(self, name: str, texts: Texts | None = None) -> None:
+        super().__init__(texts)
+        self.name = name
+        self._sentence = quarantine_sentence(name, texts)
+        self.traits = ModelTraits(tools=False, notice=self._sentence)
+
+
+def quarantine_sentence(name: str, texts: Texts | None = None) -> str:
+    """Say why a restored home does not call this model, and what to do."""
+    return (texts or Texts()).say("model_quarantined", name=name)
 
 
 def missing_key_sentence(

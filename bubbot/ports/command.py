@@ -88,6 +88,7 @@ class CommandContext:
         exclusive: keeps turns of a session from running during its block.
         services: the running bot's own services of the features; none if no bot runs.
         is_running: the running bot carries the command out.
+        is_daemon: that bot is the daemon, which has the channels and fires the jobs, and not a chat in a terminal.
         turn: the turn in which the command was typed; None for one of a shell.
         terminal_width: the columns of the terminal that shows the answer; 0 if it goes elsewhere, such as to a pipe, or to
             a terminal for lines only.
@@ -103,6 +104,7 @@ class CommandContext:
     exclusive: Callable[[str], AbstractAsyncContextManager[None]] = no_exclusion
     services: Sequence[object] = ()
     is_running: bool = False
+    is_daemon: bool = False
     turn: Turn | None = None
     terminal_width: int = 0
     on_progress: OnProgress = ignore_progress

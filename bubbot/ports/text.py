@@ -53,6 +53,24 @@ def cell_width(text: str) -> int:
     return width if width >= 0 else len(text)  # negative if it has control characters
 
 
+def wrap_words(line: str, columns: int, indent: str = "") -> str:
+    """Break a line between words, into rows of at most so many cells; the rows after the first begin with `indent`.
+
+    A word that is wider than a row stays whole, so that a path can be copied; the terminal breaks it, and Chinese text.
+    """
+    if not columns or cell_width(line) <= columns:
+        return line
+    rows, used = [""], 0
+    for spaces, word in re.findall(r"( *)([^ ]+)", line):
+        begins = spaces
+        if used + len(spaces) + cell_width(word) > columns and rows[-1].strip():
+            rows.append("")
+            begins, used = indent, 0
+        rows[-1] += begins + word
+        used += len(begins) + cell_width(word)
+    return "\n".join(rows)
+
+
 def format_table(
     rows: Sequence[Sequence[str]], *, columns: int = 0, right: Collection[int] = (), header: Sequence[str] = ()
 ) -> list[str]:

@@ -136,7 +136,9 @@ class ToolCallRunner:
         except (BubbotError, ToolRetry, ToolFailed) as error:
             return str(error), True
         except Exception as error:  # tool call boundary: whatever a tool raises is its result
-            log.info("tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
+            ids = {"action": "tool.raised", "tool": call.name}
+            log.info("tool raised %s", type(error).__name__, extra=ids)
+            log.debug("traceback", exc_info=True, extra=ids)  # its text may be that of people
             return f"{call.name} failed: {type(error).__name__}: {error}", True
         return output if isinstance(output, str) else output.text, False
 

@@ -153,7 +153,9 @@ class InputRouter:
         except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # tool call boundary: the model gets what a command raises
-            log.info("command raised", exc_info=True, extra={"action": "command.raised", "command": name})
+            ids = {"action": "command.raised", "command": name}
+            log.info("command raised %s", type(error).__name__, extra=ids)
+            log.debug("traceback", exc_info=True, extra=ids)  # its text may be that of people
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
         finally:
             turn.runs_command = False

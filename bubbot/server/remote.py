@@ -7,10 +7,10 @@ import logging
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol, TypeAlias
 
-from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed, FetchFailed
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.outbound import unsplit_parts
 from bubbot.ports.channel import (
     Attachment,
@@ -34,7 +34,6 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
     refuse_blob,
 )
-from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import TurnResult
 from bubbot.records import dataclass
 from bubbot.runtime.turns import LastTurnView
@@ -186,7 +185,6 @@ class RemoteChannel:
         self._attached: dict[str, list[ChatClient]] = {}
         self._asked: dict[str, _RemoteSender] = {}
         self._running: dict[str, ChatClient] = {}
-        self._files: dict[str, bytes] = {}
 
     async def run(self, receive: Receive) -> None:
         """Receive what the clients send, until cancelled."""
@@ -217,10 +215,6 @@ class RemoteChannel:
         finally:
             if sender:
                 sender.shown.set()
-
-    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-        """Return a file that came with a question; see `FetchesAttachments`. Raise `FetchFailed` after a restart."""
-        return fetch_sent(self._files, attachment, limit)
 
     def preview(self, session: str, event: Preview) -> None:
         """See `ShowsPreviews`. The clients of the session see them, and the one whose message is answered."""
@@ -266,12 +260,8 @@ class RemoteChannel:
             inbound, files = decode(body.get("inbound"), Inbound), _decode_files(body.get("files", {}))
             if inbound.model:
                 service.check_model(inbound.model)
-            self._files |= files
-            try:
-                return {"result": encode(await self.ask(client, inbound, service))}
-            finally:
-                for reference in files:
-                    self._files.pop(reference, None)
+            inbound = await store_files(service.tape_of(inbound.session), inbound, files)
+            return {"result": encode(await self.ask(client, inbound, service))}
 
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
@@ -366,14 +356,17 @@ class RemoteChannel:
         return self._receive
 
 
-def fetch_sent(files: Mapping[str, bytes], attachment: Attachment, limit: int) -> bytes:
-    """Return the file of an attachment among those that came with a question. Raise `FetchFailed`."""
-    data = files.get(attachment.reference)
-    if data is None:
-        raise FetchFailed("the bot ended before it had read the file: send it again")
-    if len(data) > limit:
-        raise FetchFailed(f"it has {format_bytes(len(data))}; at most {format_bytes(limit)} are taken")
-    return data
+async def store_files(tape: TapeService, inbound: Inbound, files: Mapping[str, bytes]) -> Inbound:
+    """Store the files of a message, by reference, on the tape of its session; return the message that cites them.
+
+    They are durable before the message is, so whichever process opens its turn has them.
+    """
+
+    async def store(attachment: Attachment) -> Attachment:
+        data = files.get(attachment.reference)
+        return attachment if data is None else replace(attachment, digest=await tape.put_blob(data))
+
+    return replace(inbound, attachments=tuple([await store(each) for each in inbound.attachments]))
 
 
 def _decode_files(files: object) -> dict[str, bytes]:

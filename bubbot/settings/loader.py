@@ -435,7 +435,8 @@ def _nest_variables(schema: SettingsSchema) -> dict[str, Any]:
     """
     # Not with pydantic-settings, which does the same: loading it takes a tenth of a short command.
     tables: dict[str, Any] = {}
-    for name, text in read_variables().items():
+    # The shorter names first, whatever the order of the environment: a key adds to the JSON of its channel.
+    for name, text in sorted(read_variables().items(), key=lambda variable: variable[0].count("__")):
         *parents, key = name.lower().removeprefix(ENVIRONMENT_PREFIX.lower()).split("__")
         if not name.upper().startswith(ENVIRONMENT_PREFIX) or not parents or parents[0] not in schema.tables:
             continue

@@ -17,6 +17,7 @@ def shorten_label(label: str, limit: int) -> str:
         return EMPTY_LABEL
     if _units(line) <= limit:
         return line
+    line = line[:limit]
     while _units(line) > limit - 1:
         line = line[:-1]
     while line and (unicodedata.category(line[-1]) in ("Mn", "Me", "Cf") or line[-1].isspace()):

@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -77,7 +77,7 @@ class TelegramChannel:
         me = await self._connect()
 
         async def deliver(batch: list[Any]) -> None:
-            await receive_together(self._answering_presses(receive), (self._read(me, raw) for raw in batch))
+            await self._receive_all(receive, (self._read(me, raw) for raw in batch))
 
         await run_polling(self._api, self._retrying_api, deliver)
 
@@ -116,16 +116,21 @@ class TelegramChannel:
             self._log_membership(raw["my_chat_member"])
         return read_update(self.name, me, raw, self._now())
 
-    def _answering_presses(self, receive: Receive) -> Receive:
-        """Answer each press once it is durable: until then Telegram shows that the button is at work."""
+    async def _receive_all(self, receive: Receive, events: Iterable[ChannelEvent | None]) -> None:
+        """Pass events on; answer the presses once they are durable: until then Telegram shows that the button is at work.
 
-        async def receive_and_answer(event: ChannelEvent) -> bool | str | None:
+        They are answered together: anybody may press, and one answer may take `press_timeout`.
+        """
+        presses: list[tuple[ButtonPress, str]] = []
+
+        async def receive_event(event: ChannelEvent) -> bool | str | None:
             result = await receive(event)
             if isinstance(event, ButtonPress):
-                await self._answer_press(event, result if isinstance(result, str) else "")
+                presses.append((event, result if isinstance(result, str) else ""))
             return result
 
-        return receive_and_answer
+        await receive_together(receive_event, events)
+        await asyncio.gather(*(self._answer_press(press, text) for press, text in presses))
 
     async def _answer_press(self, press: ButtonPress, text: str) -> None:
         parameters: dict[str, Any] = {"callback_query_id": query_id(press)}
@@ -271,7 +276,7 @@ class TelegramWebhookChannel(TelegramChannel):
         except (ValueError, RecursionError):
             await receive(make_unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
         else:
-            await receive_together(self._answering_presses(receive), [self._read(me, raw)])
+            await self._receive_all(receive, [self._read(me, raw)])
         return 200
 
 

@@ -40,6 +40,7 @@ from bubbot.ports.channel import (
     TurnStarted,
     session_folder,
 )
+from bubbot.ports.text import wrap_words
 from channels.platform.saved_files import make_parts, save_file
 from channels.terminal.history import LineHistory
 from channels.terminal.screen import ParkedCursor, ScreenOutput, print_above
@@ -63,8 +64,8 @@ MAX_LIVE_ROWS = 6
 """Rows of a text in progress."""
 MIN_LIVE_ROWS = 2
 """Rows shown in any case: the command that began the chat, and its first line, are above them."""
-MAX_QUESTION_ROWS = 10_000
-"""Rows into which a question is folded, of which its answer shows the first."""
+MAX_QUESTION_CHARS = 2_000
+"""Characters of a question that are kept for the line above its answer; more than a row has."""
 STOP_HINT = "  (Ctrl-C stops)"
 
 
@@ -166,7 +167,7 @@ class TerminalChannel:
                 self._live.busy, self._live.started = True, time.monotonic()
             self._idle.clear()
             external_id = f"{self._process}-{number}"
-            self._questions[external_id] = text
+            self._questions[external_id] = text[:MAX_QUESTION_CHARS]
             self._question_above = external_id
             self._lines.put_nowait(Inbound(self.name, external_id, self._chat, TERMINAL_OWNER, text, self._now()))
             if text.strip() == ",quit":
@@ -204,11 +205,11 @@ class TerminalChannel:
         answer, self._live.answer = self._live.answer, ""
         question = self._take_question(part.reply_to)
         before = part.text.removesuffix(answer) if answer else part.text
-        blocks = [neutralise(before).rstrip("\n")] if before.strip() or not answer else []
+        blocks = [self._wrap(before).rstrip("\n")] if before.strip() or not answer else []
         if answer and before != part.text:
             blocks.append(self._render(answer))
         elif answer:
-            blocks = [neutralise(part.text)]
+            blocks = [self._wrap(part.text)]
         if question:
             blocks.insert(0, question)
         try:
@@ -224,7 +225,8 @@ class TerminalChannel:
         if not question or is_above:
             return ""
         width = max(2, self._output.get_size().columns - len(PROMPT) - 1)
-        rows = fold_rows(" ".join(neutralise(question).split()), width - 1, MAX_QUESTION_ROWS)
+        line = " ".join(neutralise(question).split())
+        rows = fold_rows(line, width - 1, len(line) + 1)
         return dim(f"{PROMPT}{rows[0].rstrip()}{'…' if len(rows) > 1 else ''}", colour=self._colour)
 
     def preview(self, session: str, event: Preview) -> None:
@@ -256,6 +258,12 @@ class TerminalChannel:
 
     def _render(self, text: str) -> str:
         return render_markdown(text, width=self._output.get_size().columns, colour=self._colour)
+
+    def _wrap(self, text: str) -> str:
+        """Break the lines of a text that is no Markdown between words; a line with a command of the shell can be copied."""
+        columns = self._output.get_size().columns
+        lines = neutralise(text).split("\n")
+        return "\n".join(line if line.startswith("bubbot ") else wrap_words(line, columns) for line in lines)
 
     def _put(self, text: str) -> None:
         """Queue a text to print."""

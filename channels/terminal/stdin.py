@@ -11,12 +11,11 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from bubbot.errors import DeliveryFailed, FetchFailed, OutputFailed
+from bubbot.errors import DeliveryFailed, OutputFailed
 from bubbot.ports.channel import (
-    Attachment,
     ChannelOptions,
     Inbound,
     MessagePart,
@@ -27,7 +26,6 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
     replace_controls,
 )
-from bubbot.ports.text import format_bytes
 from channels.platform.saved_files import make_parts, save_file
 
 STDIN_LINE_BYTES = 16 * 1024 * 1024
@@ -41,8 +39,7 @@ STDIN_OWNER = Sender("0", "owner")
 class StdinChannel:
     """A chat over standard input and output. See `Channel`.
 
-    Settings: `chat` names the conversation; `write` is called with each answer instead of printing it; `files` are the
-    bytes of attachments by their references.
+    Settings: `chat` names the conversation; `write` is called with each answer instead of printing it.
     """
 
     def __init__(self, options: ChannelOptions) -> None:
@@ -50,11 +47,11 @@ class StdinChannel:
         self._options = options
         self._chat = str(options.settings.get("chat") or "default")
         self._write: Callable[[str], None] = options.settings.get("write") or self._print
-        self._files: Mapping[str, bytes] = options.settings.get("files") or {}
         self._now = options.now
         self._process = options.new_id()
         self._is_ending = False
         self._is_terminal = sys.stdout is not None and sys.stdin.isatty() and sys.stdout.isatty()
+        self._is_reading = False
 
     async def run(self, receive: Receive) -> None:
         """Read lines to the end of the input, or to `,quit`."""
@@ -67,6 +64,7 @@ class StdinChannel:
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
         threading.Thread(target=_read_lines, args=(sys.stdin.fileno(), put), daemon=True).start()
+        self._is_reading = True
         self._prompt()
         number = 0
         while (raw := await lines.get()) is not None:
@@ -96,15 +94,6 @@ class StdinChannel:
         """Make one part for the text, of any length, and one for each file, which `send` saves."""
         return make_parts(outbound)
 
-    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-        """See `FetchesAttachments`."""
-        data = self._files.get(attachment.reference)
-        if data is None:
-            raise FetchFailed("the command that sent the file has ended: send it again")
-        if len(data) > limit:
-            raise FetchFailed(f"it is larger than {format_bytes(limit)}, the most that is taken")
-        return data
-
     async def send(self, part: MessagePart) -> Receipt:
         """Print the part; for a file, the path where it was saved."""
         text = await save_file(self._options, part.file) if part.file else part.text
@@ -127,7 +116,7 @@ class StdinChannel:
         sys.stdout.buffer.flush()
 
     def _prompt(self) -> None:
-        if self._is_terminal and not self._is_ending:
+        if self._is_terminal and self._is_reading and not self._is_ending:
             sys.stdout.write(PROMPT)
             sys.stdout.flush()
 

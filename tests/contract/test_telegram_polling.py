@@ -126,6 +126,18 @@ class TestPolling:
         assert (second.external_id, second.chat, third.raw) == ("4242:u11", "77", b'"no update"')
         assert server.sent("getUpdates")[1]["offset"] == 14
 
+    async def test_presses_are_answered_together_however_slow_telegram_is(self, server: ScriptedServer) -> None:
+        message = update(1)["message"]
+        query = {"from": message["from"], "message": message, "chat_instance": "1", "data": "made-up/0"}
+        server.updates = [
+            {"update_id": 10 + number, "callback_query": query | {"id": str(number)}} for number in range(5)
+        ]
+        server.say("answerCallbackQuery", *[HANG] * 5)
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(server.sent("answerCallbackQuery")) == 5)
+        assert len(heard.events) == 5
+
     async def test_a_batch_without_numbers_is_not_asked_for_without_a_pause(self, server: ScriptedServer) -> None:
         server.say("getUpdates", [{}], ["x"])
         server.updates = [update(1, "one")]

@@ -3,6 +3,7 @@
 Arguments: HOME [POINT [BREAK]], as in kill_child.py. Points of the channel: `receive`, `send`, `edit`.
 BREAK removes one guard: `early-ack`, an update counts as taken before it is durable; `no-fill`, what was missed is not
 fetched; `no-find`, nothing is looked for and parts have no keys; `split-done`: see kill_child.py.
+KILL_SOCKET in the environment is the path of its control socket; without it there is none.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import open_daemon
+from bubbot.cli.chat_service import chat_service
 from bubbot.gateway import live
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
@@ -34,6 +37,8 @@ from bubbot.ports.channel import (
     SupportsEditing,
     SupportsTyping,
 )
+from bubbot.server.api import Api
+from bubbot.server.local import serve_socket
 from bubbot.settings.loader import load
 from channels.discord.backfill import Backfill
 from tests.e2e import forked
@@ -152,10 +157,17 @@ async def main(home: Path, point: str, broken: str) -> None:
         channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, broken),
         tools=[touching(home, killer)],
     )
-    async with open_daemon(load(home=home), Home(home), wrappers=wrap) as daemon:
+    async with AsyncExitStack() as stack:
+        socket = os.environ.get("KILL_SOCKET", "")
+        daemon = await stack.enter_async_context(
+            open_daemon(load(home=home), Home(home), address=socket, wrappers=wrap)
+        )
         await daemon.bot.recover_all()
         daemon.manager.start(daemon.bot.group.create_task)
         keeping = daemon.start_features()
+        if socket:
+            api = Api({}, daemon.remote.handlers(chat_service(daemon.bot, daemon.remote)), daemon.remote.forget_client)
+            await stack.enter_async_context(serve_socket(api, Path(socket)))
         print(RUNNING, file=sys.stderr, flush=True)
         await ending.wait()
         for task in keeping:

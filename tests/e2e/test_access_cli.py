@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 from bubbot.app.tapes import now, open_tapes, tape_service
@@ -102,6 +106,22 @@ def test_approve_shows_the_person_and_asks(tmp_path: Path) -> None:
             terminal.expect(said)
     assert "42  admin" in access(home, "list")
     assert "used before" in refused(home, 1, "approve", code)
+
+
+def test_approve_asks_on_standard_error(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code = given_code(home, "42", "Ann")
+    keyboard, terminal = pty.openpty()
+    os.write(keyboard, b"n\ny\n")
+    command = [sys.executable, "-m", "bubbot", "access", "approve", code, "--json"]
+    variables = {**bot.environment(home, **ENV), "PATH": os.environ["PATH"]}
+    for stdout, stderr in ((None, "Nothing was changed."), ({"id": "42"}, "")):
+        done = subprocess.run(command, stdin=terminal, capture_output=True, env=variables, check=False, timeout=60)
+        printed = json.loads(done.stdout) if done.stdout else None
+        assert (printed and {"id": printed["id"]}) == stdout
+        assert done.stderr.decode().strip() == f"Let 42 (Ann) in on chat as member? [y/N] {stderr}".strip()
+    os.close(keyboard)
+    os.close(terminal)
 
 
 def test_approve_ends_at_an_interrupt(tmp_path: Path) -> None:

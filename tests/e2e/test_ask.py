@@ -17,6 +17,7 @@ import pytest
 
 from bubbot.home import Home, WriterLock
 from tests.e2e.bot import BUBBOT, entries, environment, opened, run, sentence
+from tests.e2e.terminal import Terminal
 from tests.e2e.test_control import daemon, named, until
 
 OTHER_MODEL = {"BUBBOT_MODEL__NAME": "openai/gpt-5-mini"}
@@ -62,6 +63,12 @@ def test_files_go_with_the_question_by_path_and_by_standard_input(place: Path, t
     assert (
         printed.index("[file notes.txt, text/plain, 9 bytes") < printed.index("buy milk") < printed.index("and bread")
     )
+
+
+def test_on_a_terminal_it_prints_the_answer_and_no_prompt(place: Path) -> None:
+    with Terminal(place, "ask", "hello", first="You said: hello") as terminal:
+        assert terminal.ended() == 0
+        assert terminal.sent == "You said: hello\r\n"
 
 
 def test_a_model_and_instructions_are_for_one_question(place: Path) -> None:

@@ -1,14 +1,17 @@
-"""Files that are sent with an answer while a daemon runs: its clients save them and say where."""
+"""Files that go with an answer or a question while a daemon runs: clients save the ones, the bot keeps the others."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 
 from tests.e2e import bot
-from tests.e2e.daemon import running
-from tests.e2e.test_control import until
+from tests.e2e.daemon import running, started
+from tests.e2e.kill_daemon import RUNNING
+from tests.e2e.kill_harness import KILLED
+from tests.e2e.test_control import entries, named, until
 
 
 def script(path: Path, *last: str) -> dict[str, str]:
@@ -45,3 +48,26 @@ async def test_the_clients_of_a_daemon_save_the_files_of_an_answer(tmp_path: Pat
     assert json.loads(as_json.stdout)["text"] == "Here"
     assert as_json.stderr.decode().splitlines() == chat[1:]
     assert [path.name for path in (home / "exports").iterdir() if path.suffix != ".md"] == []
+
+
+async def ask_and_kill(home: Path, file: Path) -> None:
+    """Asks a bot that ends itself once the question is on its inbox tape."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
+        arguments, env = [str(home), "append-inbox:after"], {"KILL_SOCKET": f"{folder}/s"}
+        killed = await started(home, target="tests.e2e.kill_daemon:run", arguments=arguments, env=env)
+        await asyncio.to_thread(until, lambda: RUNNING in killed.errors)
+        asked = await asyncio.to_thread(bot.run, home, "ask", "read this", "-a", str(file))
+        assert (asked.returncode, asked.stdout, await killed.ended()) == (1, b"", KILLED)
+
+
+def test_a_bot_that_is_killed_before_its_turn_has_the_file_of_the_question_in_its_next_life(tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "notes.txt"
+    home.mkdir(mode=0o700)
+    file.write_text("buy milk\n")
+    asyncio.run(ask_and_kill(home, file))
+    file.unlink()
+    assert len(named(home, "inbox/received")) == 1
+    assert entries(home) == []  # no turn was opened
+    said = bot.said(home, "hello")
+    assert (said[0], said[-1]) == ("You said: read this", "You said: hello")
+    assert "buy milk" in said

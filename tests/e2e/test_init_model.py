@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
+from bubbot.errors import ModelUnavailable
 from bubbot.models.local import model as local
-from tests.e2e import bot
+from tests.e2e import bot, inside
 from tests.e2e.key_server import KEY, WRONG_KEY, KeyServer, key_server
 from tests.e2e.terminal import CTRL_C, ENTER, Terminal
 from tests.e2e.test_init import fine, settings_in
@@ -66,6 +68,27 @@ async def test_a_refused_key_can_be_kept_and_a_trial_declined(home: Path, tmp_pa
     assert 'name = "openai/gpt-5"' in settings_in(tmp_path / "other")
 
 
+async def test_enter_at_another_key_keeps_the_one_that_was_typed(home: Path) -> None:
+    async with key_server(KeyServer(call_status=402)) as server:
+        told = await by_questions(home, ["openai", KEY, "yes", "", "key", "", "keep"], at(server))
+    assert "Enter keeps the one you typed" in told
+    assert [asked.headers["authorization"] for asked in server.requests] == [f"Bearer {KEY}"] * 3
+    assert (home / "secrets" / "model-api-key").read_text() == f"{KEY}\n"
+
+
+def test_a_typed_key_is_hidden_in_the_log_from_then_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def log_and_fail(*_: object, **__: object) -> None:
+        logging.getLogger("some.library").warning("asked with %s", KEY)
+        raise ModelUnavailable("not there")
+
+    monkeypatch.setattr("bubbot.ops.onboarding.model.list_models", log_and_fail)
+    lines = "\n".join([*HERE, "openai", KEY, "yes", "keep", "gpt-5", *NO_ACCOUNTS, ""])
+    done = inside.run(home, "init", lines=lines, env=NEEDS_NO_SYSTEMD)
+    assert done.returncode == 0
+    assert "asked with " in done.stderr.decode()
+    assert KEY not in done.stderr.decode() + done.stdout.decode()
+
+
 async def test_a_model_that_does_not_answer_can_be_exchanged_or_kept(home: Path) -> None:
     async with key_server(KeyServer(call_status=402)) as server:
         told = await by_questions(home, ["openai", KEY, "yes", "", "model", "2", "again", "keep"], at(server))
@@ -84,8 +107,8 @@ async def test_a_server_of_ones_own_needs_an_address_and_perhaps_a_key_or_a_list
         lines = [*HERE, "other", "groq", "", "openai/gpt-oss-20b", *NO_ACCOUNTS]
         await asyncio.to_thread(fine, home, lines=lines, env=NEEDS_NO_SYSTEMD)
         assert {'name = "groq/openai/gpt-oss-20b"', 'api_base = ""', 'api_key_file = ""'} <= {*settings_in(home)}
-    told = bot.run(home, "ask", "hello", env={"BUBBOT_MODEL__NAME": "groq/openai/gpt-oss-20b"}).stdout.decode()
-    assert told.startswith("groq/openai/gpt-oss-20b needs a key")
+    told = bot.run(home, "ask", "hello", env={"BUBBOT_MODEL__NAME": "groq/openai/gpt-oss-20b"}).stderr.decode()
+    assert "bubbot: groq/openai/gpt-oss-20b needs a key" in told
 
 
 async def test_an_ollama_that_is_not_there_is_said_and_can_be_set_up_anyway(home: Path) -> None:

@@ -314,7 +314,7 @@ async def test_strangers_are_refused_within_seconds_and_hold_nobody_up(port: int
 
 
 def test_commands_reach_the_bot_over_the_network_too(silent_port: int) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}", "Bubbot-Protocol": "2"}
+    headers = {"Authorization": f"Bearer {TOKEN}", "Bubbot-Protocol": "3"}
 
     async def ask() -> Any:
         address = f"http://127.0.0.1:{silent_port}/api/do/status"

@@ -119,9 +119,7 @@ async def test_a_turn_under_way_ends_as_it_began_and_the_next_one_goes_by_the_ne
             text = (home / "config.toml").read_text()
             changed = text.replace("script.json", "other.json") + '[bot]\ntimezone = "Europe/Berlin"\n'
             (home / "config.toml").write_text(changed)
-            assert await reloaded(home) == (
-                "Taken over: model.script.\nTakes effect at the next start: bot.timezone.\n"
-            )
+            assert await reloaded(home) == ("Applied: model.script.\nTakes effect at the next start: bot.timezone.\n")
             room.say("two")
             await server.until(lambda: "You said: two" in server.transcript(times=False), 20)
         assert OnTelegram(server, {str(ada.id): room}).answers(str(ada.id)) == ["Slowly: one", "You said: two"]
@@ -143,7 +141,7 @@ async def test_channels_come_and_go_and_change_their_tokens(tmp_path: Path) -> N
             configure(home, {"telegram": {**table, "token": other.token}}, ECHO)
             told = await reloaded(home)
             assert "Restarted channels: telegram." in told
-            assert "Channels ended: work." in told
+            assert "Stopped channels: work." in told
             second.say("the same bot")
             await server.until(lambda: "You said: the same bot" in server.transcript(times=False), 20)
             first.say("nobody hears this")

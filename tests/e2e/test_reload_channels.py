@@ -64,7 +64,7 @@ async def test_members_of_a_discord_channel_change_without_a_new_connection(tmp_
             await server.until(lambda: platform.answers(ada) == ["You said: one"], 20)
             before = [*server.gateway.sessions], [*server.gateway.connections]
             configure(home, {"discord": {**table, "members": [int(bob)]}}, ECHO)
-            assert await reloaded(home) == "Taken over: channels.discord.members.\n"
+            assert await reloaded(home) == "Applied: channels.discord.members.\n"
             platform.say(bob, "two")
             await server.until(lambda: platform.answers(bob) == ["You said: two"], 20)
             assert ([*server.gateway.sessions], [*server.gateway.connections]) == before
@@ -81,7 +81,7 @@ async def test_a_channel_that_goes_in_mid_turn_and_comes_back_answers_once(tmp_p
             platform.say(ada, "one")
             await server.until(lambda: server.calls("sendChatAction"), 20)
             configure(home, {}, SLOW)
-            assert "Channels ended: telegram." in await reloaded(home)
+            assert "Stopped channels: telegram." in await reloaded(home)
             assert platform.answers(ada) == []
             platform.say(ada, "two")
             configure(home, {"telegram": table}, SLOW)

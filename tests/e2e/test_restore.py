@@ -231,7 +231,7 @@ async def test_a_model_whose_key_is_lost_says_where_it_should_be(tmp_path: Path)
     assert run(home, "ask", ",help", env=env).returncode == 0
     done = run(home, "ask", "hello", env=env)
     assert done.returncode == 1
-    assert f"{home / 'key'} cannot be read" in done.stdout.decode()
+    assert f"{home / 'key'} cannot be read" in done.stderr.decode()
 
 
 async def test_a_restored_home_is_asked_for_its_secrets_again(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_restored_home_is_asked_for_its_secrets_again(tmp_path: Path) ->
             done = await asyncio.to_thread(run, where, *arguments, lines=lines, env=env)
             assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
             assert "retry" not in done.stderr.decode()
-            return done.stdout.decode()
+            return (done.stderr if code and not done.stdout else done.stdout).decode()
 
         model = ["--model", "openai/gpt-4.9-turbo", "--api-key-file", str(key)]
         await walk(home, "init", "--yes", *model, "--telegram-token", "-", lines=[telegram.bot.token])

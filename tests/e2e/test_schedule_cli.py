@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+import pytest
+
 from tests.e2e import bot
+from tests.e2e.test_control import daemon
 
 
 def told(home: Path, *arguments: str) -> str:
@@ -32,3 +38,28 @@ def test_a_job_is_added_paused_resumed_edited_and_removed(tmp_path: Path) -> Non
     assert "a cup" in removed
     assert "tea" not in told(home, "list")
     assert bot.run(home, "schedule", "show", "tea").returncode == 2
+
+
+@pytest.mark.parametrize("place", ["alone", "chat", "daemon"])
+def test_a_job_that_waits_for_the_daemon_says_so(tmp_path: Path, place: str) -> None:
+    home = tmp_path / "home"
+    places: dict[str, Callable[[Path], AbstractContextManager[object]]] = {
+        "chat": lambda sockets: open_chat(home, sockets),
+        "daemon": lambda sockets: daemon(home, sockets),
+    }
+    bot.run(home, "ask", "hello")
+    with tempfile.TemporaryDirectory() as folder, places.get(place, nullcontext)(Path(folder)):
+        done = bot.run(home, "schedule", "add", "stdin:default", "every 1h", "--text", "a cup")
+    assert done.returncode == 0, done.stderr
+    assert (b"`bubbot run` fires jobs; it is not running.\n" in done.stdout) is (place != "daemon")
+
+
+@contextmanager
+def open_chat(home: Path, sockets: Path) -> Iterator[None]:
+    """A chat that stays open."""
+    with bot.opened(home, "chat", XDG_RUNTIME_DIR=str(sockets)) as chat:
+        chat.type("hello")
+        assert chat.stdout.readline() == b"You said: hello\n"
+        yield
+        chat.stdin.close()
+        assert chat.process.wait(20) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,45 +119,6 @@ def test_wrong_arguments_are_refused(cls: Any) -> None:
             cls()
         with pytest.raises(TypeError, match=r"__init__\(\) got an unexpected keyword argument 'made'$"):
             cls(1, made=2)
-        with pytest.raises(ValueError, match=r"^unlucky$"):
-            cls(13)
-
-
-@pytest.mark.parametrize("decorate", [quick_dataclass, dataclasses.dataclass])
-@pytest.mark.parametrize(
-    ("args", "kwargs", "message"),
-    [
-        ((), {}, "missing 1 required positional argument: 'x'"),
-        ((1, "p", [], "n", 7), {}, "takes from 2 to 5 positional arguments but 6 were given"),
-        ((1,), {"x": 2}, "got multiple values for argument 'x'"),
-        ((1,), {"made": 2}, "got an unexpected keyword argument 'made'"),
-    ],
-)
-def test_a_first_object_is_refused_as_later_ones(
-    decorate: Decorator, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(TypeError, match=re.escape(message) + "$"):
-        point(decorate)(*args, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs"), [((1,), {}), ((), {"x": 1}), ((1, "q"), {"tags": ["a"]}), ((1, "q", ["a"], "m"), {})]
-)
-def test_a_first_object_is_as_later_ones_though_nothing_is_compiled_for_it(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    cls = point(quick_dataclass)
-    shared = cls.__init__
-    first = cls(*args, **kwargs)
-    assert cls.__init__ is shared
-    second = cls(*args, **kwargs)
-    assert cls.__init__ is not shared
-    assert dataclasses.asdict(first) == dataclasses.asdict(second) == dataclasses.asdict(STANDARD(*args, **kwargs))
-
-
-def test_a_first_object_is_checked_after_its_fields_are_set() -> None:
-    cls = point(quick_dataclass)
-    for _ in range(2):
         with pytest.raises(ValueError, match=r"^unlucky$"):
             cls(13)
 

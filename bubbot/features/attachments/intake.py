@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
-from bubbot.errors import FetchFailed, ModelError
+from bubbot.errors import EntryNotFound, FetchFailed, ModelError
 from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.model import TranscribesAudio, Transcript
 from bubbot.ports.text import clean, format_bytes
@@ -145,10 +145,10 @@ class AttachmentIntake:
             return AttachmentResult([unfetched_part(attachment)])
         async with self._slots:
             try:
-                data = await self._fetch_with_retries(attachment, fetch)
+                data = await self._read(tape, attachment, fetch)
             except FetchFailed as error:
                 return self._failure(attachment, inbound, str(error))
-            digest = await tape.put_blob(data)
+            digest = attachment.digest or await tape.put_blob(data)
             part: dict[str, Any] = {**_describe(attachment, data), "digest": digest}
             if quoted:
                 part["quoted"] = True
@@ -172,6 +172,18 @@ class AttachmentIntake:
             [make.event(ATTACHMENT_FAILED, fact)],
             [self._texts.say("attachment_failed", name=name, reason=reason)],
         )
+
+    async def _read(self, tape: TapeHandle, attachment: Attachment, fetch: Fetch) -> bytes:
+        """Read the bytes that were stored with the message, or fetch them. Raise `FetchFailed`."""
+        if not attachment.digest:
+            return await self._fetch_with_retries(attachment, fetch)
+        try:
+            data = await tape.get_blob(attachment.digest)
+        except EntryNotFound as error:
+            raise FetchFailed("the session was reset before the file was read: send it again") from error
+        if len(data) > self._settings.max_bytes:
+            raise FetchFailed(_too_large(len(data), self._settings.max_bytes))
+        return data
 
     async def _fetch_with_retries(self, attachment: Attachment, fetch: Fetch) -> bytes:
         """Fetch the bytes, with further tries.

@@ -199,7 +199,7 @@ def _writes(example: str) -> Callable[[Change], Command]:
                 text, facts = change(changes, _formatter(jobs), args)
             await jobs.write(facts)
             data = _changed_jobs(jobs, facts, args) if action != "chat" else _chat_rules(jobs, changes)
-            needs_daemon = not context.is_running and action in ("add", "edit", "resume", "run")
+            needs_daemon = not context.is_daemon and action in ("add", "edit", "resume", "run")
             return CommandResult(
                 f"{text}\n" + ("`bubbot run` fires jobs; it is not running.\n" if needs_daemon else ""),
                 data=json_data(data),

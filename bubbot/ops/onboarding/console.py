@@ -24,9 +24,18 @@ class Console:
         is_unattended: take the default of every question, and raise the errors of wrong answers.
     """
 
-    def __init__(self, answers: TextIO, output: TextIO, *, is_unattended: bool = False) -> None:
+    def __init__(
+        self,
+        answers: TextIO,
+        output: TextIO,
+        *,
+        is_unattended: bool = False,
+        on_secret: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """Set the streams. `on_secret` is called with each answer that the terminal does not show."""
         self._answers = answers
         self._output = output
+        self._on_secret = on_secret
         self._step = self._steps = 0
         self.is_unattended = is_unattended
 
@@ -77,7 +86,9 @@ class Console:
             text = self.read_line(
                 f"{question} (it is not shown): " if is_hidden else f"{question}: ", is_echoed=not is_hidden
             )
-        return text.strip()
+        if secret := text.strip():
+            self._on_secret(secret)
+        return secret
 
     def choose(self, question: str, options: Mapping[str, str], *, default: str = "") -> str:
         """Ask for one of the options, by its number from 1, its key or its text; return its key.

@@ -160,7 +160,7 @@ class ModelPrompter:
         actions["keep"] = "keep it as it is, untried"
         match self._console.choose("What now?", actions):
             case "key":
-                draft.key = self._ask_key(draft.option.name, draft.option.title)
+                draft.key = self._ask_key(draft.option.name, draft.option.title, typed=draft.key)
             case "model":
                 draft.name = self._ask_name(draft)
             case "keep":
@@ -184,12 +184,14 @@ class ModelPrompter:
             console.tell(f"  {draft.who} does not list it.")
         return name
 
-    def _ask_key(self, provider: str, title: str, *, is_optional: bool = False) -> str:
-        """Ask for a key; empty if there is none, if it stays, or if it is in the environment."""
+    def _ask_key(self, provider: str, title: str, *, is_optional: bool = False, typed: str = "") -> str:
+        """Ask for a key; empty if there is none, if it stays, or if it is in the environment. Enter keeps `typed`."""
         names = PROVIDER_KEY_VARIABLES.get(provider, (f"{provider.upper().replace('-', '_')}_API_KEY",))
         found = next(filter(read_variables().get, names), "")
         settings = self._existing.settings
-        if settings.model.api_key is not None and settings.model.provider == provider:
+        if typed:
+            hint = "Enter keeps the one you typed"
+        elif settings.model.api_key is not None and settings.model.provider == provider:
             hint = "Enter keeps the one there is"
         elif is_optional:
             hint = "Enter for none"
@@ -200,7 +202,7 @@ class ModelPrompter:
                 return answers.parse_secret(text)
             except ConfigError as error:
                 self._console.tell(f"  {error}")
-        return ""
+        return typed
 
     def _keep_key(self, key: str) -> None:
         """Record a key. Without one, forget that of another provider: it must not be sent to this one."""

@@ -62,7 +62,7 @@ AttachmentKind: TypeAlias = Literal["image", "audio", "voice", "video", "file"]
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message; it is fetched after the message was accepted.
+    """A file that came with a message; it is fetched after the message was accepted, unless it has a digest.
 
     Attributes:
         reference: the adapter's own reference to the file.
@@ -71,6 +71,7 @@ class Attachment:
         size: bytes, as the platform states them; None if it does not.
         kind: the kind of content.
         note: its meaning as text, such as a sticker's emoji.
+        digest: of the blob with its bytes on the tape of the session, if they came with the message; else empty.
     """
 
     reference: str
@@ -79,6 +80,7 @@ class Attachment:
     size: int | None = None
     kind: AttachmentKind = "file"
     note: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from bubbot.errors import EntryInvalid
@@ -53,8 +54,7 @@ def audit_all(
         tapes = [tape for tape in run.names if only is None or tape.name == only]
         counts = [_count(conn, tape.number) for tape in tapes]
         count, findings = sum(counts), list[AuditFinding]()
-        for index, tape in enumerate(tapes):
-            before = sum(counts[:index])
+        for tape, before in zip(tapes, accumulate(counts, initial=0), strict=False):
             findings += run.check_chain(tape, partial(report_each, on_progress=on_progress, total=count, start=before))
         findings += [finding for tape in tapes for finding in run.check_content(tape)]
         if only is None:

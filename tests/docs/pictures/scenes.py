@@ -127,7 +127,7 @@ async def _let_in(home: Path, text: str) -> None:
     """Make the sender of the code in the text an owner."""
     code = re.search(r"approve (\w{8})", text)
     assert code, text
-    done = await asyncio.to_thread(run, home, "access", "approve", code[1], "--role", "owner")
+    done = await asyncio.to_thread(run, home, "access", "approve", code[1], "--role", "owner", "--yes")
     assert done.returncode == 0, done.stderr
 
 

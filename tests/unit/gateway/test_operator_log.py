@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,6 +19,8 @@ from bubbot.errors import AccessError
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, Usage
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from tests.gateways import Stage, admitting, edit_of
 from tests.turns import Options, Played, Replying, calls, running, says
@@ -41,9 +43,10 @@ def records(stream: io.StringIO, action: str) -> list[dict[str, Any]]:
     return [one for one in found if one["action"] == action]
 
 
-def bot(model: Any, **listed: Any) -> Any:
+def bot(model: Any, *, tools: Sequence[Tool] = (), **listed: Any) -> Any:
     store = InMemoryStore()
-    return running(store, model, Options(rules=admitting(store, **(listed or {"owners": {"1"}}))), channel=Stage())
+    rules = admitting(store, **(listed or {"owners": {"1"}}))
+    return running(store, model, Options(rules=rules, tools=tools), channel=Stage())
 
 
 def test_a_turn_is_one_line_with_its_outcome_time_tokens_cost_and_trace(stream: io.StringIO) -> None:
@@ -144,10 +147,21 @@ def test_what_is_counted_is_logged_at_the_end(stream: io.StringIO) -> None:
     assert [line["messages"] for line in records(stream, "receive.strangers")] == [1, 4]
 
 
+class Words(ToolArgs):
+    text: str
+
+
+@tool("probe.break")
+async def breaking(turn: Turn, args: Words) -> str:
+    """Fails with what it was given."""
+    raise ValueError(args.text)
+
+
 def test_no_text_of_anybody_is_in_the_log(stream: io.StringIO) -> None:
     @virtual
     async def talk() -> None:
-        async with bot(Played(calls("tape.search", text=CANARY), says(f"I say {CANARY}"))) as bench:
+        replies = (calls("tape.search", text=CANARY), calls("probe.break", text=CANARY), says(f"I say {CANARY}"))
+        async with bot(Played(*replies), tools=[breaking]) as bench:
             named = Sender("1", f"Ann {CANARY}")
             await bench.gate.receive(replace(bench.inbound(f"hello {CANARY}"), sender=named, message="7"))
             await bench.quiet()
@@ -157,6 +171,7 @@ def test_no_text_of_anybody_is_in_the_log(stream: io.StringIO) -> None:
                 f",nonsense {CANARY}",
                 f",access.approve {CANARY}",
                 f",tape.fork {CANARY}",
+                f",probe.break {CANARY}",
             ):
                 await bench.say(text)
             for key, chat, direct in (("s1", "9", True), ("s2", "9", True), ("s3", "-5", False)):
@@ -166,7 +181,9 @@ def test_no_text_of_anybody_is_in_the_log(stream: io.StringIO) -> None:
             await bench.quiet()
 
     talk()
-    assert len(records(stream, "turn.end")) == 5
+    assert len(records(stream, "turn.end")) == 6
+    assert [one["message"] for one in records(stream, "tool.raised")] == ["tool raised ValueError"]
+    assert [one["message"] for one in records(stream, "command.raised")] == ["command raised ValueError"]
     assert CANARY not in stream.getvalue()
 
 

@@ -178,7 +178,7 @@ class TestRefusing:
                 answer = await bench.gate.receive(press(message, buttons.button_id(0), sender=sender, direct=False))
                 assert answer == SAY("press_foreign")
             await bench.quiet()
-            assert (done.presses, await reasons(bench)) == ([], ["foreign"] * 3)
+            assert (done.presses, await reasons(bench)) == ([], ["foreign"] * 2)
             assert bench.channel.texts == ["Well?"]  # a stranger is offered no code
             assert await bench.gate.receive(press(message, buttons.button_id(0), sender="2", direct=False)) is None
 
@@ -227,9 +227,26 @@ class TestRefusing:
         async with bot(store, done) as bench:
             limits = replace(bench.line.policy.person_limits, messages_per_minute=5)
             bench.line.limiter.limits = limits
-            answers = [await bench.gate.receive(press("p1", "x/0", sender="9", key=f"c{n}")) for n in range(200)]
+            answers = [await bench.gate.receive(press("p1", "x/0", sender="3", key=f"c{n}")) for n in range(200)]
             assert answers.count(SAY("press_later")) == 195
             assert len(await reasons(bench)) == 5
+
+    async def test_presses_of_strangers_leave_no_trace(
+        self, store: TapeStore, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        done = Done()
+        async with bot(store, done) as bench:
+            message, buttons = await offered(bench, direct=False)
+            bench.line.limiter.limits = replace(bench.line.policy.person_limits, messages_per_minute=5)
+            before = [await bench.outbox.find_intent(buttons.key), await store.tapes()]
+            with caplog.at_level("INFO"):
+                for sender in range(100, 110):
+                    one = press(message, buttons.button_id(0), sender=str(sender), direct=False)
+                    answers = {await bench.gate.receive(replace(one, external_id=f"{sender}-{n}")) for n in range(20)}
+                    assert answers == {SAY("press_foreign")}  # no limit counts, which would also forget that of others
+            assert [await bench.outbox.find_intent(buttons.key), await store.tapes()] == before
+            assert "strangers ignored" in caplog.text
+            assert await bench.gate.receive(press(message, buttons.button_id(0), direct=False)) is None
 
 
 class TestShowing:

@@ -79,6 +79,16 @@ def test_a_variable_may_hold_a_channel_or_the_inside_of_a_key_as_json(
     }
 
 
+@pytest.mark.parametrize("is_json_first", [True, False])
+def test_a_key_adds_to_the_json_of_its_channel_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_json_first: bool
+) -> None:
+    variables = [("BUBBOT_CHANNELS__WORK", '{"kind": "telegram"}'), ("BUBBOT_CHANNELS__WORK__TOKEN", "1")]
+    for name, value in variables if is_json_first else reversed(variables):
+        monkeypatch.setenv(name, value)
+    assert load(home=tmp_path).channels == {"work": {"kind": "telegram", "token": "1"}}
+
+
 @pytest.mark.parametrize("names", [("", "__TOKEN"), ("__TOKEN", "")])
 def test_a_channel_that_is_text_is_refused_whatever_else_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]

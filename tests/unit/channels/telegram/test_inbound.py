@@ -267,8 +267,8 @@ class TestContent:
     def test_so_are_kinds_we_do_not_use(self) -> None:
         assert read("hologram", {"id": "1", "from": KIM}) is None
         assert read("my_chat_member", {
-            "chat": GROUP, "from": KIM, "date": DATE, "old_chat_member": {"status": "left", "user": BOT},
-            "new_chat_member": {"status": "member", "user": BOT},
+            "chat": GROUP, "from": KIM, "date": DATE, "old_chat_member": {"status": "member", "user": BOT},
+            "new_chat_member": {"status": "left", "user": BOT},
         }) is None  # fmt: skip
 
 

@@ -50,6 +50,24 @@ class TestFetching:
             await bench.say("what is that?", quote=quote)
             assert "[quoted file notes.txt, text/plain, 12 bytes; its content follows" in shown(bench)
 
+    async def test_a_file_that_was_stored_with_the_message_is_not_fetched(self, sqlite_store: SqliteStore) -> None:
+        async with running(sqlite_store, ScriptedModel(), options(), channel=channel()) as bench:
+            stored = replace(PHOTO, digest=await bench.tape().put_blob(PNG))
+            await bench.say("look", attachments=[stored])
+            assert content(await message(bench))[1]["digest"] == stored.digest
+
+    async def test_one_that_was_stored_is_named_if_it_is_too_large_or_its_tape_was_archived(
+        self, sqlite_store: SqliteStore
+    ) -> None:
+        async with running(sqlite_store, ScriptedModel(), options(max_bytes=4), channel=channel()) as bench:
+            large = replace(PHOTO, digest=await bench.tape().put_blob(PNG), size=None)
+            await bench.say("look", attachments=[large, replace(large, digest="0" * 64)])
+            reasons = [one["text"] for one in content(await message(bench))[1:]]
+        assert reasons == [
+            f"[attachment photo.png could not be fetched: it has {len(PNG)} bytes; at most 4 bytes are taken]",
+            "[attachment photo.png could not be fetched: the session was reset before the file was read: send it again]",
+        ]
+
     async def test_what_is_not_permanent_is_tried_again(self, sqlite_store: SqliteStore) -> None:
         files = channel(photo=[FetchFailed("busy", permanent=False), FetchFailed("busy", permanent=False), PNG])
         async with running(sqlite_store, ScriptedModel(), options(), channel=files) as bench:

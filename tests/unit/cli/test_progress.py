@@ -1,0 +1,42 @@
+"""The display of progress: what it draws on a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+
+import pytest
+
+from bubbot.cli.progress import show_progress
+
+SECONDS = 20
+"""How long a test waits for what does not come."""
+
+
+class Screen(io.StringIO):
+    """A terminal that says when something was drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = threading.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if "evil" in self.getvalue():
+            self.drawn.set()
+        return written
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_terminal_does_not_obey_the_name_of_a_file(monkeypatch: pytest.MonkeyPatch, plain: bool) -> None:
+    screen = Screen()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", screen)
+    with show_progress("Reading evil\x1b]0;owned\x07.jsonl", plain=plain, start_delay=0):
+        assert screen.drawn.wait(SECONDS)
+    assert "evil\ufffd]0;owned\ufffd.jsonl" in screen.getvalue()
+    assert "\x1b]" not in screen.getvalue()
