@@ -122,7 +122,7 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
     await _show_contents(setup)
     show(
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
-        "If the original bot will never run again, bubbot restore --release ends that."
+        f"If the original bot will never run again, {_command(setup, 'restore --release')} ends that."
     )
     return EXIT_OK
 
@@ -174,7 +174,7 @@ async def _show_contents(setup: CommandSetup) -> None:
             *_describe_open_chats(restored.settings),
         ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
-        f"A backup holds no files with secrets. {_init_command(restored)} asks for these, or put the files back:": [
+        f"A backup holds no files with secrets. {_command(restored, 'init')} asks for these, or put the files back:": [
             f"{describe_secret(restored.settings, secret.setting)}: {secret.file}"
             for secret in restored.settings.missing_secrets
         ],
@@ -195,10 +195,10 @@ async def _show_contents(setup: CommandSetup) -> None:
             show("\n".join([title, *(f"  {printable(line)}" for line in lines)]))
 
 
-def _init_command(setup: CommandSetup) -> str:
-    """Return the command that asks for missing secrets."""
+def _command(setup: CommandSetup, words: str) -> str:
+    """Return a command for this home and configuration."""
     options = {"--home": setup.home.path, "--config": setup.config}
-    return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path), "init"])
+    return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path), words])
 
 
 def _describe_open_chats(settings: Settings) -> Iterator[str]:

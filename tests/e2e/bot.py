@@ -17,9 +17,10 @@ BUBBOT = (sys.executable, "-m", "bubbot")
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """A bot with the scripted model and nothing of the environment the tests run in."""
+    """A bot with the scripted model and nothing of the environment the tests run in; an empty value leaves one out."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    return {**kept, "BUBBOT_HOME": str(home), "BUBBOT_MODEL__NAME": "scripted", **more}
+    variables = {**kept, "BUBBOT_HOME": str(home), "BUBBOT_MODEL__NAME": "scripted", **more}
+    return {name: value for name, value in variables.items() if value}
 
 
 def run(

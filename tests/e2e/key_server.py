@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ class KeyServer:
     models: Sequence[str] | None = ("gpt-5-mini", "gpt-4.9-turbo", "gpt-4.1-2025-04-14", "text-embedding-4")
     text: str = "OK"
     call_status: int = 200
+    call_error: Mapping[str, str] = field(default_factory=lambda: {"message": "You have no credit left."})
     hangs: bool = False
     address: str = ""
     requests: list[Asked] = field(default_factory=list)
@@ -44,7 +45,7 @@ class KeyServer:
             rows = [{"id": name, "created": place} for place, name in enumerate(self.models)]
             return Answer((json.dumps({"object": "list", "data": rows}).encode(),), media="application/json")
         if self.call_status != 200:
-            return refusal(self.call_status, {"error": {"message": "You have no credit left."}})
+            return refusal(self.call_status, {"error": self.call_error})
         chunks = (
             {"choices": [{"index": 0, "delta": {"content": self.text}, "finish_reason": None}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},

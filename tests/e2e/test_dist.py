@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from bubbot import __version__
 from tests.docs.pages import ROOT
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("BUBBOT_", "SOURCE_DATE", "XDG_"))}
@@ -253,33 +254,81 @@ class TestInstallScript:
         assert done.stdout == ""
 
 
-@pytest.mark.proof
+@pytest.fixture(scope="module")
+def wheels(dist: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels of everything that is installed: that of the variable WHEELS; the proof downloads it."""
+    if given := os.environ.get("WHEELS"):
+        return Path(given)
+    if not request.config.getoption("--proof"):
+        pytest.skip("WHEELS names no folder of wheels; the proof downloads one")
+    folder = tmp_path_factory.mktemp("wheels")
+    local = ROOT / "bubbot" / "models" / "local" / "requirements.txt"
+    for what in (("-c", dist / "constraints.txt", next(dist.glob("*.whl"))), ("--no-deps", "-r", local)):
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder, *what], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built folder of the version before."""
+    clone, folder = tmp_path_factory.mktemp("older") / "clone", tmp_path_factory.mktemp("older-dist")
+    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(".venv*", "__pycache__"))
+    for name in ("pyproject.toml", "bubbot/__init__.py"):
+        text = (clone / name).read_text(encoding="utf-8")
+        (clone / name).write_text(text.replace(f'version__ = "{__version__}"', 'version__ = "0.0.1"').replace(
+            f'version = "{__version__}"', 'version = "0.0.1"'
+        ), encoding="utf-8")  # fmt: skip
+    build(folder, clone)
+    return folder
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("way", ["uv", "pipx", "venv"])
-def test_installed_for_real_it_answers_and_is_removed(dist: Path, tmp_path: Path, way: str) -> None:
-    """Needs the tool on the PATH, and an index of packages."""
+def test_installed_from_a_folder_of_wheels_it_answers_is_upgraded_and_is_removed(
+    dist: Path, wheels: Path, older: Path, tmp_path: Path, way: str, request: pytest.FixtureRequest
+) -> None:
+    """Nothing is downloaded; needs the tool on the PATH."""
     if way != "venv" and shutil.which(way) is None:
-        pytest.fail(f"there is no {way} here: install it for the proof")
+        missing = pytest.fail if request.config.getoption("--proof") else pytest.skip
+        missing(f"there is no {way} here: install it for the proof")
     environment = {
         **CLEAN,
         "HOME": str(tmp_path),
         "PATH": f"{tmp_path}/.local/bin:{CLEAN['PATH']}",
         "PYTHON": sys.executable,
+        "UV_PYTHON": sys.executable,
+        "PIPX_DEFAULT_PYTHON": sys.executable,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "UV_OFFLINE": "1",
+        "UV_FIND_LINKS": str(wheels),
     }
 
-    def run(*command: str | Path, **env: str) -> str:
+    def run(*command: str | Path, lines: str = "", **env: str) -> str:
         done = subprocess.run(
-            command, cwd=tmp_path, env={**environment, **env}, capture_output=True, text=True, timeout=900, check=False
+            command,
+            cwd=tmp_path,
+            env={**environment, **env},
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     bubbot = tmp_path / ".local" / "bin" / "bubbot"
-    run("sh", dist / "install.sh", "--with", way)
-    run(bubbot, "model", "install")
-    run("sh", dist / "install.sh")  # finds the way again, and the model stays
-    assert "is installed" in run(bubbot, "model", "install", "--dry-run")
+    run("sh", older / "install.sh", "--with", way)
+    assert run(bubbot, "--version") == "bubbot 0.0.1\n"
     assert run(bubbot, "ask", "hello", BUBBOT_MODEL__NAME="scripted") == "You said: hello\n"
+    run(bubbot, "model", "install")
+    run("sh", dist / "install.sh")  # finds the way again; what was said stays, and the model
+    assert run(bubbot, "--version") == f"bubbot {__version__}\n"
+    assert "message user: hello" in run(bubbot, "tape", "show", "default", "--kinds", "message")
+    assert "is installed" in run(bubbot, "model", "install", "--dry-run")
     assert "Paris" in run(bubbot, "ask", "--session", "other", "What is the capital of France?")
+    assert "You said: and now?" in run(bubbot, "chat", lines="and now?\n", BUBBOT_MODEL__NAME="scripted")
     assert f"{tmp_path}/.local/share" in run(bubbot, "service", "install", "--user", "--dry-run")
     run("sh", dist / "install.sh", "--uninstall")
     assert not bubbot.exists()

@@ -1,141 +1,58 @@
-"""From an installed clone to a first answer in Telegram, with nothing but what the quickstart says to type."""
+"""From an installed clone to a bot with people, a group and a backup, with nothing but what the pages say to type."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from bubbot.models.local import model as local
 from tests.docs.pages import ROOT
+from tests.e2e.newcomer import ASK_TOKEN, NOT_WALKED, SECONDS_PER_KEY, walk_all
 from tests.e2e.terminal import CTRL_C, ENTER, Terminal
-from tests.fakes.botapi.gatherings import Gathering
-from tests.fakes.botapi.server import Server
 
-PER_KEY = 0.3
-"""Seconds a newcomer takes for a key."""
-GOAL = 180.0
-"""Seconds the way may take, typing and waiting, beyond the download."""
-ASK_TOKEN = "Telegram: the token that @BotFather gave you; Enter for none (it is not shown): "
 PAGE = (
     (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8").partition("## To Telegram")[2].partition("\n## ")[0]
 )
 TYPED = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)).splitlines()
 """What the page says to type, a command a line."""
-NOT_WALKED = ("make chat", ". .venv/bin/activate")
-"""Commands of the page that are done already where a test runs: to install, and, in two terminals, to find `bubbot`."""
-PASTED = 2
-"""Keys it takes to paste something."""
+MAX_KEYS = {
+    "install to the first answer": 8,
+    "Telegram as owner": 300,
+    "a second person": 60,
+    "a group": 80,
+    "backup, restore, talking again": 220,
+}
+"""Keys that each way takes at most; 300 are 90 seconds."""
 
 
-@dataclass
-class Newcomer:
-    """Somebody at a keyboard, before a bot and a chat with it: `keys` pressed, `waited` seconds for the machine."""
-
-    home: Path
-    server: Server
-    room: Gathering
-    env: dict[str, str]
-    keys: int = 0
-    waited: float = 0.0
-    commands: list[str] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """What the whole way takes, typing and waiting."""
-        return self.keys * PER_KEY + self.waited
-
-    @contextmanager
-    def runs(self, command: str, first: str) -> Iterator[Terminal]:
-        """Types a command in a terminal of its own, and waits until `first` is shown, and for its end."""
-        self.keys += len(command) + 1
-        self.commands.append(command)
-        begun = time.monotonic()
-        with Terminal(self.home, *command.split()[1:], first=first, script=None, **self.env) as terminal:
-            self.waited += time.monotonic() - begun
-            yield terminal
-            begun = time.monotonic()
-            assert terminal.ended() == 0, terminal.sent
-            self.waited += time.monotonic() - begun
-
-    def answers(self, terminal: Terminal, question: str, text: str, *, pasted: bool = False) -> None:
-        """Waits for the question and types an answer."""
-        begun = time.monotonic()
-        terminal.expect(question)
-        self.waited += time.monotonic() - begun
-        self.keys += (PASTED if pasted else len(text)) + 1
-        terminal.type(text + ENTER)
-
-    def writes(self, text: str, answer: str) -> re.Match[str]:
-        """Writes to the bot, and waits until it has said something of this form."""
-        self.keys += len(text) + 1
-        self.room.say(text)
-        begun = time.monotonic()
-        while time.monotonic() < begun + 60:
-            for one in [*self.room.chat.messages.values()]:
-                if one.get("from", {}).get("is_bot") and (found := re.search(answer, str(one.get("text", "")))):
-                    self.waited += time.monotonic() - begun
-                    return found
-            time.sleep(0.02)
-        raise AssertionError(f"the bot has not said {answer}")
-
-    def sets_up(self) -> None:
-        """Answers the questions, with Enter where there is nothing to be said."""
-        with self.runs("bubbot init", "Enter takes what stands in [brackets]") as init:
-            self.answers(init, "Name of the bot [bubbot]: ", "Ada's bot")
-            self.answers(init, "Number [1]: ", "")
-            self.answers(init, "Time zone [", "Europe/Berlin")
-            self.answers(init, "Number [1]: ", "1" if local.is_available() else "later")
-            self.answers(init, ASK_TOKEN, self.server.bot.token, pasted=True)
-            init.expect(f"This is @bubbot_bot (id {self.server.bot.user.id}).")
-            self.answers(init, "Enter if you do not know it: ", "")
-            self.answers(init, "Discord: ", "")
-            self.answers(init, "Say something to it, or no [Hello!]: ", "no")
-            told = init.expect("access approve CODE --role owner")
-            assert "send any message to @bubbot_bot on Telegram" in " ".join(told.split())
-        assert self.server.bot.token not in init.sent
-
-    def talks(self, answer: str) -> None:
-        """Runs the bot, is let in, and gets an answer."""
-        with self.runs("bubbot run", "telegram.ready") as running:
-            code = self.writes("hello", r"bubbot access approve (\w+)")[1]
-            with self.runs(f"bubbot access approve {code} --role owner", "Let ") as approval:
-                self.answers(approval, "[y/N] ", "y")
-                approval.expect("is now owner on telegram")
-            self.writes("Who are you?", answer)
-            running.type(CTRL_C)
-
-
-async def walked(home: Path, model: str, answer: str) -> Newcomer:
-    """The way of the quickstart to an answer of this form; `model` is the one that answers."""
-    async with Server(limits=None, longest_poll=1.0) as server:
-        room = server.private(server.user("Ada", username="ada"))
-        env = {"BUBBOT_CHANNELS__TELEGRAM__BASE_URL": server.base_url, "BUBBOT_MODEL__NAME": model}
-        done_before = sum(len(line) + 1 for line in (*NOT_WALKED, ",quit", NOT_WALKED[-1]))
-        someone = Newcomer(home, server, room, env, keys=done_before)
-        await asyncio.to_thread(someone.sets_up)
-        await asyncio.to_thread(someone.talks, answer)
-    return someone
-
-
-async def test_a_newcomer_has_an_answer_in_telegram_within_three_minutes(tmp_path: Path) -> None:
-    someone = await walked(tmp_path / "home", "scripted", "You said: Who are you")
-    walked_so = [re.sub(r"[A-Z0-9]{8}", "CODE", text) for text in someone.commands]
-    assert walked_so == [line for line in TYPED if line not in NOT_WALKED]
-    assert someone.seconds < GOAL, someone
+async def test_a_newcomer_gets_there_with_few_keys_and_the_commands_of_the_pages(tmp_path: Path) -> None:
+    someone = await walk_all(tmp_path, "scripted", ("You said: hello", "You said: "))
+    keys = {walk.name: walk.keys for walk in someone.walks}
+    assert {name: count for name, count in keys.items() if count > MAX_KEYS[name]} == {}
+    assert [*keys] == [*MAX_KEYS]
+    assert MAX_KEYS["Telegram as owner"] * SECONDS_PER_KEY <= 90
+    first, telegram, person, group, moved = (
+        [re.sub(r"[A-Z0-9]{8}", "CODE", text) for text in walk.commands] for walk in someone.walks
+    )
+    assert telegram == [line for line in TYPED if line not in NOT_WALKED]
+    assert first == person == []
+    assert group == ["bubbot reload"]
+    assert moved == [
+        "bubbot backup ~/copy",
+        "bubbot --home ~/new restore ~/copy",
+        "bubbot --home ~/new init",
+        "bubbot --home ~/new restore --release",
+        "bubbot --home ~/new run",
+    ]
 
 
 @pytest.mark.proof
 @pytest.mark.skipif(not local.is_available(), reason="the demonstration model is not installed")
 async def test_the_same_with_the_demonstration_model_that_a_newcomer_has(tmp_path: Path) -> None:
-    someone = await walked(tmp_path / "home", "local", r"^(?!I do not know you yet)")
-    assert someone.seconds < GOAL, someone
+    await walk_all(tmp_path, "local", ("", r"^(?!I do not know you yet)"))
 
 
 async def test_ctrl_c_at_a_question_leaves_everything_as_it_was_and_the_terminal_as_it_was(tmp_path: Path) -> None:

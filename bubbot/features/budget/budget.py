@@ -23,6 +23,7 @@ from bubbot.features.budget.state import (
     BudgetState,
     BudgetWarning,
     CallError,
+    combine_answered,
     combine_failing,
     renewal_day,
 )
@@ -229,6 +230,10 @@ class Budget:
     def failing_models(self) -> Mapping[str, FailingModel]:
         """Return the models whose newest calls failed, by name."""
         return combine_failing(self._states)
+
+    def answered_models(self) -> Mapping[str, str]:
+        """Return when each model last answered, ISO 8601, by name."""
+        return combine_answered(self._states)
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations of calls in progress."""

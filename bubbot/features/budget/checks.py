@@ -30,7 +30,7 @@ async def check_answers(home: HomeReader) -> list[Finding]:
     budget, models = home.settings
     async with home.open_tape(BUDGET_TAPE) as tape:
         state = await read_combined_projection(BUDGET_PROJECTION, tape.shards())
-    for model in model_outages(state.failing, budget, models, home.now().isoformat()):
+    for model in model_outages(state.failing, state.answered, budget, models, home.now().isoformat()):
         since, newest = (datetime.fromisoformat(date) for date in (model.since, model.newest))
         cause = (
             f"{model.name} has not answered since {since:%Y-%m-%d %H:%M} UTC: {explain_outage(Texts(), model)}. It was asked "

@@ -115,7 +115,8 @@ class BudgetFeature:
         return budget_health(context, usages, self._outages(context), currency)
 
     def _outages(self, context: HealthContext) -> tuple[ModelOutage, ...]:
-        return model_outages(self.budget.failing_models(), self._settings, self._models, context.at)
+        failing, answered = self.budget.failing_models(), self.budget.answered_models()
+        return model_outages(failing, answered, self._settings, self._models, context.at)
 
     async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
         rates = RateLimiter(message_rates(settings), self._kernel.now, self._kernel.zone, ALWAYS_NOTIFY)

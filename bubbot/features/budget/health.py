@@ -114,7 +114,7 @@ async def read_budget_health(home: HomeReader, context: HealthContext) -> Featur
         state = await read_combined_projection(BUDGET_PROJECTION, tape.shards())
     today = home.now().astimezone(ZoneInfo(context.zone)).strftime("%Y-%m-%d")
     usages = budget_usage(state.spent, budget_limits(*settings), today, currency.usd_rate)
-    return budget_health(context, usages, model_outages(state.failing, *settings, context.at), currency)
+    return budget_health(context, usages, model_outages(state.failing, state.answered, *settings, context.at), currency)
 
 
 def budget_currency(settings: BudgetSettings) -> Currency:
@@ -123,24 +123,31 @@ def budget_currency(settings: BudgetSettings) -> Currency:
 
 
 def model_outages(
-    failing: Mapping[str, FailingModel], budget: BudgetSettings, models: ModelFacts, at: str
+    failing: Mapping[str, FailingModel],
+    answered: Mapping[str, str],
+    budget: BudgetSettings,
+    models: ModelFacts,
+    at: str,
 ) -> tuple[ModelOutage, ...]:
     """Return the models that do not answer, if that still matters.
 
-    A model that no setting names any more counts for a day after it was last asked: somebody may have left it.
+    A model that no setting names counts until one of the settings answers, a day after it was last asked at most: it may
+    have been exchanged, or a chat has chosen it.
 
     Args:
         failing: the models whose newest calls failed.
+        answered: when each model last answered, ISO 8601.
         budget: the settings of budgets.
         models: facts about the configured models.
         at: the current time, ISO 8601.
     """
     configured = {models.name, *models.fallback, *budget.fallback_models}
-    day_ago = (datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC)
+    dates = [datetime.fromisoformat(answered[name]) for name in configured if name in answered]
+    oldest = max([(datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC), *dates])
     return tuple(
         ModelOutage(*model)
         for name, model in sorted(failing.items())
-        if name in configured or datetime.fromisoformat(model.newest) > day_ago
+        if name in configured or datetime.fromisoformat(model.newest) > oldest
     )
 
 

@@ -14,7 +14,7 @@ from bubbot.ports.usage import FailingModel
 from bubbot.records import dataclass
 from bubbot.texts import Texts
 
-LASTING_STATUSES = (401, 402, 403, 404, 429)
+LASTING_STATUSES = (401, 402, 403, 404, 410, 429)
 """HTTP statuses with which a provider refuses every call, until somebody changes a setting, a key or an account."""
 
 
@@ -48,6 +48,8 @@ def explain_outage(texts: Texts, outage: ModelOutage | FailingModel) -> str:
             return texts.say("failing_key")
         case ModelRefused.kind, 402 | 429:
             return texts.say("failing_no_credit")
+        case ModelRefused.kind, 404 | 410:
+            return texts.say("failing_no_model")
         case ModelRefused.kind, None:
             return texts.say("failing_refused")
         case ModelRefused.kind, status:

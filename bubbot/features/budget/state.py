@@ -176,9 +176,18 @@ def combine_failing(states: Sequence[BudgetState]) -> Mapping[str, FailingModel]
     return failing
 
 
+def combine_answered(states: Sequence[BudgetState]) -> dict[str, str]:
+    """Return when each model last answered, on any shard."""
+    answered: dict[str, str] = {}
+    for state in states:
+        for name, at in state.answered.items():
+            answered[name] = max(answered.get(name, ""), at)
+    return answered
+
+
 def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
     """Add up the states of shards; a call is on one of them."""
-    total = BudgetState(failing=dict(combine_failing(states)))
+    total = BudgetState(failing=dict(combine_failing(states)), answered=combine_answered(states))
     for state in states:
         for key, spent in state.spent.items():
             total.spent[key] = total.spent.get(key, ZERO_SPENT).add(spent)
@@ -186,8 +195,6 @@ def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
         total.warned |= state.warned
         total.unpriced |= state.unpriced
         total.reported |= state.reported
-        for name, at in state.answered.items():
-            total.answered[name] = max(total.answered.get(name, ""), at)
         total.day = max(total.day, state.day)
     return total
 

@@ -25,7 +25,10 @@ CALL_SECONDS = 15.0
 
 
 def check_provider(settings: Settings, home: Home, file: Path) -> Iterator[Finding]:
-    """Ask the provider of the configured model with the key; nothing is asked if the key is missing."""
+    """Ask the provider of the configured model with the key; nothing is asked if the key is missing.
+
+    A model that the provider's list does not name is sent a short message.
+    """
     name, provider = settings.model.name, settings.model.provider
     is_ours = provider in {*plugins.list_names("bubbot.models")} - {LITELLM}
     if not name or is_ours or name in keyless_models(settings, read_variables()):
@@ -33,24 +36,30 @@ def check_provider(settings: Settings, home: Home, file: Path) -> Iterator[Findi
     if settings.missing_secret("model", "api_key") is not None:
         return
     try:
-        is_listed = asyncio.run(list_models(settings, name, seconds=LIST_SECONDS)) is not None
-        if not is_listed:
+        listed = asyncio.run(list_models(settings, name, seconds=LIST_SECONDS)) or ()
+        is_listed = name.partition("/")[2] in {model.name for model in listed}
+        if not is_listed:  # it may be retired, or an alias
             asyncio.run(call_model(settings, home, seconds=CALL_SECONDS))
     except ModelRateLimited as error:
-        yield Finding("model.accepted", "ok", f"{error}. It took the key.")
+        yield Finding("model.accepted", "ok", f"{_as_sentence(error)} It took the key.")
     except ModelRefused as error:
         if error.status in (401, 403):
-            yield Finding("model.key_refused", "problem", f"{error}.", _command_to_replace_key(settings, file))
+            yield Finding("model.key_refused", "problem", _as_sentence(error), _command_to_replace_key(settings, file))
         else:
-            yield Finding("model.refused", "problem", f"{error}.", edit_command(file))
+            yield Finding("model.refused", "problem", _as_sentence(error), edit_command(file))
     except ConfigError:
         return  # `model.unknown` tells of it
     except ModelError as error:
-        cause = f"{error}. If this machine is offline, that is why; a running bot tries again."
+        cause = f"{_as_sentence(error)} If this machine is offline, that is why; a running bot tries again."
         yield Finding("model.unreachable", "warning", cause, _command_to_connect(settings))
     else:
-        how = "shows its list of models" if is_listed else "answered a short call"
+        how = "lists it" if is_listed else "answered a short call"
         yield Finding("model.accepted", "ok", f"The provider of {name} {how}: the key and the address are right.")
+
+
+def _as_sentence(error: ModelError) -> str:
+    """Return the error with one full stop; the words of a provider may bring their own."""
+    return f"{str(error).removesuffix('.')}."
 
 
 def _command_to_replace_key(settings: Settings, file: Path) -> str:

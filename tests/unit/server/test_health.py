@@ -89,7 +89,7 @@ async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -
         told = await ready.json()
     assert told["ready"] is True
     assert told["models"] == {
-        "openai/x": {"since": trouble.since, "asked": trouble.newest, "why": "it refuses the key ([model] api_key)"}
+        "openai/x": {"since": trouble.since, "asked": trouble.newest, "why": "it refuses the key"}
     }
 
 

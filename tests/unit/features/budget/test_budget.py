@@ -550,9 +550,7 @@ class TestModelsThatFail:
         await self.refuse(budget, 401)
         await self.refuse(budget, 401)
         (text,) = owner.texts
-        assert text.startswith(
-            "No answer comes from m: it refuses the key ([model] api_key). Nobody gets an answer until "
-        )
+        assert text.startswith("No answer comes from m: it refuses the key. Nobody gets an answer until ")
         again = await opened(memory_store, plan(), life="next", tell=owner, clock=clock)
         await self.refuse(again, 401)
         assert len(owner.texts) == 1

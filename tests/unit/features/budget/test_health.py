@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -69,7 +70,7 @@ class TestModelsThatDoNotAnswer:
     @pytest.mark.parametrize(
         ("kind", "status"),
         [
-            ("model_refused", 401), ("model_refused", 402), ("model_refused", 400), ("model_refused", None),
+            ("model_refused", 401), ("model_refused", 402), ("model_refused", 404), ("model_refused", 400), ("model_refused", None),
             ("model_unavailable", 503), ("model_unavailable", None), ("model_rate_limited", 429), ("empty_answer", None),
             ("model_unconfigured", None), ("model_key_missing", None), ("internal", None),
         ],
@@ -90,6 +91,20 @@ class TestModelsThatDoNotAnswer:
     def test_a_model_that_no_setting_names_is_left_out_after_a_day(self) -> None:
         calls = {"a/b": FailingModel("a/b", "2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00", "model_refused")}
         named, other = ModelFacts(name="a/b"), ModelFacts(fallback=("c/d",))
-        assert model_outages(calls, BudgetSettings(), named, NOW)
-        assert not model_outages(calls, BudgetSettings(), other, NOW)
-        assert model_outages(calls, BudgetSettings(), other, "2026-11-22T09:00:00+00:00")
+        assert model_outages(calls, {}, BudgetSettings(), named, NOW)
+        assert not model_outages(calls, {}, BudgetSettings(), other, NOW)
+        assert model_outages(calls, {}, BudgetSettings(), other, "2026-11-22T09:00:00+00:00")
+
+    def test_a_model_that_no_setting_names_is_left_out_once_one_of_the_settings_answers(self) -> None:
+        at = "2026-11-21T10:00:00+00:00"
+        calls = {"a/b": FailingModel("a/b", at, at, "model_refused")}
+
+        def outages(answered: Mapping[str, str], configured: str) -> tuple[ModelOutage, ...]:
+            return model_outages(
+                calls, answered, BudgetSettings(), ModelFacts(name=configured), "2026-11-21T12:00:00+00:00"
+            )
+
+        before, after = "2026-11-21T09:59:00+00:00", "2026-11-21T10:01:00+00:00"
+        assert outages({"c/d": before, "e/f": after}, "c/d")
+        assert not outages({"c/d": after}, "c/d")
+        assert outages({"c/d": after}, "a/b")

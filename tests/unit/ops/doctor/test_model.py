@@ -72,7 +72,7 @@ def test_a_provider_that_takes_the_key_shows_its_list_and_is_sent_no_message(hom
         config(home, server.base, KEY)
         finding = found(checkup(home)())["model.accepted"]
         assert (finding.level, server.paths) == ("ok", ["/v1/models"])
-        assert "shows its list of models" in finding.cause
+        assert "lists it" in finding.cause
 
 
 def test_one_without_a_list_is_sent_one_short_message(home: Home) -> None:
@@ -81,6 +81,17 @@ def test_one_without_a_list_is_sent_one_short_message(home: Home) -> None:
         assert "answered a short call" in found(checkup(home)())["model.accepted"].cause
         assert server.paths == ["/v1/models", "/v1/chat/completions"]
         assert server.requests[1].body["max_tokens"] == 64
+
+
+@pytest.mark.parametrize(("call_status", "wanted"), [(404, "model.refused"), (200, "model.accepted")])
+def test_a_model_that_the_list_does_not_name_is_sent_one_short_message(
+    home: Home, call_status: int, wanted: str
+) -> None:
+    with provider(KeyServer(call_status=call_status)) as server:
+        config(home, server.base, KEY, "openai/gpt-4-retired")
+        cause = found(checkup(home)())[wanted].cause
+        assert server.paths == ["/v1/models", "/v1/chat/completions"]
+        assert not cause.endswith("..")
 
 
 def test_nobody_is_asked_offline_or_without_a_key(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
