@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bubbot.ports.tool import ArgumentProblem, ToolArgs
+from bubbot.ports.tool import ArgumentProblem, Tool
 from bubbot.texts import Texts
 
 MAX_VALUE_CHARS = 60
@@ -31,13 +31,13 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
 """The sentence for each type of error that pydantic reports, and the key of its limit."""
 
 
-def describe_argument(problem: ArgumentProblem, args: type[ToolArgs], texts: Texts) -> str:
+def describe_argument(problem: ArgumentProblem, tool: Tool, texts: Texts) -> str:
     """Say what is wrong with an argument, without a library's words."""
     name, typed = problem.name, str(problem.value)
     value = typed if len(typed) <= MAX_VALUE_CHARS else f"{typed[:MAX_VALUE_CHARS]}…"
     if problem.kind == "missing":
-        if meaning := args.model_fields[name].description:
-            return texts.say("argument_missing", name=name, meaning=texts.format_commands(meaning))
+        if meaning := tool.args.model_fields[name].description:
+            return texts.say("argument_missing", name=name, meaning=texts.meaning(tool.name, name, meaning))
         return texts.say("argument_missing_plain", name=name)
     if problem.kind == "extra_forbidden":
         return texts.say("argument_unknown", name=name)

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, field_validator
 
-from bubbot.ports.tool import ArgumentsInvalid, ToolArgs, validate_args
+from bubbot.ports.tool import ArgumentsInvalid, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.argument_errors import describe_argument
 from bubbot.texts import Texts
 
@@ -35,10 +36,16 @@ class Args(ToolArgs):
         return value
 
 
+@tool("test")
+async def probe(turn: Turn, args: Args) -> str:
+    """Take arguments."""
+    return ""
+
+
 def described(values: dict[str, object], texts: Texts) -> list[str]:
     with pytest.raises(ArgumentsInvalid) as caught:
-        validate_args("test", Args, {"when": "now"} | values)
-    return [describe_argument(problem, Args, texts) for problem in caught.value.problems]
+        probe.validate({"when": "now"} | values)
+    return [describe_argument(problem, probe, texts) for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +81,9 @@ def test_each_kind_has_its_sentence(values: dict[str, object], english: str, chi
 
 def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told() -> None:
     with pytest.raises(ArgumentsInvalid) as caught:
-        validate_args("test", Args, {"count": "x"})
+        probe.validate({"count": "x"})
     slashes = Texts().with_command_prefix("/")
-    assert [describe_argument(problem, Args, slashes) for problem in caught.value.problems] == [
+    assert [describe_argument(problem, probe, slashes) for problem in caught.value.problems] == [
         "when is missing: the time, as in `/remind`",
         'count is "x", but must be a whole number',
     ]
