@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from bubbot.ports.tool import ArgumentProblem, Tool
@@ -46,5 +47,7 @@ def describe_argument(problem: ArgumentProblem, tool: Tool, texts: Texts) -> str
     sentence, key = _SENTENCES[problem.kind]
     limit = str(problem.limits.get(key, ""))
     if key == "expected":
-        limit = limit.replace("'", "").replace(" or ", texts.say("or"))
+        # An empty text among them means the default; nobody types it.
+        *choices, last = filter(None, re.findall(r"'([^']*)'", limit))
+        limit = texts.say("or").join([texts.say("list_comma").join(choices), last] if choices else [last])
     return texts.say(sentence, name=name, value=value, limit=limit)

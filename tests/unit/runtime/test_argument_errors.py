@@ -18,7 +18,7 @@ class Args(ToolArgs):
 
     when: str = Field(description="the time, as in `,remind`")
     plain: str = ""
-    how: Literal["day", "month", "all"] = "day"
+    how: Literal["", "day", "month", "all"] = "day"
     count: int = 1
     share: float = 0.5
     loud: bool = False
@@ -52,7 +52,7 @@ def described(values: dict[str, object], texts: Texts) -> list[str]:
     ("values", "english", "chinese"),
     [
         ({"other": "1"}, "there is no other", "没有 other 这一项"),
-        ({"how": "year"}, 'how is "year", but must be day, month or all', "how 是“year”，但应为 day, month 或 all"),
+        ({"how": "year"}, 'how is "year", but must be day, month or all', "how 是“year”，但应为 day、month 或 all"),
         ({"count": "many"}, 'count is "many", but must be a whole number', "count 是“many”，但应为整数"),
         ({"count": "1.5"}, 'count is "1.5", but must be a whole number', "count 是“1.5”，但应为整数"),
         (
