@@ -29,6 +29,8 @@ from bubbot.server.remote import AskResult
 from bubbot.tape.entry import timestamp
 
 STDIN = "-"
+SAID_BY_ASK = ("bubbot.gateway.outbound", "bubbot.runtime.session")
+"""The loggers whose warnings this command says in its own words."""
 DEFAULT_WAIT_SECONDS = 120.0
 MAX_WAIT_SECONDS = 86_400.0
 MAX_INPUT_BYTES = 16 * 2**20
@@ -132,7 +134,7 @@ def _run_turn(
 ) -> int:
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
-    with _without_delivery_warnings():
+    with _without_warnings():
         status = asyncio.run(_ask(setup, inbound, files, printer, as_json=as_json, wait_seconds=wait_seconds))
     printer.check(inbound.session)
     return 1 if status == "failed" else 0
@@ -239,15 +241,16 @@ def _read_file(name: str, limit: int, home: Home) -> bytes:
 
 
 @contextmanager
-def _without_delivery_warnings() -> Iterator[None]:
-    """Hide the log's warning of an undelivered answer: this command prints its own sentence and exits with 1."""
-    logger = logging.getLogger("bubbot.gateway.outbound")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def _without_warnings() -> Iterator[None]:
+    """Hide the log's warnings of a failed turn and of an undelivered answer: this command prints a sentence of its own."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, SAID_BY_ASK)}
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 async def _ask(

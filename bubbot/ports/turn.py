@@ -135,6 +135,11 @@ class Turn:
         return self.role.at_least(Role.OWNER) and is_private
 
     @property
+    def result_texts(self) -> Texts:
+        """The sentences for the result of a tool: people read the language of the chat, models English."""
+        return self.texts if self.runs_command else self.texts.english
+
+    @property
     def is_typed(self) -> bool:
         """True if people wrote what the turn answers."""
         return self.origin == HUMAN_ORIGIN

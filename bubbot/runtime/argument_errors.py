@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from bubbot.ports.tool import ArgumentProblem, ToolArgs
+from bubbot.ports.tool import ArgumentProblem, Tool
 from bubbot.texts import Texts
 
 MAX_VALUE_CHARS = 60
@@ -31,13 +32,13 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
 """The sentence for each type of error that pydantic reports, and the key of its limit."""
 
 
-def describe_argument(problem: ArgumentProblem, args: type[ToolArgs], texts: Texts) -> str:
+def describe_argument(problem: ArgumentProblem, tool: Tool, texts: Texts) -> str:
     """Say what is wrong with an argument, without a library's words."""
     name, typed = problem.name, str(problem.value)
     value = typed if len(typed) <= MAX_VALUE_CHARS else f"{typed[:MAX_VALUE_CHARS]}…"
     if problem.kind == "missing":
-        if meaning := args.model_fields[name].description:
-            return texts.say("argument_missing", name=name, meaning=texts.format_commands(meaning))
+        if meaning := tool.args.model_fields[name].description:
+            return texts.say("argument_missing", name=name, meaning=texts.meaning(tool.name, name, meaning))
         return texts.say("argument_missing_plain", name=name)
     if problem.kind == "extra_forbidden":
         return texts.say("argument_unknown", name=name)
@@ -46,6 +47,7 @@ def describe_argument(problem: ArgumentProblem, args: type[ToolArgs], texts: Tex
     sentence, key = _SENTENCES[problem.kind]
     limit = str(problem.limits.get(key, ""))
     if key == "expected":
-        # An empty choice stands for leaving the argument out.
-        limit = limit.removeprefix("'', ").removeprefix("'' or ").replace("'", "").replace(" or ", texts.say("or"))
+        # An empty text among them means the default; nobody types it.
+        *choices, last = filter(None, re.findall(r"'([^']*)'", limit))
+        limit = texts.say("or").join([texts.say("list_comma").join(choices), last] if choices else [last])
     return texts.say(sentence, name=name, value=value, limit=limit)

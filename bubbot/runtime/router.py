@@ -229,13 +229,13 @@ def parse_arguments(line: str, tool: Tool, texts: Texts) -> ToolArgs:
     try:
         return tool.validate(_parse_values(tool, rest, texts))
     except ArgumentsInvalid as error:
-        problems = texts.say("and_also").join(describe_argument(each, tool.args, texts) for each in error.problems)
+        problems = texts.say("and_also").join(describe_argument(each, tool, texts) for each in error.problems)
     except CommandError as error:
         problems = str(error)
     example = texts.format_commands(tool.help.examples[0]) if tool.help.examples else ""
     usage = command_usage(tool, texts, is_short=True)
     right_form = texts.say("right_form", usage=usage)
-    if example and example != usage:
+    if example not in ("", usage):
         right_form = texts.say("right_form_example", usage=usage, example=example)
     raise CommandError(texts.say("wrong_form", command=format_command(tool, texts), problem=problems, form=right_form))
 

@@ -406,7 +406,7 @@ def without_limit(query: TapeQuery, part: Slice) -> TapeQuery:
     return replace(query, part=part, newest=False, limit=None)
 
 
-def format_date(text: str | None, zone: tzinfo) -> str:
-    """Format date and minute in the chat's zone; return text that is not a date unchanged."""
+def format_date(text: str | None, zone: tzinfo, *, undated: str = "undated") -> str:
+    """Format date and minute in the chat's zone; return text that is not a date unchanged, `undated` for none."""
     at = parse_moment(text or "")
-    return at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else (text or "undated")
+    return at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else (text or undated)

@@ -58,6 +58,8 @@ class Texts:
         other = replace(self, command_prefix=prefix)
         # What is read once counts for both: a process may outlive the files.
         vars(other).update(_areas=self._areas, _catalogues=self._catalogues)
+        if self.english is not self:
+            vars(other).update(english=self.english)
         return other
 
     def format_commands(self, text: str) -> str:
@@ -80,6 +82,8 @@ class Texts:
         """Read every area now, for a process that outlives its files: an upgrade of the package replaces them."""
         for area in set(self._areas.values()):
             self._read(area)
+        if self.english is not self:
+            self.english.read_all()
 
     def say(self, name: str, /, **values: object) -> str:
         """Return the sentence of this name with the values of its placeholders; an int `count` chooses its form.
@@ -115,6 +119,14 @@ class Texts:
         """Return the meaning of a command in a few words."""
         return self._translate(f"brief.{tool}") or english
 
+    def meaning(self, tool: str, argument: str, english: str) -> str:
+        """Return what an argument of a tool means; the tools of a feature may share it."""
+        for name in (f"meaning.{tool}.{argument}", f"meaning.{tool.partition('.')[0]}.{argument}"):
+            # A tool of an installed package may have the name of one of ours, with other arguments.
+            if (text := self._translate(name)) and self._catalogue(name).entries[name].singular == english:
+                return self.format_commands(text)
+        return self.format_commands(english)
+
     def topic(self, topic: str) -> str:
         """Return the heading of a part of the list of commands."""
         return self.say(f"topic.{topic}")
@@ -122,6 +134,10 @@ class Texts:
     def role(self, role: str) -> str:
         """Return the name of a role."""
         return self._translate(f"role.{role}") or role
+
+    def status(self, status: str) -> str:
+        """Return how a turn or a step of it ended."""
+        return self._translate(f"status.{status}") or status
 
     def _translate(self, name: str) -> str:
         """Return the translation of what is also known in English, or an empty text."""

@@ -40,21 +40,22 @@ def file_tools(max_bytes: int) -> Sequence[Tool]:
     )
     async def file_send(turn: Turn, args: SendArgs) -> str:
         """Send a file with the answer: one made of text, or a kept attachment or result by its handle."""
-        name = file_name(args.name).lstrip(".")
+        name, texts = file_name(args.name).lstrip("."), turn.result_texts
         if not name:
-            raise ToolRetry("name is empty; give the file a name such as notes.md")
+            raise ToolRetry(texts.say("file_unnamed"))
         if bool(args.text) == bool(args.handle):
-            raise ToolRetry("give text or handle, one of the two")
+            raise ToolRetry(texts.say("file_text_or_handle"))
         if len(turn.files) >= MAX_FILES:
-            raise ToolFailed(f"this answer has {MAX_FILES} files already, and may not have more")
+            raise ToolFailed(texts.say("file_too_many", number=MAX_FILES))
         data = clean(args.text).encode() if args.text else await _read_blob(turn, args.handle)
         if len(data) > max_bytes:
-            raise ToolFailed(f"{name} has {format_bytes(len(data))}; at most {format_bytes(max_bytes)} can be sent")
+            size, limit = format_bytes(len(data)), format_bytes(max_bytes)
+            raise ToolFailed(texts.say("file_too_large", name=name, size=size, limit=limit))
         digest = await turn.tape.put_blob(data)
         turn.files.append(
             OutboundFile(name, image_type(data) or _guess_type(name, is_text=bool(args.text)), digest=digest)
         )
-        return f"{name} ({format_bytes(len(data))}) goes out with the answer."
+        return texts.say("file_goes_out", name=name, size=format_bytes(len(data)))
 
     return [file_send]
 
@@ -63,7 +64,7 @@ async def _read_blob(turn: Turn, handle: str) -> bytes:
     try:
         return await turn.tape.get_blob(handle)
     except EntryNotFound:
-        raise ToolRetry(f"nothing is kept under {handle}; copy the handle from the attachment or cut result") from None
+        raise ToolRetry(turn.result_texts.say("file_unknown", handle=handle)) from None
 
 
 def _guess_type(name: str, *, is_text: bool) -> str:

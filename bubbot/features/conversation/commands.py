@@ -115,15 +115,22 @@ async def _find_corrections(turn: Turn, spans: Sequence[Span]) -> list[TapeEntry
 async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:
     number = reference.lstrip("#")
     if number.isdecimal() and len(number) <= ENTRY_ID_DIGITS:
-        entry = await turn.tape.entry(int(number))
+        entry = await _find_entry(turn, int(number))
         if entry.opens_window:
             return entry
-        raise ToolRetry(f"entry {entry.id} is not an anchor that opens a window; ,anchors lists them")
+        raise ToolRetry(turn.texts.say("anchor_not_window", entry=entry.id))
     query = TapeQuery(turn.tape.name, kinds=(Kind.ANCHOR,), names=(reference,), newest=True, limit=1)
     anchors = (await turn.tape.fetch([query]))[0]
     if not anchors or not anchors[0].opens_window:
-        raise ToolRetry(f"there is no anchor {reference} that opens a window; ,anchors lists them")
+        raise ToolRetry(turn.texts.say("anchor_unknown", name=reference))
     return anchors[0]
+
+
+async def _find_entry(turn: Turn, entry_id: int) -> TapeEntry:
+    last = await turn.tape.head()
+    if not 1 <= entry_id <= last:
+        raise ToolRetry(turn.texts.say("no_entry", entry=entry_id, last=last))
+    return await turn.tape.entry(entry_id)
 
 
 @tool(
@@ -138,27 +145,18 @@ async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:
 )
 async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     """Correct an entry by adding what it should have said; the original stays on the tape."""
-    if not turn.role.at_least(Role.ADMIN) and not await _is_own(turn, args.entry):
+    entry = await _find_entry(turn, args.entry)
+    if not turn.role.at_least(Role.ADMIN) and not _is_own(turn, entry):
         raise ToolRetry(turn.texts.say("correct_own", entry=args.entry))
-    if (kind := await _kind(turn, args.entry)) not in (None, Kind.MESSAGE):
+    if entry.kind != Kind.MESSAGE:
+        kind = f"{entry.kind} {entry.name}" if entry.name else entry.kind
         raise ToolRetry(turn.texts.say("correct_no_message", entry=args.entry, kind=kind))
     added = await turn.tape.correct(args.entry, args.text, sender_data(turn.sender))
     return turn.texts.say("corrected", entry=args.entry, by=added.id)
 
 
-async def _kind(turn: Turn, entry_id: int) -> str | None:
-    """Return the kind of an entry, with the name of an event; None if it does not exist."""
-    if not 1 <= entry_id <= await turn.tape.head():
-        return None
-    entry = await turn.tape.entry(entry_id)
-    return f"{entry.kind} {entry.name}" if entry.name else entry.kind
-
-
-async def _is_own(turn: Turn, entry_id: int) -> bool:
-    """Return true if the sender wrote the entry, or if it does not exist: then the correction raises the error."""
-    if not 1 <= entry_id <= await turn.tape.head():
-        return True
-    author = (await turn.tape.entry(entry_id)).meta.get("sender")
+def _is_own(turn: Turn, entry: TapeEntry) -> bool:
+    author = entry.meta.get("sender")
     return isinstance(author, Mapping) and author.get("id") == turn.sender.id
 
 
@@ -285,7 +283,7 @@ def _explain(command: Tool, texts: Texts) -> str:
     lines = [command_usage(command, texts), texts.summary(command.name, command.summary)]
     fields = command.args.model_fields
     lines += [
-        f"{name}: {texts.format_commands(fields[name].description or '')}"
+        texts.say("help_argument", name=name, meaning=texts.meaning(command.name, name, fields[name].description or ""))
         for name in dict.fromkeys([*positional_fields(command), *fields])
     ]
     if examples := [texts.format_commands(example) for example in command.help.examples]:
@@ -318,19 +316,16 @@ def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
     )
     async def session_context(turn: Turn, args: NoArgs) -> str:
         """Show exactly what the model would be shown next, with the ids of the entries."""
-        composed = await compose(turn)
-        lines = [f"system prompt ({len(composed.request.system)} characters):", composed.request.system, ""]
+        composed, texts = await compose(turn), turn.texts
+        lines = [texts.say("context_system", number=len(composed.request.system)), composed.request.system, ""]
         for shown in composed.context.context_messages:
-            source = ",".join(f"#{entry_id}" for entry_id in shown.ids) or "(made here)"
+            source = ",".join(f"#{entry_id}" for entry_id in shown.ids) or texts.say("context_made_here")
             body = {key: value for key, value in shown.message.items() if key not in ("role", "content")}
             extra = f" {json.dumps(thaw(body), ensure_ascii=False)}" if body else ""
             lines.append(f"{source} {shown.message['role']}: {shown.message['content']}{extra}")
-        offered = ", ".join(spec.name for spec in composed.request.tools) or "none"
-        lines += [
-            "",
-            f"selector {composed.view['selector']}, {len(composed.context.context_messages)} messages, tools: {offered}",
-        ]
-        return "\n".join(lines)
+        tools = ", ".join(spec.name for spec in composed.request.tools) or texts.say("none")
+        number, selector = len(composed.context.context_messages), composed.view["selector"]
+        return "\n".join([*lines, "", texts.say("context_summary", selector=selector, number=number, tools=tools)])
 
     return session_context
 

@@ -28,17 +28,18 @@ class ReadArgs(ToolArgs):
 )
 async def result_read(turn: Turn, args: ReadArgs) -> str:
     """Read on in a result or an attached text file that was cut because it was too long."""
+    texts = turn.result_texts
     try:
         text = (await turn.tape.get_blob(args.handle)).decode("utf-8-sig")
     except EntryNotFound:
-        raise ToolRetry(f"there is no result {args.handle}; copy the handle from the cut result") from None
+        raise ToolRetry(texts.say("result_unknown", handle=args.handle)) from None
     except UnicodeDecodeError:
-        raise ToolFailed("this is not text, so there is nothing to read; file_send can send it to people") from None
+        raise ToolFailed(texts.say("result_not_text")) from None
     end = args.offset + args.limit
     rest = len(text) - end
     size = f", limit={args.limit}" if args.limit < MAX_RESULT_PAGE_CHARS else ""
-    tail = f"\n… [{rest} characters left; offset={end}{size}]" if rest > 0 else "\n[end]"
-    return text[args.offset : end] + tail
+    tail = texts.say("result_rest", number=rest, offset=end, limit=size) if rest > 0 else texts.say("result_end")
+    return f"{text[args.offset : end]}\n{tail}"
 
 
 def result_tools() -> list[Tool]:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from bubbot.errors import EntryInvalid, ToolRetry
+from bubbot.errors import ToolRetry
 from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
 from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, split_items, tool
 from bubbot.ports.turn import Turn
-from bubbot.tape.anchor import check_state
 from bubbot.tape.query import format_date
+from bubbot.texts import Texts
 
 
 def tape_tools() -> list[Tool]:
@@ -49,20 +49,24 @@ class HandoffArgs(ToolArgs):
 @tool("tape.info", help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
 async def tape_info(turn: Turn, args: NoArgs) -> str:
     """Show how many entries the tape of this chat has, where its window opened and what the last model call used."""
-    info = await turn.tape.read(InfoView())
+    info, texts = await turn.tape.read(InfoView()), turn.result_texts
     if not info.entries:
-        return "The tape is empty."
-    first, last = format_date(info.first_date, turn.zone), format_date(info.last_date, turn.zone)
-    lines = [f"entries: {info.entries}, {first} to {last}"]
+        return texts.say("info_empty")
+    undated = texts.say("undated")
+    first, last = (format_date(date, turn.zone, undated=undated) for date in (info.first_date, info.last_date))
+    lines = [texts.say("info_entries", number=info.entries, first=first, last=last)]
     if info.last_anchor:
         name, entry_id = info.last_anchor
-        lines.append(f"last anchor: {name} (#{entry_id}), {info.entries_since_anchor} entries since")
+        lines.append(texts.say("info_anchor", name=name, entry=entry_id, number=info.entries_since_anchor))
     else:
-        lines.append("last anchor: none")
+        lines.append(texts.say("info_no_anchor"))
     if usage := info.last_usage:
-        cost = "" if usage.cost is None else f", ${usage.cost:.6f}".rstrip("0").rstrip(".")
-        cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
-        lines.append(f"last model call: {usage.input_tokens} tokens in{cached}, {usage.output_tokens} out{cost}")
+        dollars = "" if usage.cost is None else f"${usage.cost:.6f}".rstrip("0").rstrip(".")
+        cost = texts.say("info_cost", cost=dollars) if dollars else ""
+        cached = texts.say("info_cached", number=usage.cached_tokens) if usage.cached_tokens else ""
+        lines.append(
+            texts.say("info_call", input=usage.input_tokens, cached=cached, output=usage.output_tokens, cost=cost)
+        )
     return "\n".join(lines)
 
 
@@ -73,8 +77,8 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
 )
 async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     """List the anchors of this chat's tape, newest first: where windows opened and what was handed over."""
-    lines = await turn.tape.read(AnchorsView(zones=args.zones))
-    return "\n".join(_format_anchor(line, turn.zone) for line in lines) or "There are no anchors on this tape yet."
+    lines, texts = await turn.tape.read(AnchorsView(zones=args.zones)), turn.result_texts
+    return "\n".join(_format_anchor(line, turn.zone, texts) for line in lines) or texts.say("anchors_none")
 
 
 @tool(
@@ -88,11 +92,15 @@ async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
 )
 async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     """Open a new window that begins with the state given here. What came before stays on the tape, out of view."""
-    name = args.name.strip()
+    name, texts = args.name.strip(), turn.result_texts
     if not name:
-        raise ToolRetry("name is empty: give the anchor a name such as phase/design")
+        raise ToolRetry(texts.say("handoff_unnamed"))
     if name.startswith("memory/"):
-        raise ToolRetry(f"name is {name!r}: names that begin with memory/ belong to the memory zone")
+        raise ToolRetry(texts.say("handoff_memory", name=name))
+    last = await turn.tape.head()
+    for entry in args.source_ids:
+        if not 1 <= entry <= last:
+            raise ToolRetry(texts.say("handoff_no_source", entry=entry, last=last))
     fields: dict[str, Any] = {
         "phase": args.phase,
         "summary": args.summary,
@@ -100,10 +108,6 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
         "source_ids": list(args.source_ids),
     }
     state = {key: value for key, value in fields.items() if value} | {"owner": _owner(turn)}
-    try:
-        check_state(state, await turn.tape.head())
-    except EntryInvalid as error:
-        raise ToolRetry(str(error)) from error
     turn.handoff_after_results(name, state)
     return turn.texts.say("handed_off", name=name)
 
@@ -115,7 +119,9 @@ def _owner(turn: Turn) -> str:
     return "human" if turn.origin == "human" and turn.runs_command else "agent"
 
 
-def _format_anchor(line: AnchorSummary, zone: tzinfo) -> str:
-    marks = "" if line.opens_window else " (no new window)"
-    marks += f" [parents: {', '.join(f'#{parent}' for parent in line.parents)}]" if line.parents else ""
-    return f"#{line.id} {format_date(line.date, zone)} {line.name}: {line.state}{marks}"
+def _format_anchor(line: AnchorSummary, zone: tzinfo, texts: Texts) -> str:
+    marks = "" if line.opens_window else texts.say("anchor_no_window")
+    if line.parents:
+        marks += texts.say("anchor_parents", entries=", ".join(f"#{parent}" for parent in line.parents))
+    date = format_date(line.date, zone, undated=texts.say("undated"))
+    return texts.say("anchor_line", entry=line.id, date=date, name=line.name, state=line.state, marks=marks)

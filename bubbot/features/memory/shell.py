@@ -16,6 +16,7 @@ from bubbot.ports.command import Argument, CommandContext, CommandGroup, Command
 from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
 from bubbot.tape.handle import TapeHandle
+from bubbot.texts import Texts
 
 EXIT_NO_CHANGE = 1
 
@@ -130,9 +131,7 @@ async def show(context: CommandContext, args: RememberedSession) -> CommandResul
         versions = {fact.version for fact in await tape.read(MemoryVersionsView())}
     text = format_memory_page(snapshot)
     if versions:
-        text += (
-            f"\nOn the tape: {format_versions(versions)}. `bubbot memory restore {args.session} N` brings one back.\n"
-        )
+        text += f"\nOn the tape: {format_versions(versions, Texts())}. `bubbot memory restore {args.session} N` brings one back.\n"
     return CommandResult(text, data=json_data(MemoryResult(args.session, snapshot, tuple(sorted(versions)))))
 
 

@@ -12,9 +12,10 @@ from pydantic import AfterValidator, Field
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionsView, parse_day, recall
-from bubbot.features.memory.zone import MemoryZone, format_versions
+from bubbot.features.memory.zone import MemoryZone, format_versions, missing_version_text
 from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
+from bubbot.tape.query import fold_text
 from bubbot.texts import Texts
 
 ADVISED_MAX_BYTES = 4096
@@ -89,7 +90,7 @@ def memory_tools(read_settings: Callable[[], MemorySettings]) -> list[Tool]:
 async def _save(turn: Turn, args: SaveArgs) -> str:
     """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
     if not args.content.strip():
-        raise ToolRetry("content is empty; memory.forget removes lines, memory.clear removes everything")
+        raise ToolRetry(turn.result_texts.say("save_empty"))
     zone = _open_zone(turn)
     before = await zone.read()
     with _report_limits(turn):
@@ -118,16 +119,17 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
     async def daily(turn: Turn, args: DailyArgs) -> str:
         """Add to the notes of a day, today by default: what was done, decided or left open."""
         if not args.content.strip():
-            raise ToolRetry("content is empty: give the text to note")
+            raise ToolRetry(turn.result_texts.say("note_empty"))
         retention_days = read_settings().retention_days
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
-        try:
-            with _report_limits(turn):
-                await zone.append_daily(args.content, args.date or None)
-        except ValueError as error:
-            raise ToolRetry(f"date: {error}") from error
+        day = parse_day(args.date) if args.date else zone.today().isoformat()
+        if day is None:
+            raise ToolRetry(turn.result_texts.say("note_no_date", text=args.date))
+        if day > zone.last_day():
+            raise ToolRetry(turn.result_texts.say("note_too_far", day=day, number=retention_days))
+        with _report_limits(turn):
+            await zone.append_daily(args.content, day)
         after = await zone.read()
-        day = parse_day(args.date) or zone.today().isoformat()
         answer = turn.texts.say("note_added", day=day, version=_name_version(after, turn.texts))
         if day < (zone.today() - timedelta(days=retention_days)).isoformat():
             answer += turn.texts.say("note_goes", count=retention_days)
@@ -145,24 +147,24 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
 )
 async def _recall(turn: Turn, args: RecallArgs) -> str:
     """Search long-term memory and the notes of the last days; without a query it gives all of them."""
-    zone, english = _open_zone(turn), turn.texts.english
+    zone, texts = _open_zone(turn), turn.result_texts
     snapshot = await zone.read()
-    cited = _cite(snapshot, english)
+    cited = _cite(snapshot, texts)
     if snapshot.is_empty:
-        return f"Memory is empty ({cited})."
+        return texts.say("recall_empty", cited=cited)
     since = zone.today() - timedelta(days=args.days)
     passages = recall(snapshot, since=since, query=args.query)
     older = sum(note.date < since.isoformat() for note in snapshot.dailies)
-    condition = f" that contains {args.query!r}" if args.query.strip() else ""
     if passages:
-        answer = f"From memory ({cited}), notes since {since}:"
-        answer += "".join(f"\n\n{source}:\n{text}" for source, text in passages)
+        titles = [texts.say("recall_note", day=day) if day else texts.say("recall_long_term") for day, _ in passages]
+        answer = texts.say("recall_found", cited=cited, since=since)
+        answer += "".join(f"\n\n{title}\n{text}" for title, (_, text) in zip(titles, passages, strict=True))
     else:
-        answer = f"There is nothing{condition} in memory ({cited}), notes since {since}."
+        condition = texts.say("recall_condition", query=args.query) if args.query.strip() else ""
+        answer = texts.say("recall_nothing", condition=condition, cited=cited, since=since)
     if older:
         oldest = (zone.today() - date.fromisoformat(snapshot.dailies[0].date)).days
-        days = english.say("days", count=older)
-        answer += f"\n\nOlder notes were not looked at ({days}); days={oldest} reaches all of them."
+        answer += texts.say("recall_older", days=texts.say("days", count=older), oldest=oldest)
     return answer
 
 
@@ -187,7 +189,7 @@ def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
         kept = texts.say("memory_kept", count=settings.retention_days)
         lines += [texts.say("memory_reach", count=settings.recent_days, kept=kept)]
         if versions:
-            lines += [texts.say("memory_versions", versions=format_versions(versions))]
+            lines += [texts.say("memory_versions", versions=format_versions(versions, texts))]
         return "\n".join([*lines, texts.say("memory_recall")])
 
     return show
@@ -203,10 +205,9 @@ async def _forget(turn: Turn, args: ForgetArgs) -> str:
     """Remove every line of long-term memory and of the daily notes that contains a text."""
     zone = _open_zone(turn)
     before = await zone.read()
-    try:
-        removed = await zone.forget(args.text)
-    except ValueError as error:
-        raise ToolRetry(str(error)) from error
+    if not fold_text(args.text).strip():
+        raise ToolRetry(turn.result_texts.say("forget_empty"))
+    removed = await zone.forget(args.text)
     after = await zone.read()
     if not removed:
         hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
@@ -234,7 +235,8 @@ async def _restore(turn: Turn, args: RestoreArgs) -> str:
         with _report_limits(turn):
             await zone.restore(args.version)
     except EntryNotFound as error:
-        raise ToolRetry(str(error)) from error
+        others = {item.version for item in await turn.tape.read(MemoryVersionsView())} - {args.version}
+        raise ToolRetry(missing_version_text(args.version, others, turn.result_texts)) from error
     after = await zone.read()
     if after.seal_id == before.seal_id:
         return turn.texts.say("restored_same", number=args.version, cited=_cite(after, turn.texts))

@@ -139,7 +139,7 @@ def parse_day(text: object) -> str | None:
 
 
 def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tuple[str, str]]:
-    """Find titles and texts: long-term memory, then the notes from `since` on, newest day first.
+    """Find texts and their days: long-term memory (no day), then the notes from `since` on, newest day first.
 
     With a query, only the lines that match, as in search: exact after NFKC and casefold, also by date; else every word
     of the query, in any order, with spelling mistakes and accents allowed. If the query spans several lines, all lines
@@ -147,17 +147,16 @@ def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tu
     """
     first, needle = since.isoformat(), fold_text(query).strip()
     notes = [note for note in reversed(snapshot.dailies) if note.date >= first or note.date in needle]
-    places = [("Long-term memory", "", snapshot.long_term)]
-    places += [(f"Notes of {note.date}", note.date, note.content) for note in notes]
-    places = [place for place in places if place[2]]
+    places = [("", snapshot.long_term), *((note.date, note.content) for note in notes)]
+    places = [place for place in places if place[1]]
     exact = [
-        (place, text if needle in day else _matching_lines(text, needle))
-        for place, day, text in places
+        (day, text if needle in day else _matching_lines(text, needle))
+        for day, text in places
         if needle in day or needle in fold_text(text)
     ]
     if exact or not needle:
         return exact
-    return [(place, lines) for place, day, text in places if (lines := _spelled_lines(text, day, needle))]
+    return [(day, lines) for day, text in places if (lines := _spelled_lines(text, day, needle))]
 
 
 def build_memory_block(

@@ -25,6 +25,7 @@ from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle, spans_of
 from bubbot.tape.query import fold_text
+from bubbot.texts import Texts
 
 TEXT_LIMIT_BYTES = 65_536
 """The largest long-term text, or note of a day."""
@@ -130,8 +131,7 @@ class MemoryZone:
         older = await self._find(version, versions)
         if older is None:
             others = {item.version for item in versions} - {version}
-            have = f"this tape has {format_versions(others)}" if others else "this tape has none"
-            raise EntryNotFound(f"there is no memory version {version}; {have}")
+            raise EntryNotFound(missing_version_text(version, others, Texts()))
         await self._update(await self.read(), older)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
@@ -201,11 +201,22 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))  # the tape refuses lone surrogates
 
 
-def format_versions(versions: Iterable[int]) -> str:
+def format_versions(versions: Iterable[int], texts: Texts) -> str:
     """Write version numbers in words: `version 3`, or `the versions 1 to 4 and 7`."""
-    spans = [str(low) if low == high else f"{low} to {high}" for low, high in spans_of(list(versions))]
-    listed = " and ".join(part for part in (", ".join(spans[:-1]), spans[-1]) if part)
-    return f"version {listed}" if listed.isdecimal() else f"the versions {listed}"
+    spans = [
+        str(low) if low == high else texts.say("versions_range", first=low, last=high)
+        for low, high in spans_of(list(versions))
+    ]
+    listed = texts.say("and").join(part for part in (texts.say("list_comma").join(spans[:-1]), spans[-1]) if part)
+    return texts.say("version", number=listed) if listed.isdecimal() else texts.say("versions", listed=listed)
+
+
+def missing_version_text(number: int, others: Iterable[int], texts: Texts) -> str:
+    """Say that there is no such version, and which ones there are."""
+    versions = set(others)
+    if not versions:
+        return texts.say("restore_none", number=number)
+    return texts.say("restore_unknown", number=number, versions=format_versions(versions, texts))
 
 
 def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:

@@ -13,6 +13,7 @@ from bubbot.ports.tool import ToolArgs
 from bubbot.records import json_data
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import date_bounds
+from bubbot.texts import Texts
 
 EXIT_OK, EXIT_NO_MATCH = 0, 1
 
@@ -55,9 +56,10 @@ async def search(context: CommandContext, args: FindWords) -> CommandResult:
         raise ConfigError(f"{error}") from error
     async with context.open_session(args.tape, usage="searched") as tape:
         result = await tape.read(SearchView(query, kinds=kinds, since=since, until=until, limit=args.limit))
+    texts = Texts()
     lines = [
         " ".join(line.splitlines())
-        for line in [*(format_hit(hit, UTC) for hit in result.hits), *format_remarks(result)]
+        for line in [*(format_hit(hit, UTC, texts) for hit in result.hits), *format_remarks(result, texts)]
     ]
     if not result.hits:
         lines.append(f'Nothing found for "{query}".')

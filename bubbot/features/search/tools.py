@@ -13,6 +13,7 @@ from bubbot.ports.tool import CommandHelp, HelpTopic, ToolArgs, split_items, too
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.tape.query import date_bounds, format_date
+from bubbot.texts import Texts
 
 SearchedKind = Literal["message", "tool_call", "tool_result", "anchor", "event", "system", "error"]
 
@@ -43,10 +44,10 @@ class SearchArgs(ToolArgs):
 )
 async def tape_search(turn: Turn, args: SearchArgs) -> str:
     """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
-    query = args.query.strip()
+    query, texts = args.query.strip(), turn.result_texts
     if not query:
-        raise ToolRetry("query is empty: give the words to look for")
-    since, until = _parse_dates(args, turn.zone)
+        raise ToolRetry(texts.say("search_empty"))
+    since, until = _parse_dates(args, turn.zone, texts)
     view = SearchView(
         query,
         kinds=args.kinds,
@@ -56,50 +57,55 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
         excluded_ids=frozenset(turn.message_ids),
     )
     result = await turn.tape.read(view)
-    scope = _describe_scope(args)
+    scope = _describe_scope(args, texts)
     if result.hits:
-        lines = [f'Found {len(result.hits)} for "{query}" on {scope}, newest first:']
-        lines += [format_hit(hit, turn.zone) for hit in result.hits]
+        lines = [texts.say("search_found", number=len(result.hits), query=query, scope=scope)]
+        lines += [format_hit(hit, turn.zone, texts) for hit in result.hits]
     else:
-        lines = [f'Nothing found for "{query}" on {scope}.']
-    return "\n".join([*lines, *format_remarks(result)])
+        lines = [texts.say("search_nothing", query=query, scope=scope)]
+    return "\n".join([*lines, *format_remarks(result, texts)])
 
 
-def _parse_dates(args: SearchArgs, zone: tzinfo) -> tuple[datetime | None, datetime | None]:
-    try:
-        since, until = date_bounds(args.start, args.end, zone)
-    except ValueError as error:
-        raise ToolRetry(str(error)) from error
+def _parse_dates(args: SearchArgs, zone: tzinfo, texts: Texts) -> tuple[datetime | None, datetime | None]:
+    for text in (args.start, args.end):
+        try:
+            date_bounds(text, None, zone)
+        except ValueError as error:
+            raise ToolRetry(texts.say("not_a_date", text=text)) from error
+    since, until = date_bounds(args.start, args.end, zone)
     if since and until and since > until:
-        raise ToolRetry(f"start ({args.start}) is after end ({args.end})")
+        raise ToolRetry(texts.say("search_backwards", start=args.start, end=args.end))
     return since, until
 
 
-def _describe_scope(args: SearchArgs) -> str:
-    dates = f" from {args.start}" if args.start else ""
-    dates += f" until {args.end}" if args.end else ""
-    kinds = f" (only {', '.join(args.kinds)})" if args.kinds else ""
-    return f"the whole tape{dates}{kinds}"
+def _describe_scope(args: SearchArgs, texts: Texts) -> str:
+    dates = texts.say("search_from", date=args.start) if args.start else ""
+    dates += texts.say("search_until", date=args.end) if args.end else ""
+    kinds = texts.say("search_kinds", kinds=", ".join(args.kinds)) if args.kinds else ""
+    return texts.say("search_scope", dates=dates, kinds=kinds)
 
 
-def format_remarks(result: SearchResult) -> list[str]:
+def format_remarks(result: SearchResult, texts: Texts) -> list[str]:
     """Say which hits were left out, and how far the search went."""
     counts = (
-        (result.own_output, "own output of earlier searches"),
-        (result.hidden, "hidden"),
-        (result.old_memory, "in older versions of the memory"),
+        (result.own_output, "left_out_own_output"),
+        (result.hidden, "left_out_hidden"),
+        (result.old_memory, "left_out_old_memory"),
     )
-    omitted = ", ".join(f"{count} {label}" for count, label in counts if count)
-    lines = [f"Left out: {omitted}."] if omitted else []
+    omitted = texts.say("list_comma").join(texts.say(name, number=number) for number, name in counts if number)
+    lines = [texts.say("search_left_out", parts=omitted)] if omitted else []
     if result.incomplete:
-        lines.append("Older matches may exist: narrow the search with kinds, start or end.")
+        lines.append(texts.say("search_incomplete"))
     if result.spelling_from:
-        lines.append(f"Spelling mistakes were looked for from #{result.spelling_from} on.")
+        lines.append(texts.say("search_spelling", entry=result.spelling_from))
     return lines
 
 
-def format_hit(hit: SearchHit, zone: tzinfo) -> str:
+def format_hit(hit: SearchHit, zone: tzinfo, texts: Texts) -> str:
     """Format a hit for people and models."""
-    marks = "" if hit.exact else " (approximate)"
-    marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
-    return f"#{hit.id} {format_date(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"
+    marks = "" if hit.exact else texts.say("hit_approximate")
+    marks += texts.say("hit_superseded", entry=hit.superseded_by) if hit.superseded_by else ""
+    date = format_date(hit.date, zone, undated=texts.say("undated"))
+    return texts.say(
+        "search_hit", entry=hit.id, date=date, kind=hit.kind, marks=marks, snippet=escape_tags(hit.snippet)
+    )

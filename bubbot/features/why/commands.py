@@ -19,6 +19,7 @@ from bubbot.tape.entry import JsonObject
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import TapeQuery, WholeTape
 from bubbot.tape.references import ReferenceRegistry
+from bubbot.texts import Texts
 
 _TRACE = re.compile(r"[0-9a-f]{4,32}")
 
@@ -56,54 +57,66 @@ def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERN
             if explanation is not None:
                 if args.request and explanation.steps:
                     return await _format_request(turn, explanation, strategies, references)
-                return _format_explanation(explanation)
+                return _format_explanation(explanation, turn.texts)
         if trace:
-            raise ToolRetry(f"no turn on this tape has the trace {trace}; the log says in which session it was")
-        return "No model has answered here yet."
+            raise ToolRetry(turn.texts.say("why_unknown", trace=trace))
+        return turn.texts.say("why_none")
 
     return session_why
 
 
-def _format_explanation(turn: Explanation) -> str:
-    answer = f"entry {turn.answer}" if turn.answer else "no answer"
-    lines = [f"turn {turn.turn} (entries {turn.first} to {turn.last}): {turn.status}, {answer}"]
+def _format_explanation(turn: Explanation, texts: Texts) -> str:
+    answer = texts.say("why_answer", entry=turn.answer) if turn.answer else texts.say("why_no_answer")
+    status = texts.status(turn.status)
+    lines = [texts.say("why_turn", turn=turn.turn, first=turn.first, last=turn.last, status=status, answer=answer)]
     for entry_id, step in turn.steps:
-        lines += _format_step(entry_id, step)
-    lines += [f"tool {name} (entry {entry_id})" for entry_id, name in turn.tools]
-    lines += [f"error {kind} (entry {entry_id}): {message}" for entry_id, kind, message in turn.errors]
+        lines += _format_step(entry_id, step, texts)
+    lines += [texts.say("why_tool", name=name, entry=entry_id) for entry_id, name in turn.tools]
+    lines += [
+        texts.say("why_error", kind=kind, entry=entry_id, message=message) for entry_id, kind, message in turn.errors
+    ]
     if turn.steps:
-        lines.append(",why yes prints the last request as bubbot made it")
+        lines.append(texts.say("why_hint"))
     return "\n".join(lines)
 
 
-def _format_step(entry_id: int, step: JsonObject) -> list[str]:
+def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
     usage_data = step.get("usage", {})
-    tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
-    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
-    cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
-    answered = step.get("answered", step["model"])
-    models = step["model"] if answered == step["model"] else f"{step['model']} asked, {answered} answered"
+    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"])
+    model, answered = step["model"], step.get("answered", step["model"])
     failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
-    head = (
-        f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {models}, {tokens}, {_format_cost(step)}, "
-        f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
+    head = texts.say(
+        "why_step",
+        step=step["step"],
+        entry=entry_id,
+        status=texts.status(step["status"]),
+        cut=texts.say("why_cut") if step.get("finish") == "length" else "",
+        models=model if answered == model else texts.say("why_models", model=model, answered=answered),
+        input=usage_data.get("input_tokens", 0),
+        output=usage_data.get("output_tokens", 0),
+        cost=_format_cost(step, texts),
+        elapsed=step["elapsed_ms"],
+        shown=shown or texts.say("none"),
+        request=step["request"][:12],
     )
     lines = [head]
-    lines += [f"  {call['model']} failed after {call['elapsed_ms']} ms: {call['error']}" for call in failed]
+    lines += [
+        texts.say("why_failed", model=call["model"], elapsed=call["elapsed_ms"], error=call["error"]) for call in failed
+    ]
     if "error" in step and step["error"] not in [call["error"] for call in failed]:
         lines.append(f"  {step['error']}")
     return lines
 
 
-def _format_cost(step: JsonObject) -> str:
+def _format_cost(step: JsonObject, texts: Texts) -> str:
     """Say what a step cost. Steps of earlier versions have only the cost that the model reported, if any."""
     if step.get("attempts") == ():
-        return "no model asked"
+        return texts.say("why_not_asked")
     cost = step.get("cost", step.get("usage", {}).get("cost"))
     if not isinstance(cost, int | float):
-        return "cost unknown"
-    return f"cost {cost:.9f}".rstrip("0").rstrip(".") + " USD"
+        return texts.say("why_cost_unknown")
+    return texts.say("why_cost", cost=f"{cost:.9f}".rstrip("0").rstrip("."))
 
 
 async def _format_request(
@@ -132,10 +145,10 @@ async def _format_request(
     except ConfigError as error:
         return str(error)
     is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]
-    verdict = "equal to the recorded one, byte for byte" if is_equal else "NOT equal to the recorded one"
+    texts = turn.texts
+    verdict = texts.say("why_equal" if is_equal else "why_not_equal")
     if not is_equal and step["view"].get("version", 1) != CONTEXT_VERSION:
-        verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
+        verdict = texts.say("why_other_version")
     # Printed with the digests of images: the output goes onto the tape, which must not hold their bytes.
     # The translation for the provider adds the model's name and orders keys in its own way; nothing records that.
-    label = f"the request to {step['model']} before its translation for the provider, keys sorted"
-    return f"{request.as_bytes().decode()}\n[{label}: {verdict}]"
+    return f"{request.as_bytes().decode()}\n{texts.say('why_request', model=step['model'], verdict=verdict)}"

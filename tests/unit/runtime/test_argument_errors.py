@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, field_validator
 
-from bubbot.ports.tool import ArgumentsInvalid, ToolArgs, validate_args
+from bubbot.ports.tool import ArgumentsInvalid, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.argument_errors import describe_argument
 from bubbot.texts import Texts
 
@@ -17,7 +18,7 @@ class Args(ToolArgs):
 
     when: str = Field(description="the time, as in `,remind`")
     plain: str = ""
-    how: Literal["day", "month", "all"] = "day"
+    how: Literal["", "day", "month", "all"] = "day"
     count: int = 1
     share: float = 0.5
     loud: bool = False
@@ -35,17 +36,23 @@ class Args(ToolArgs):
         return value
 
 
+@tool("test")
+async def probe(turn: Turn, args: Args) -> str:
+    """Take arguments."""
+    return ""
+
+
 def described(values: dict[str, object], texts: Texts) -> list[str]:
     with pytest.raises(ArgumentsInvalid) as caught:
-        validate_args("test", Args, {"when": "now"} | values)
-    return [describe_argument(problem, Args, texts) for problem in caught.value.problems]
+        probe.validate({"when": "now"} | values)
+    return [describe_argument(problem, probe, texts) for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize(
     ("values", "english", "chinese"),
     [
         ({"other": "1"}, "there is no other", "没有 other 这一项"),
-        ({"how": "year"}, 'how is "year", but must be day, month or all', "how 是“year”，但应为 day, month 或 all"),
+        ({"how": "year"}, 'how is "year", but must be day, month or all', "how 是“year”，但应为 day、month 或 all"),
         ({"count": "many"}, 'count is "many", but must be a whole number', "count 是“many”，但应为整数"),
         ({"count": "1.5"}, 'count is "1.5", but must be a whole number', "count 是“1.5”，但应为整数"),
         (
@@ -74,9 +81,9 @@ def test_each_kind_has_its_sentence(values: dict[str, object], english: str, chi
 
 def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told() -> None:
     with pytest.raises(ArgumentsInvalid) as caught:
-        validate_args("test", Args, {"count": "x"})
+        probe.validate({"count": "x"})
     slashes = Texts().with_command_prefix("/")
-    assert [describe_argument(problem, Args, slashes) for problem in caught.value.problems] == [
+    assert [describe_argument(problem, probe, slashes) for problem in caught.value.problems] == [
         "when is missing: the time, as in `/remind`",
         'count is "x", but must be a whole number',
     ]

@@ -14,7 +14,7 @@ from functools import cache
 from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polib
 import pytest
@@ -40,7 +40,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.tool import HelpTopic
-from bubbot.ports.turn import AcceptedInbound
+from bubbot.ports.turn import AcceptedInbound, Status
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -60,7 +60,7 @@ PACKAGE = "bubbot.texts"
 AREAS = list_areas(PACKAGE)
 OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
 CHINESE = Texts("zh")
-TABLES = ("brief.", "command.", "error.", "role.", "topic.")
+TABLES = ("brief.", "command.", "error.", "meaning.", "role.", "status.", "topic.")
 """Beginnings of names that the code puts together from what they are about."""
 
 
@@ -185,6 +185,27 @@ class TestLanguages:
 
     def test_the_roles_have_a_name(self) -> None:
         assert _table("role.") == {role.value: role.value for role in Role}
+
+    def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
+        unused: Any = None
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        meanings = {
+            (one.name, name): field.description
+            for one in tools
+            for name, field in one.args.model_fields.items()
+            if field.description
+        }
+        untranslated = [at for at, meaning in meanings.items() if CHINESE.meaning(*at, meaning) == meaning]
+        assert untranslated == []
+        assert set(_table("meaning.").values()) == set(meanings.values())
+
+    def test_an_argument_of_a_package_keeps_its_own_meaning(self) -> None:
+        assert CHINESE.meaning("tape.search", "query", "what to look for") == "what to look for"
+        assert CHINESE.meaning("weather.show", "place", "as in ,weather.show") == "as in ,weather.show"
+
+    def test_the_ends_of_turns_and_steps_have_a_name(self) -> None:
+        steps = ("ok", "tool_calls", "auto_handoff", "error")
+        assert _table("status.") == {status: status for status in (*get_args(Status), "interrupted", *steps)}
 
     def test_the_errors_of_models_and_installed_features_are_told_by_kind(self) -> None:
         kinds = {one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ModelError)}

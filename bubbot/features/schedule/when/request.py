@@ -72,6 +72,8 @@ def split_request(source: str, context: ReadingContext) -> TimedRequest:
     typed = source.strip()
     address = _ADDRESS.match(typed)
     request = typed[address.end() :] if address else typed
+    if not request.strip():
+        raise build_refusal("when_missing")
     if (found := _before_colon(request, context)) is not None:
         return found
     if cron := _CRON_WORDS.match(request):

@@ -182,7 +182,7 @@ class TestCorrect:
 
     async def test_an_entry_that_does_not_exist_is_refused(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            assert "no entry 99 to correct" in (await bench.say(",correct 99 x")).text
+            assert "there is no entry 99; this tape has entries 1 to " in (await bench.say(",correct 99 x")).text
 
     async def test_an_entry_that_is_no_message_is_refused_with_what_it_is(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:

@@ -20,6 +20,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
 
 TOKYO = timezone(timedelta(hours=9), "Asia/Tokyo")
@@ -333,9 +334,9 @@ class TestRestoreAndClear:
         assert (await memory.read()).long_term == "first"
 
     def test_versions_are_spelled_out(self) -> None:
-        assert format_versions([3]) == "version 3"
-        assert format_versions([1, 2, 3]) == "the versions 1 to 3"
-        assert format_versions([1, 2, 4, 6]) == "the versions 1 to 2, 4 and 6"
+        assert format_versions([3], Texts()) == "version 3"
+        assert format_versions([1, 2, 3], Texts()) == "the versions 1 to 3"
+        assert format_versions([1, 2, 4, 6], Texts()) == "the versions 1 to 2, 4 and 6"
 
 
 class TestPruneAndExport:
