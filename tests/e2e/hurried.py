@@ -1,4 +1,4 @@
-"""`bubbot` as it is, but for the seconds it waits for Discord and for room on the disk: for tests of the order alone."""
+"""`bubbot` as it is, but for the seconds it waits for its platforms and for room: for tests in which only the order matters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from bubbot.app import daemon
+from bubbot.app import channels, daemon
 from bubbot.cli.main import main
 from channels.discord import channel
 from channels.discord.retry import DiscordReceiveTiming
@@ -17,9 +17,10 @@ BOT = forked.BOT if forked.ANEW in os.environ else "tests.e2e.hurried:run"
 
 
 def hurry() -> None:
-    """Shorten the seconds that this process waits for Discord, and for room on a full disk."""
+    """Shorten the seconds that this process waits for Discord, between two attempts to send, and for room on a full disk."""
     hurried = partial(DiscordReceiveTiming, initial_backoff=0.1, identify_wait=0.3, guild_list_wait=0.3)
     setattr(channel, "DiscordReceiveTiming", hurried)  # noqa: B010 - the type checker rightly minds
+    setattr(channels, "RETRY_DELAYS_SECONDS", (0.2, 0.4, 0.8, 1.6, 2.4))  # noqa: B010
     setattr(daemon, "ROOM_RETRY_SECONDS", 0.5)  # noqa: B010
 
 
