@@ -37,6 +37,12 @@ LONG = (
     "tests/property/test_query_equivalence.py",
     "tests/e2e/test_own_channel.py",
     "tests/e2e/test_control_clients.py",
+    "tests/e2e/test_disks.py",
+    "tests/e2e/test_doctor.py::test_a_token_that_is_refused_later",
+    "tests/e2e/test_litellm_secrets.py",
+    "tests/e2e/test_openai_client.py",
+    "tests/e2e/test_restore.py",
+    "tests/unit/texts/test_texts.py::TestTheSource",
     "tests/unit/models/local/test_model.py",
     "tests/quality/test_timeout.py",
 )

@@ -51,7 +51,7 @@ def test_without_colours_none_are_sent(home: Path) -> None:
 
 @pytest.mark.parametrize("columns", ["20", "200"])
 def test_a_line_is_printed_if_nothing_may_be_drawn_twice(home: Path, columns: str) -> None:
-    sent = shown(home, plain=True, COLUMNS=columns)
+    sent = shown(home, plain=True, delay=0.2, COLUMNS=columns)  # by then there are counts
     assert "\x1b" not in sent
     assert not DRAWN.search(sent)
     assert sent.count("Checking the tapes: 2,500 of 10,000 entries, ") == 1

@@ -172,17 +172,24 @@ def _loaded_at_start() -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.fixture(scope="module")
+def bash_script() -> bytes:
+    """What `bubbot completion bash` prints."""
+    command = [sys.executable, "-m", "bubbot", "completion", "bash"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+
+
 @pytest.mark.parametrize("quote", ["", '"', "'"])
 @pytest.mark.parametrize(
     "name", ["Ev$(touch owned)", "Ev`touch owned`", "Ev';touch owned;'", 'Ev";touch owned;"', "Ev!1"]
 )
-def test_a_name_that_others_chose_runs_nothing_in_bash(tmp_path: Path, name: str, quote: str) -> None:
+def test_a_name_that_others_chose_runs_nothing_in_bash(
+    bash_script: bytes, tmp_path: Path, name: str, quote: str
+) -> None:
     """People in chats name their jobs; bash puts what is offered within quotes into the line as it is."""
     (tmp_path / "bubbot").write_text(f"#!/bin/sh\ncat <<'END'\n{name}\nEvening\nEND\n")
     (tmp_path / "bubbot").chmod(0o755)
-    (tmp_path / "script").write_bytes(subprocess.run(
-        [sys.executable, "-m", "bubbot", "completion", "bash"], capture_output=True, check=True
-    ).stdout)  # fmt: skip
+    (tmp_path / "script").write_bytes(bash_script)
     word = f"{quote}Ev"
     typed = shlex.quote(word)
     program = (

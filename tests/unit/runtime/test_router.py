@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -221,10 +222,18 @@ def test_hostile_arguments_are_answered_and_never_raise(lines: list[str]) -> Non
     asyncio.run(_assert_answered(lines))
 
 
-@pytest.mark.parametrize("role", [Role.MEMBER, Role.OWNER])
-async def test_every_command_answers_every_hostile_word(role: Role) -> None:
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        (Role.OWNER, HOSTILE),
+        (Role.MEMBER, HOSTILE[::6]),
+        pytest.param(Role.MEMBER, HOSTILE, marks=pytest.mark.proof),
+    ],
+    ids=["owner", "member", "member-all"],
+)
+async def test_every_command_answers_every_hostile_word(role: Role, words: Sequence[str]) -> None:
     for name in NAMES:  # each on a tape of its own: the cost grows with its square
-        await _assert_answered([f",{name} {word}" for word in HOSTILE], role)
+        await _assert_answered([f",{name} {word}" for word in words], role)
 
 
 async def test_every_command_answers_every_hostile_word_on_a_real_file(sqlite_store: SqliteStore) -> None:

@@ -52,9 +52,17 @@ SMALL_CORPORA: dict[str, Callable[[int], list[str]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=SMALL_CORPORA)
+@pytest.fixture(
+    scope="module",
+    params=[
+        *((name, 1500) for name in SMALL_CORPORA),
+        *(pytest.param((name, 3500), marks=pytest.mark.proof) for name in SMALL_CORPORA),
+    ],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)
 def words(request: pytest.FixtureRequest) -> Words:
-    return Words.of(SMALL_CORPORA[request.param](3500))
+    name, number = request.param
+    return Words.of(SMALL_CORPORA[name](number))
 
 
 @pytest.fixture
