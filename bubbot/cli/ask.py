@@ -10,7 +10,7 @@ import select
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from bubbot.app.tapes import new_id, now
@@ -134,7 +134,7 @@ def _run_turn(
 ) -> int:
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
-    with _without_warnings():
+    with nullcontext() if setup.settings.log.level == "debug" else _without_warnings():
         status = asyncio.run(_ask(setup, inbound, files, printer, as_json=as_json, wait_seconds=wait_seconds))
     printer.check(inbound.session)
     return 1 if status == "failed" else 0
