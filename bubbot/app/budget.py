@@ -15,13 +15,8 @@ def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
 
 def model_facts(settings: Settings) -> ModelFacts:
     """Return the facts about models that these settings give; prices come from litellm's list."""
-
-    def has_own_address(name: str) -> bool:
-        """Return true if `api_base` sends calls of this model to an address of ours."""
-        return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.provider
-
     return ModelFacts(
-        lambda name: sizes.find_price(name, own_address=has_own_address(name)),
+        lambda name: sizes.find_price(name, own_address=settings.model.has_own_address(name)),
         sizes.find_output_limit,
         settings.model.fallback,
         settings.model.max_tokens,

@@ -90,7 +90,7 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
-    if is_quarantined and is_at_own_address(settings, name):
+    if is_quarantined and settings.model.has_own_address(name):
         return QuarantinedModel(name, Texts(settings.bot.language))
     if provider in plugin_names and provider != LITELLM:
         plugin_options = ModelOptions(name, home.path, _model_values(settings, provider))
@@ -109,20 +109,15 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
     targets = [target for target in (name, *settings.model.fallback) if target not in missing_keys]
     if not targets:
         return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
-    own_address = is_at_own_address(settings, name)
+    own_address = settings.model.has_own_address(name)
     traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
     models = [
         QuarantinedModel(target, Texts(settings.bot.language))
-        if is_quarantined and is_at_own_address(settings, target)
+        if is_quarantined and settings.model.has_own_address(target)
         else _load_later(target, settings, home, traits)
         for target in targets
     ]
     return models[0] if targets == [name] else FallbackModel(name, traits, models)
-
-
-def is_at_own_address(settings: Settings, name: str) -> bool:
-    """Return true if `[model] api_base` is the address of this model: it is that of the configured provider alone."""
-    return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.provider
 
 
 def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
@@ -199,7 +194,7 @@ def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool =
         ConfigError: no model can have this name.
     """
     name = settings.attachments.transcription
-    if not name or (is_quarantined and is_at_own_address(settings, name)):
+    if not name or (is_quarantined and settings.model.has_own_address(name)):
         return None
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
     if provider not in plugin_names or provider == LITELLM:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
-from bubbot.app.models import is_at_own_address, keyless_models
+from bubbot.app.models import keyless_models
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
 from bubbot.errors import BubbotError, ConfigError
@@ -177,7 +177,7 @@ class _InitCommand:
 
         console = self.console
         console.begin_step("Try it now?")
-        if is_at_own_address(settings, settings.model.name) and self._is_quarantined():
+        if settings.model.has_own_address(settings.model.name) and self._is_quarantined():
             console.tell(quarantine_sentence(settings.model.name))
             return
         is_keyless = settings.model.name in keyless_models(settings, read_variables())

@@ -19,7 +19,7 @@ RELOAD_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class ReloadResult:
+class ReloadReport:
     """What a reload applied.
 
     Attributes:
@@ -35,7 +35,7 @@ class ReloadResult:
     stopped_channels: tuple[str, ...]
 
 
-RESULTS = {"reload": ReloadResult}
+RESULTS = {"reload": ReloadReport}
 """What `--json` prints."""
 
 
@@ -65,7 +65,7 @@ async def _reload(setup: CommandSetup) -> None:
     async def reload_bot(address: str) -> None:
         async with connect(address) as bot:
             reply = await bot.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS)
-        result = ReloadResult(*(tuple(reply[key]) for key in ("now", "later", "begun", "ended")))
+        result = ReloadReport(*(tuple(reply[key]) for key in ("now", "later", "begun", "ended")))
         if setup.as_json:
             show_record(result)
         else:
@@ -74,7 +74,7 @@ async def _reload(setup: CommandSetup) -> None:
     await run_on_home(setup.home, fail_without_bot, reload_bot)
 
 
-def _print(result: ReloadResult) -> None:
+def _print(result: ReloadReport) -> None:
     lines = [
         *_line("Applied", result.applied),
         *_line("Takes effect at the next start", result.at_next_start),

@@ -451,7 +451,7 @@ def _nest_variables(schema: SettingsSchema) -> dict[str, Any]:
 def _decode(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter if it is nested too deep
         return text
 
 

@@ -148,6 +148,10 @@ class ModelSettings(SettingsSection):
         """The provider of `name`: the only one that `api_key` and `api_base` are for."""
         return self.name.partition("/")[0]
 
+    def has_own_address(self, model: str) -> bool:
+        """Return true if calls of this model go to `api_base`, which is for the models of the one provider alone."""
+        return bool(self.api_base) and model.partition("/")[0] == self.provider
+
 
 class ContextSettings(SettingsSection):
     """`[context]`: the part of the tape that the model sees."""

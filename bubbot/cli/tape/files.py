@@ -16,7 +16,7 @@ from bubbot.cli.output import show, show_record
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
-from bubbot.cli.tape.results import TapeImportResult, UnreadableLine
+from bubbot.cli.tape.results import SkippedLine, TapeImportResult
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
 from bubbot.ports.progress import REPORT_EVERY, report_each
 from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
@@ -161,7 +161,7 @@ def _import_result(file: Path, session: str, result: ImportResult) -> TapeImport
         result.renumbered,
         result.erased,
         result.unhashed,
-        tuple(UnreadableLine(problem.number, problem.reason) for problem in result.problems),
+        tuple(SkippedLine(problem.number, problem.reason) for problem in result.problems),
         str(_unreadable_path(file)) if result.problems else None,
     )
 

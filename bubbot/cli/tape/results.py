@@ -216,7 +216,7 @@ class ArchiveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableLine:
+class SkippedLine:
     """A line that could not be read.
 
     Attributes:
@@ -247,5 +247,5 @@ class TapeImportResult:
     renumbered: int
     erased: int
     unhashed: int
-    unreadable: tuple[UnreadableLine, ...]
+    unreadable: tuple[SkippedLine, ...]
     unreadable_file: str | None

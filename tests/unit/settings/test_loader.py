@@ -66,6 +66,12 @@ def test_what_looks_like_json_in_the_environment_stays_text(tmp_path: Path, monk
     assert settings.channels["telegram"]["owners"] == "[1, 2]"
 
 
+def test_a_variable_that_is_nested_too_deep_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM", "[" * 90_000)
+    with pytest.raises(ConfigError, match=r"BUBBOT_CHANNELS__TELEGRAM: .* must be a section with keys"):
+        load(home=tmp_path)
+
+
 def test_a_variable_may_hold_a_channel_or_the_inside_of_a_key_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
