@@ -32,8 +32,8 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
 
-ReadSession: TypeAlias = Callable[[str, str], Awaitable[TapeHandle]]
-"""Open the tape of another session for reading, if the first session may read the second.
+ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
+"""Open the tape of another session for reading, if the chat of the turn may read it now.
 
 Raises `AccessError` if it may not, and `EntryNotFound` if there is no such session.
 """
@@ -43,9 +43,9 @@ FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
 """Return the model that a turn asks."""
 
 
-async def read_no_session(reader: str, source: str) -> TapeHandle:
+async def read_no_session(turn: Turn, source: str) -> TapeHandle:
     """Raise `AccessError`: without grants no session reads another one. See `ReadSession`."""
-    raise AccessError(f"{reader} may not read {source}")
+    raise AccessError(f"{turn.session} may not read {source}")
 
 
 @dataclass(frozen=True, slots=True)

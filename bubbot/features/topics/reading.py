@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from bubbot.errors import AccessError, EntryNotFound, ToolRetry
+from bubbot.errors import AccessError, ConfigError, EntryNotFound, ToolRetry
 from bubbot.feature import ReadSession
 from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
 from bubbot.features.topics.tools import require_topic
@@ -153,8 +153,8 @@ def chat_read_tool(read_session: ReadSession) -> Tool:
             source, topic = str(bound.get("session")), topic or str(bound.get("title"))
         name = require_topic(turn, topic) if topic else None
         try:
-            tape = await read_session(turn.session, source)
-        except (AccessError, EntryNotFound) as error:
+            tape = await read_session(turn, source)
+        except (AccessError, ConfigError, EntryNotFound) as error:
             raise ToolRetry(texts.say("read_refused", session=clean_label(source, 200))) from error
         excerpt = await tape.read(ReadChatView(name, args.limit, args.before))
         return format_excerpt(excerpt, tape, turn.zone, texts)
