@@ -14,6 +14,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import FEATURES, feature_section
 from bubbot.app.models import ModelSet
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
@@ -33,15 +34,14 @@ from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
-from bubbot.ports.settings import SettingsSection
+from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest
-from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.settings.loader import Settings
-from bubbot.settings.values import AUTO_SELECTOR
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
 

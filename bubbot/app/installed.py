@@ -7,13 +7,14 @@ from dataclasses import field
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.records import dataclass
-from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
+from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 

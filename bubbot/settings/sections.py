@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from bubbot.ports.settings import (
+    AUTO_SELECTOR,
     AdapterSettings,
     Name,
     Names,
@@ -18,7 +19,7 @@ from bubbot.ports.settings import (
     describe_type,
 )
 from bubbot.records import dataclass
-from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
+from bubbot.settings.values import DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import pytest
 from bubbot import errors
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
 from bubbot.features.access.tools import access_tools
@@ -28,7 +29,6 @@ from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.tool import Tool
-from bubbot.runtime.context.view import SELECTORS
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
