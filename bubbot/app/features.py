@@ -25,6 +25,7 @@ from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
+from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.why.feature import why_feature
@@ -123,6 +124,9 @@ class BotFeatures:
                 self._sections[factory.name] = section
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
+        if "strategies" in names:
+            kept = StrategiesFeature(kernel, settings.context)
+            self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
         if self.budget:
