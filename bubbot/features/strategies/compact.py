@@ -24,7 +24,11 @@ def fold_with_hint(source: ContextInput) -> ModelContext:
 
 
 def _compact(source: ContextInput, *, has_hint: bool) -> ModelContext:
-    body = select_messages(source.entries, source.style)
+    return compact_messages(source, select_messages(source.entries, source.style), has_hint=has_hint)
+
+
+def compact_messages(source: ContextInput, body: tuple[ContextMessage, ...], *, has_hint: bool = False) -> ModelContext:
+    """Cut messages that were made of the entries of the source."""
     if source.budget is None:
         return ModelContext(prepend_opening(source.opening, body, source.style))
     rest = _messages_from(body, _recorded_cut(source.entries))
