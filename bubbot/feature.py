@@ -24,7 +24,7 @@ from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import TakesAttachments
-from bubbot.runtime.compose import PromptSection
+from bubbot.runtime.compose import ChooseSelector, PromptSection
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock, TapeHandle
@@ -100,6 +100,7 @@ class Feature:
         around_tool: wraps each call of a tool.
         around_delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
         around_choice: wraps the choice of a turn's model.
+        choose_selector: returns the context strategy that a turn's chat has chosen.
         gate: decides when messages may have their turn.
         intake: takes in attachments before a turn.
         on_merged: called with the entries of each merged turn, those of interrupted turns included.
@@ -127,6 +128,7 @@ class Feature:
     around_tool: Sequence[AroundTool] = ()
     around_delivery: Sequence[AroundDelivery] = ()
     around_choice: Sequence[Callable[[FindModel], FindModel]] = ()
+    choose_selector: ChooseSelector | None = None
     gate: TurnGate | None = None
     intake: TakesAttachments | None = None
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()

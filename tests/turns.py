@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession, read_no_session
 from bubbot.features.attachments.intake import AttachmentIntake
@@ -53,7 +54,6 @@ from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
-from bubbot.runtime.context.view import OWN_STRATEGIES
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
@@ -195,7 +195,7 @@ class Options:
 
     tools: Sequence[Tool] = ()
     role: Role = Role.OWNER
-    compose: ContextPolicy = field(default_factory=ContextPolicy)
+    compose: ContextPolicy = field(default_factory=lambda: ContextPolicy(strategies=OWN_STRATEGIES))
     calls: ToolLimits = field(default_factory=ToolLimits)
     run: RunnerSettings = field(default_factory=RunnerSettings)
     at_once: int = 8

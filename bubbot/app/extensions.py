@@ -18,10 +18,10 @@ def _find_sections() -> Mapping[str, type[SettingsSection] | None]:
 
 
 def _list_selectors() -> Collection[str]:
-    from bubbot import plugins
+    from bubbot.app.installed import load_strategies
 
-    return plugins.list_names("bubbot.context")
+    return load_strategies().selectors
 
 
 EXTENSIONS = SettingsExtensions(_find_sections, _list_selectors)
-"""The features and context strategies of installed packages."""
+"""The features of installed packages, and the context strategies beyond those of the kernel."""

@@ -14,8 +14,10 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import FEATURES, feature_section
 from bubbot.app.models import ModelSet
+from bubbot.app.search import find_entries
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
+from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -24,6 +26,7 @@ from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
+from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.usage.feature import usage_feature
@@ -35,15 +38,14 @@ from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
-from bubbot.ports.settings import SettingsSection
+from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest
-from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.settings.loader import Settings
-from bubbot.settings.values import AUTO_SELECTOR
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
@@ -74,6 +76,7 @@ class BotFeatures:
         *,
         home: Home,
         load_model: Callable[[str], Model],
+        find_model: FindModel,
         notify_owner: NotifyOwner,
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
@@ -88,6 +91,7 @@ class BotFeatures:
             settings: the settings.
             home: the home of the bot.
             load_model: returns a model by its name.
+            find_model: returns the model of a turn.
             notify_owner: notifies the owner.
             names: those of `FEATURES` that the bot has.
             factories: the features of installed packages.
@@ -125,6 +129,9 @@ class BotFeatures:
                 self._sections[factory.name] = section
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
+        if "strategies" in names:
+            kept = StrategiesFeature(kernel, settings.context, find_entries=find_entries, find_model=find_model)
+            self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
         if self.budget:

@@ -28,7 +28,7 @@ from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
-from bubbot.runtime.compose import PromptSection
+from bubbot.runtime.compose import ChooseSelector, PromptSection
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 
@@ -125,6 +125,7 @@ class FeatureGuard:
             around_tool=[around("around_tool", each, str, RerunModel) for each in feature.around_tool],
             around_delivery=[self._delivery(each) for each in feature.around_delivery],
             around_choice=[partial(self._choice, each) for each in feature.around_choice],
+            choose_selector=self._selector(feature.choose_selector) if feature.choose_selector else None,
             gate=GuardedGate(self, feature.gate) if feature.gate else None,
             intake=GuardedIntake(self, feature.intake) if feature.intake else None,
             on_merged=[partial(self.notify, "on_merged", each) for each in feature.on_merged],
@@ -200,6 +201,19 @@ class FeatureGuard:
             return ""
 
         return build
+
+    def _selector(self, choose: ChooseSelector) -> ChooseSelector:
+        async def choose_selector(turn: Turn) -> str:
+            try:
+                selector: object = await self.call("choose_selector", self.timeouts.hook, choose, turn)
+            except FeatureFailed:
+                return ""  # the bot answers with the configured strategy
+            if isinstance(selector, str):
+                return selector
+            self.fail("choose_selector", f"it returned a {type(selector).__name__}, not a text")
+            return ""
+
+        return choose_selector
 
     def _around(self, where: str, around: Middleware[V, R], *kinds: type) -> Middleware[V, R]:
         """Guard middleware: its failures are told from those of what it wraps, and its own time from theirs."""
@@ -446,7 +460,7 @@ def check_feature(feature: object, name: str) -> Feature:
     _check_items("background", feature.background.values(), callable)
     _check_items("commands", feature.commands, lambda item: isinstance(item, Command))
     _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
-    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "health", "ready", "prepare"):
+    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "choose_selector", "health", "ready", "prepare"):
         _check_items(field, _given(getattr(feature, field)), callable)
     _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
     _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))

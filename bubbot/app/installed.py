@@ -7,17 +7,20 @@ from dataclasses import field
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.records import dataclass
-from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextStrategy
+from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
-FEATURES = ("conversation", "search", "topics", "why", "memory", "usage", "attachments", "schedule", "budget")
+FEATURES = (
+    "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "schedule", "budget",
+)  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"

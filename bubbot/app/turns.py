@@ -29,7 +29,7 @@ from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.context.attachments import MAX_IMAGES
-from bubbot.runtime.context.view import ContextStrategies
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.router import InputRouter
@@ -142,6 +142,7 @@ def _context_policy(settings: Settings, features: Sequence[Feature], strategies:
         rules=[rule for feature in features for rule in feature.rules],
         images=MAX_IMAGES if settings.attachments.images else 0,
         strategies=strategies,
+        choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from bubbot.models.messages import provider_of
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.text import clean
-from bubbot.runtime.context.compact import estimate_tokens
+from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import JsonObject
 
 _FINISH: Mapping[str, Finish] = {

@@ -33,6 +33,9 @@ from bubbot.ports.text import did_you_mean
 Keys: TypeAlias = tuple[str, ...]
 """The path of a setting: section and key, or "channels", name and key."""
 
+AUTO_SELECTOR = "auto"
+"""The context strategy that depends on the model."""
+
 _USERINFO = re.compile(r"//\S*@")
 _TYPE_PHRASES = {
     bool: "true or false",

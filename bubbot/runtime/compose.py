@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
@@ -11,6 +12,7 @@ from typing import TypeAlias
 from bubbot.errors import EntryNotFound
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
@@ -20,20 +22,26 @@ from bubbot.runtime.context.attachments import (
     find_images,
     join_text_parts,
 )
-from bubbot.runtime.context.compact import estimate_tokens
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, ContextView, ModelContext
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
+from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, TapeEntry, canonical
 from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import evaluate
 from bubbot.tape.references import ReferenceRegistry, entries_as_of
+
+log = logging.getLogger(__name__)
 
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
 PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str]]
 """Build a section of the system prompt for a turn and a model; empty if there is nothing to say."""
+ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
+"""Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class ContextPolicy:
     """The settings from which a context is built.
 
     Attributes:
-        selector: `auto` is `compact` if the model's context size is known, else `window`.
+        selector: the context strategy; see `ContextStrategies.resolve` for `auto`.
         prompt: what the system prompt is made of.
         sections: the sections after the runtime contract, in their order.
         rules: further rules of the runtime contract.
@@ -49,16 +57,18 @@ class ContextPolicy:
         images: images at most that a model with image input is shown.
         image_bytes: bytes at most of these images.
         strategies: those among which the selector names one.
+        choices: ask what a chat has chosen for itself; the first answer replaces the selector.
     """
 
-    selector: str = "auto"
+    selector: str = AUTO_SELECTOR
     prompt: PromptSettings = PromptSettings()
     sections: Sequence[PromptSection] = ()
     rules: Sequence[str] = ()
     parameters: JsonObject = field(default_factory=dict)
     images: int = MAX_IMAGES
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
-    strategies: ContextStrategies = OWN_STRATEGIES
+    strategies: ContextStrategies = KERNEL_STRATEGIES
+    choices: Sequence[ChooseSelector] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +123,7 @@ class RequestComposer:
         traits = model.traits
         tools = self._specs(turn.role) if traits.tools else ()
         system = await self._system(turn, traits)
-        selector = self._settings.selector
-        if selector == "auto":
-            selector = "compact" if traits.context_tokens else "window"
+        selector = await self._choose_selector(turn, traits)
         style = MessageStyle(
             stamps=None if traits.short_prompt else turn.zone,
             first_assistant=traits.first_assistant,
@@ -127,11 +135,22 @@ class RequestComposer:
             budget = _budget(traits.context_tokens, system, tools)
         strategies = self._settings.strategies
         view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids), strategies=strategies)
-        context = await turn.tape.read(view)
+        context = await _read_context(turn.tape, view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head(), is_compacting)
+
+    async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
+        """Return the selector of the turn's chat, or the configured one."""
+        selector = self._settings.selector
+        for choose in self._settings.choices:
+            if chosen := await choose(turn):
+                if self._settings.strategies.has(chosen):
+                    selector = chosen
+                    break
+                log.warning("no such context strategy: %s", chosen, extra={"action": "context.strategy"})
+        return self._settings.strategies.resolve(selector, traits.context_tokens)
 
     async def _system(self, turn: Turn, traits: ModelTraits) -> str:
         settings = self._settings
@@ -145,6 +164,14 @@ class RequestComposer:
             rules=settings.rules,
             short=traits.short_prompt,
         )
+
+
+async def _read_context(tape: TapeHandle, view: ContextView) -> ModelContext:
+    """Read the context, with what the strategy reads besides if there is any."""
+    answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
+    if further := view.further_queries(tape.name, answers):
+        answers += await tape.fetch(further)
+    return view.fold(answers)
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
@@ -176,7 +203,7 @@ def rebuild_request(
     system: str,
     tools: str,
     references: ReferenceRegistry = KERNEL_REFERENCES,
-    strategies: ContextStrategies = OWN_STRATEGIES,
+    strategies: ContextStrategies = KERNEL_STRATEGIES,
 ) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from the tape's entries and the two stored texts.
 
@@ -188,7 +215,9 @@ def rebuild_request(
     """
     view = ContextView.from_json(step["view"], strategies)
     visible = entries_as_of(tape, entries, step.get("as_of", ((1, step["head"]),)), references)
-    context = view.fold([evaluate(visible, query) for query in view.queries(tape)])
+    answers = [evaluate(visible, query) for query in view.queries(tape)]
+    answers += [evaluate(visible, query) for query in view.further_queries(tape, answers)]
+    context = view.fold(answers)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 
 

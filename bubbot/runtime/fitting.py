@@ -12,7 +12,7 @@ from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
-from bubbot.runtime.context.compact import estimate_context_tokens
+from bubbot.runtime.context.tokens import estimate_context_tokens
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class RequestFitter:
         size = first.model.traits.context_tokens
         if size is None or not isinstance(first.model, CountsTokens):
             return FittedRequest(first)
-        is_cut = first.context.new_cut is not None
+        is_cut = bool(first.context.facts)
         # A token is at least a byte: a request with no more bytes than there is room for tokens needs no counting.
         if not is_cut and len(first.request.as_bytes()) <= request_token_limit(size):
             return FittedRequest(first)

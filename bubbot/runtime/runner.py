@@ -17,7 +17,6 @@ from bubbot.records import dataclass
 from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer
-from bubbot.runtime.context.view import CUT
 from bubbot.runtime.fitting import FittedRequest, RequestFitter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
@@ -222,8 +221,8 @@ class ModelRunner:
             )
         if digests.tools != stored.tools:
             await turn.tape.put_blob(tools)
-        if composed.context.new_cut is not None:
-            await turn.tape.append([make.event(CUT, {"from": composed.context.new_cut})])
+        if composed.context.facts:
+            await turn.tape.append(composed.context.facts)
         return digests
 
     def _request_facts(self, composed: ComposedRequest, digests: _StoredDigests, step: int) -> dict[str, Any]:

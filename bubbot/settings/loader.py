@@ -29,6 +29,7 @@ from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.ports.settings import Keys, Name, OptionalWhole, SettingsSection, format_errors, format_setting, quote_value
 from bubbot.ports.text import did_you_mean
@@ -37,7 +38,6 @@ from bubbot.settings.channels import ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.renamed import RenamedSetting, rename_keys
 from bubbot.settings.sections import (
-    ContextSettings,
     HealthSettings,
     HttpSettings,
     LogSettings,

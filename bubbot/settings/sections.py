@@ -18,7 +18,7 @@ from bubbot.ports.settings import (
     describe_type,
 )
 from bubbot.records import dataclass
-from bubbot.settings.values import AUTO_SELECTOR, DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
+from bubbot.settings.values import DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +151,6 @@ class ModelSettings(SettingsSection):
     def has_own_address(self, model: str) -> bool:
         """Return true if calls of this model go to `api_base`, which is for the models of the one provider alone."""
         return bool(self.api_base) and model.partition("/")[0] == self.provider
-
-
-class ContextSettings(SettingsSection):
-    """`[context]`: the part of the tape that the model sees."""
-
-    selector: Name = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
 
 
 class ToolSettings(SettingsSection):

@@ -11,11 +11,9 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from bubbot.errors import ConfigError
-from bubbot.ports.settings import blank_to_none, matches, quote_value
+from bubbot.ports.settings import AUTO_SELECTOR, blank_to_none, matches, quote_value
 from bubbot.ports.text import did_you_mean
 
-AUTO_SELECTOR = "auto"
-"""The selector that depends on the features of the model."""
 DAY_SECONDS = 86400.0
 """The longest time limit, in seconds."""
 
@@ -42,18 +40,19 @@ def check_selector(name: str, list_installed: Callable[[], Collection[str]] = tu
 
     Args:
         name: of the strategy.
-        list_installed: returns the names that installed packages offer; called only for a name that is not ours.
+        list_installed: returns the selectors of features and the names of installed strategies; called only for a name that is not
+            the kernel's.
     """
     if name == AUTO_SELECTOR:
         return
     # Imported here: every command reads the settings, and few homes name a strategy.
-    from bubbot.runtime.context.view import OWN_STRATEGIES
+    from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 
-    if any(strategy.matches(name) for strategy in OWN_STRATEGIES.own):
+    if any(strategy.matches(name) for strategy in KERNEL_STRATEGIES.own):
         return
     installed = list_installed()
     if name.partition(":")[0] not in installed:
-        names = (AUTO_SELECTOR, *OWN_STRATEGIES.selectors, *installed)
+        names = dict.fromkeys((AUTO_SELECTOR, *KERNEL_STRATEGIES.selectors, *installed))
         hint = did_you_mean(name, names, before="; ")
         raise ConfigError(f"{quote_value(name)}, but must be one of {', '.join(names)}{hint}")
 

@@ -150,10 +150,6 @@ class Correction(TypedDict):
     hide: NotRequired[bool]
 
 
-ContextCut = TypedDict("ContextCut", {"from": EntryId})
-"""`context/cut`"""
-
-
 class TapeArchived(TypedDict):
     """`tape/archived`"""
 
@@ -518,7 +514,6 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "model/chosen": ModelChosen,
         "handoff": Handoff,
         "correction": Correction,
-        "context/cut": ContextCut,
         "tape/archived": TapeArchived,
         "tape/erased": TapeErased,
         "tape/renamed": TapeRenamed,

@@ -15,20 +15,23 @@ import pytest
 from bubbot import errors
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
+from bubbot.feature import read_no_session
 from bubbot.features.access.tools import access_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
+from bubbot.features.topics.feature import topics_feature
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.tool import Tool
-from bubbot.runtime.context.view import SELECTORS
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -122,6 +125,7 @@ def _tools() -> list[Tool]:
             models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
         ).tools,
         *search_feature().tools,
+        *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
         *memory_tools(unused),
         usage_tool(unused),

@@ -22,7 +22,7 @@ from tests.installed import installed
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_feature"
 STRATEGY = """
 from bubbot.runtime.context.selectors import select_messages
-from bubbot.runtime.context.view import ContextStrategy, ModelContext
+from bubbot.runtime.context.strategy import ContextStrategy, ModelContext
 
 def newest(source):
     return ModelContext(select_messages(source.entries, source.style)[-1:])

@@ -13,9 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.features.strategies.events import CUT
 from bubbot.ports.model import ModelRequest
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.view import CUT, ContextView, ModelContext
+from bubbot.runtime.context.strategy import ModelContext
+from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.query import evaluate
@@ -70,6 +73,7 @@ VIEWS = st.builds(
     st.builds(MessageStyle, st.none(), st.booleans(), st.booleans()),
     st.none() | st.integers(1, 200),
     st.booleans(),
+    strategies=st.just(OWN_STRATEGIES),
 )
 
 
@@ -166,7 +170,7 @@ LATE = on_tape(
 @example(on_tape(asks("a", "a"), gives(("a", "1"), ("a", "2"))), ContextView())
 @example(on_tape(asks("a"), gives(("a", "1")), asks("a"), gives(("a", "2"))), ContextView())
 @example(on_tape(asks("call_1", None), asks(None)), ContextView())
-@example(LATE, ContextView("compact", budget=10_000))
+@example(LATE, ContextView("compact", budget=10_000, strategies=OWN_STRATEGIES))
 def test_every_context_is_one_that_a_provider_takes(entries: list[TapeEntry], view: ContextView) -> None:
     context = context_of(entries, view)
     assert faults(context.messages, first_assistant=view.style.first_assistant) == []

@@ -17,7 +17,7 @@ from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import BudgetSubject, budget_owner_text, user_key
 from bubbot.runtime.answer import route_assistant
-from bubbot.runtime.context.compact import estimate_tokens
+from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.router import is_command
 from bubbot.texts import Texts
 

@@ -16,7 +16,7 @@ from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.runtime.context.compact import BYTES_PER_TOKEN
+from bubbot.runtime.context.tokens import BYTES_PER_TOKEN
 from bubbot.tape.handle import Clock
 
 MEMORY_SHARE = 8

@@ -12,8 +12,8 @@ from typing import Any
 
 from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
 from bubbot.records import dataclass
-from bubbot.runtime.context.compact import estimate_tokens
 from bubbot.runtime.context.selectors import is_in_context
+from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.anchor import SESSION_NEW
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, thaw
 from bubbot.tape.handle import spans_of

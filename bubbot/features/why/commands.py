@@ -14,7 +14,8 @@ from bubbot.ports.model import ModelRequest
 from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
-from bubbot.runtime.context.view import CONTEXT_VERSION, ContextStrategies
+from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.context.view import CONTEXT_VERSION
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import TapeQuery, WholeTape

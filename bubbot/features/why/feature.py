@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.feature import Feature
 from bubbot.features.why.commands import why_tool
-from bubbot.runtime.context.view import ContextStrategies
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.references import ReferenceRegistry
 

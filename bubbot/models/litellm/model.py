@@ -28,7 +28,7 @@ from bubbot.models.messages import build_messages, provider_of
 from bubbot.models.provider import CallLimits, ProviderModel, read_limits
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, TextDelta, Transcript, Usage
-from bubbot.runtime.context.compact import estimate_tokens
+from bubbot.runtime.context.tokens import estimate_tokens
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from bubbot.models.provider import CallLimits
 from bubbot.models.reply import ReplyAssembler, make_usage
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, Transcript, Usage
-from bubbot.runtime.context.compact import estimate_tokens
+from bubbot.runtime.context.tokens import estimate_tokens
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
-from bubbot.runtime.context.view import ContextStrategy, ModelContext
+from bubbot.runtime.context.strategy import ContextStrategy, ModelContext
 from bubbot.tape.references import EntryId
 
 class Needy(SettingsSection):

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.views import MAX_SECTION_CHARS
@@ -45,7 +46,7 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
     memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
-    policy = ContextPolicy(**{"sections": [memory.build_block], **settings})
+    policy = ContextPolicy(**{"sections": [memory.build_block], "strategies": OWN_STRATEGIES, **settings})
     composer = RequestComposer(models.model_for_turn, policy, lambda _: SPECS)
     return await composer.compose(turn)
 
@@ -154,7 +155,7 @@ async def assert_rebuilt(bench: Bench) -> int:
 
 async def _rebuilt(bench: Bench, step: Any, entries: tuple[TapeEntry, ...]) -> ModelRequest:
     system, tools = [(await bench.store.get_blob(HOME, step[name])).decode() for name in ("system", "tools")]
-    return rebuild_request(step, entries, tape=HOME, system=system, tools=tools)
+    return rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
 
 
 LIFE = (
@@ -223,7 +224,9 @@ async def test_the_request_of_every_step_can_be_built_again_byte_for_byte(
     memory_store: InMemoryStore, selector: str, traits: ModelTraits
 ) -> None:
     model = Varied(traits)
-    async with running(memory_store, model, Options(compose=ContextPolicy(selector))) as bench:
+    async with running(
+        memory_store, model, Options(compose=ContextPolicy(selector, strategies=OWN_STRATEGIES))
+    ) as bench:
         for text in LIFE:
             await bench.say(text)
             await assert_rebuilt(bench)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.features.strategies.events import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.runtime import fitting
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
-from bubbot.runtime.context.view import CUT
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.turns import HOME, Bench, Options, running
@@ -55,7 +56,7 @@ async def assert_rebuilt(bench: Bench) -> None:
     assert len(sent) == len(bench.requests)
     for step, request in zip(sent, bench.requests, strict=True):
         system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
-        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools)
+        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
         assert made.as_bytes() == request.as_bytes()
         assert made.digest() == step["request"]
 
@@ -95,7 +96,9 @@ async def test_nothing_is_cut_while_the_count_says_that_it_fits(memory_store: In
 async def test_dense_text_is_cut_until_the_count_fits(memory_store: InMemoryStore, selector: str) -> None:
     """Where a token has 1.4 bytes, as in base64, the estimate would send twice as much as fits."""
     model = Counting(1.4)
-    async with running(memory_store, model, Options(compose=ContextPolicy(selector))) as bench:
+    async with running(
+        memory_store, model, Options(compose=ContextPolicy(selector, strategies=OWN_STRATEGIES))
+    ) as bench:
         await talk(bench, 40)
         assert max(map(model.tokens, bench.requests)) <= ROOM
         assert 1 < len(await bench.events(CUT)) < 20

@@ -7,7 +7,8 @@ import pytest
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import NoArgs, RerunModel, Tool, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.context.view import ContextView, ModelContext
+from bubbot.runtime.context.strategy import ModelContext
+from bubbot.runtime.context.view import ContextView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery, Window, evaluate

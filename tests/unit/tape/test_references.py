@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Optional, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import EntryInvalid
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
@@ -29,7 +30,7 @@ from tests.tapes import note
 
 
 def moved(ids: dict[int, int]) -> MovedIds:
-    return MovedIds("tape", ids, KERNEL_REFERENCES)
+    return MovedIds("tape", ids, OWN_REFERENCES)
 
 
 def data_of(entry: TapeEntry, ids: dict[int, int], *, tape: str = "tape") -> object:

@@ -73,13 +73,9 @@ class TestTakingUp:
             ]
 
     async def test_the_newest_summary_and_open_questions_come_back(self, memory_store: InMemoryStore) -> None:
-        handoff = {
-            "name": "trip/hotel",
-            "summary": "The hotel is booked.",
-            "next_steps": ["Find a flight", "Ask Bob"],
-            "source_ids": [1],
-        }
-        model = Played(calls("tape_handoff", **handoff), says("noted"), says("ok"))
+        steps = ["Find a flight", "Ask Bob"]
+        handoff = calls("tape_handoff", name="hotel", summary="The hotel is booked.", next_steps=steps, source_ids=[1])
+        model = Played(handoff, says("noted"), says("ok"))
         async with running(memory_store, model) as bench:
             answer = await chat(bench, ",topic trip", "hotel booked", ",topic b", "else", ",topic trip")
             assert answer.splitlines()[1:] == [

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bubbot.runtime.context.attachments import MAX_IMAGE_BYTES, describe_file, select_images
-from bubbot.runtime.context.compact import IMAGE_TOKENS, estimate_message_tokens
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
+from bubbot.runtime.context.tokens import IMAGE_TOKENS, estimate_message_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.entry import JsonObject, TapeEntry, event, message
 from bubbot.tape.handle import CORRECTION

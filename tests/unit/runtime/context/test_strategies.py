@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.app.strategies import OWN_STRATEGIES, SELECTORS
 from bubbot.errors import ConfigError
-from bubbot.runtime.context.view import (
-    OWN_STRATEGIES,
-    SELECTORS,
-    ContextInput,
-    ContextStrategies,
-    ContextStrategy,
-    ContextView,
-    ModelContext,
-)
+from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
+from bubbot.runtime.context.view import ContextView
 
 
 def nothing(source: ContextInput) -> ModelContext:

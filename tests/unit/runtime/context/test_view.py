@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import AnchorNotFound, ConfigError
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
@@ -29,7 +30,7 @@ from tests.turns import Bench, Options, Played, asked, calls, running, says
 
 async def lines(tape: TapeService, selector: str = "window", **style: Any) -> list[tuple[str, Any]]:
     """What the tape's context shows, as role and content."""
-    context = await tape.read(ContextView(selector, MessageStyle(**style)))
+    context = await tape.read(ContextView(selector, MessageStyle(**style), strategies=OWN_STRATEGIES))
     return [(one["role"], one["content"]) for one in context.messages]
 
 
@@ -235,8 +236,8 @@ class TestSelectors:
             await lines(told, selector)
 
     async def test_a_view_comes_back_from_its_recorded_form(self) -> None:
-        view = ContextView("compact", MessageStyle(first_assistant=False), 4000)
-        assert ContextView.from_json(view.as_json()) == view
+        view = ContextView("compact", MessageStyle(first_assistant=False), 4000, strategies=OWN_STRATEGIES)
+        assert ContextView.from_json(view.as_json(), OWN_STRATEGIES) == view
 
 
 class TestTheStablePrefix:

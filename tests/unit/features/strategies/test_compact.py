@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.memory.zone import MemoryZone
+from bubbot.features.strategies.compact import find_cut
+from bubbot.features.strategies.events import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy
-from bubbot.runtime.context.compact import estimate_message_tokens, estimate_tokens, find_cut
 from bubbot.runtime.context.selectors import ContextMessage
-from bubbot.runtime.context.view import CUT, ContextView
+from bubbot.runtime.context.tokens import estimate_message_tokens, estimate_tokens
+from bubbot.runtime.context.view import ContextView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
@@ -85,8 +88,8 @@ class TestRecordedCuts:
         return tape
 
     async def lines(self, tape: TapeService, budget: int | None = 10_000) -> list[str]:
-        context = await tape.read(ContextView("compact", budget=budget))
-        assert context.new_cut is None
+        context = await tape.read(ContextView("compact", budget=budget, strategies=OWN_STRATEGIES))
+        assert not context.facts
         return [str(one["content"]) for one in context.messages][1:]
 
     async def test_a_recorded_cut_holds_though_there_would_be_room_again(self, told: TapeService) -> None:
@@ -149,7 +152,7 @@ class TestInTurns:
             assert asked(bench.requests[-1])[-1][1].startswith("long long")
 
     async def test_the_summary_selector_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
-        options = Options(compose=ContextPolicy("summary"))
+        options = Options(compose=ContextPolicy("summary", strategies=OWN_STRATEGIES))
         async with running(memory_store, ScriptedModel(traits=SMALL), options) as bench:
             await talk(bench, 30)
             hint = asked(bench.requests[-1])[0]

@@ -1,9 +1,8 @@
-"""Compaction: reading less of a window, without deleting anything."""
+"""Estimates of tokens, without a tokenizer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 from bubbot.runtime.context.attachments import find_images
 from bubbot.runtime.context.selectors import ContextMessage
@@ -33,20 +32,3 @@ def estimate_context_tokens(messages: Sequence[ContextMessage]) -> int:
     texts = sum([len(message.text) // BYTES_PER_TOKEN + MESSAGE_TOKENS for message in messages])
     nested = [message.message for message in messages if type(message.message["content"]) is not str]
     return texts + IMAGE_TOKENS * sum(len(find_images(message)) for message in nested)
-
-
-def find_cut(messages: Sequence[ContextMessage], budget: int) -> int | None:
-    """Return the entry id from which the rest fits into half the budget; None if everything fits.
-
-    Whole exchanges are cut, oldest first: the rest begins with a user message. Half the budget, so that the cut holds
-    for a while and consecutive requests keep extending each other. The newest exchange always stays.
-    """
-    sizes = [estimate_message_tokens(message) for message in messages]
-    if sum(sizes) <= budget:
-        return None
-    starts = [place for place, message in enumerate(messages) if message.message["role"] == "user" and message.ids]
-    if not starts:
-        return None
-    rests = [*accumulate(reversed(sizes))][::-1]  # tokens from each place on, in one pass: a window may be long
-    start = next((place for place in starts if rests[place] <= budget // 2), starts[-1])
-    return messages[start].ids[-1]

@@ -1,4 +1,4 @@
-"""Summaries: hints that cite their sources and delete nothing."""
+"""Hints that cite what was cut."""
 
 from __future__ import annotations
 

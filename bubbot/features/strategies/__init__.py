@@ -1,0 +1,1 @@
+"""Context strategies that fit a long conversation into a model's context."""

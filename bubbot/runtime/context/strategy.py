@@ -1,0 +1,169 @@
+"""Context strategies: ways to choose what a model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from bubbot.errors import ConfigError
+from bubbot.ports.settings import AUTO_SELECTOR
+from bubbot.ports.text import did_you_mean
+from bubbot.records import dataclass
+from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, prepend_opening, select_messages
+from bubbot.tape.entry import JsonObject, TapeEntry, thaw
+from bubbot.tape.query import AfterAnchor, Slice, TapeQuery, WholeTape, Window
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """Chat messages with their entries.
+
+    Attributes:
+        context_messages: the messages.
+        facts: what the strategy chose, as entries to append with the step, so that the choice holds.
+    """
+
+    context_messages: tuple[ContextMessage, ...]
+    facts: tuple[TapeEntry, ...] = ()
+
+    @property
+    def messages(self) -> tuple[JsonObject, ...]:
+        """Copies of the messages for a request: a model must not change what is shown next time."""
+        return tuple([thaw(item.message) if item.is_nested else {**item.message} for item in self.context_messages])
+
+    @property
+    def texts(self) -> tuple[bytes, ...]:
+        """The messages as canonical JSON."""
+        return tuple([item.text for item in self.context_messages])
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The entries that the model is shown, ascending."""
+        return tuple(sorted({entry_id for item in self.context_messages for entry_id in item.ids}))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextInput:
+    """What a context strategy chooses from.
+
+    Attributes:
+        opening: the anchor that opens the window, if it has a line; None: none.
+        entries: messages, calls, results, corrections and the strategy's own events of the part that it reads, oldest
+            first.
+        style: of the messages.
+        budget: tokens; None: unlimited.
+        further: the entries that each of its further queries found.
+    """
+
+    opening: TapeEntry | None
+    entries: Sequence[TapeEntry]
+    style: MessageStyle
+    budget: int | None
+    further: Sequence[Sequence[TapeEntry]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStrategy:
+    """A way to choose what a model is shown. A package offers one in the group `bubbot.context`, under its name.
+
+    Attributes:
+        name: as `[context] selector` names it.
+        fold: builds the context; a pure function, since a recorded request is built again by it.
+        version: recorded with each request; count up if `fold` builds other messages from the same entries.
+        part: returns the part of the tape that it reads, by its argument.
+        argument: what the argument is, in angle brackets, if the selector is written `name:argument`; empty: none.
+        is_compacting: it respects the budget.
+        events: the names of the events that it reads beside the conversation, such as its own facts.
+        find_further: returns further queries on the tape of this name, by the entries of the part.
+    """
+
+    name: str
+    fold: Callable[[ContextInput], ModelContext]
+    version: int = 1
+    part: Callable[[str], Slice] = lambda _: Window()
+    argument: str = ""
+    is_compacting: bool = False
+    events: tuple[str, ...] = ()
+    find_further: Callable[[str, Sequence[TapeEntry]], Sequence[TapeQuery]] = lambda _tape, _entries: ()
+
+    @property
+    def selector(self) -> str:
+        """How it is written in the settings."""
+        return f"{self.name}:{self.argument}" if self.argument else self.name
+
+    def matches(self, selector: str) -> bool:
+        """Return true if a selector names it, with an argument if it needs one."""
+        name, colon, argument = selector.partition(":")
+        if not self.argument:
+            return selector == self.name
+        return name == self.name and bool(colon) and argument not in ("", self.argument)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStrategies:
+    """The strategies that a bot has.
+
+    Attributes:
+        own: those that are loaded.
+        installed: the names of further ones.
+        load: loads one of these.
+        for_known_size: the one that `auto` stands for if the size of the model's context is known; else it is `window`.
+    """
+
+    own: tuple[ContextStrategy, ...]
+    installed: tuple[str, ...] = ()
+    load: Callable[[str], ContextStrategy] | None = None
+    for_known_size: str = "window"
+
+    def extend(self, names: Sequence[str], load: Callable[[str], ContextStrategy]) -> ContextStrategies:
+        """Return these strategies and those that `load` loads by name, when they are asked for; ours come first."""
+        return replace(self, installed=tuple(names), load=load)
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """How the strategies are written in the settings."""
+        return (*(strategy.selector for strategy in self.own), *self.installed)
+
+    def has(self, selector: str) -> bool:
+        """Return true if a selector is `auto`, or names a strategy that the bot has; nothing is loaded for that."""
+        is_own = selector == AUTO_SELECTOR or any(strategy.matches(selector) for strategy in self.own)
+        return is_own or selector.partition(":")[0] in self.installed
+
+    def resolve(self, selector: str, context_tokens: int | None) -> str:
+        """Return the selector that `auto` stands for with a model of this context size; others stay."""
+        if selector != AUTO_SELECTOR:
+            return selector
+        return self.for_known_size if context_tokens else "window"
+
+    def find(self, selector: str) -> ContextStrategy:
+        """Find the strategy of a selector. Raise `ConfigError` with the nearest name, or if it cannot be loaded."""
+        for strategy in self.own:
+            if strategy.matches(selector):
+                return strategy
+        name = selector.partition(":")[0]
+        if self.load is not None and name in self.installed:
+            strategy = self.load(name)
+            if strategy.matches(selector):
+                return strategy
+            raise ConfigError(f"[context] selector is {selector!r}; it is written {strategy.selector!r}.")
+        hint = did_you_mean(selector, self.selectors, before="; ", otherwise=".")
+        raise ConfigError(f"[context] selector is {selector!r}; it has to be one of {', '.join(self.selectors)}{hint}")
+
+
+def _fold_with_line(source: ContextInput) -> ModelContext:
+    return ModelContext(prepend_opening(source.opening, select_messages(source.entries, source.style), source.style))
+
+
+def _fold_without_line(source: ContextInput) -> ModelContext:
+    return ModelContext(prepend_opening(None, select_messages(source.entries, source.style), source.style))
+
+
+KERNEL_STRATEGIES = ContextStrategies(
+    (
+        ContextStrategy("window", _fold_with_line),
+        ContextStrategy("messages", _fold_without_line),
+        ContextStrategy("full", _fold_without_line, part=lambda _: WholeTape()),
+        ContextStrategy("from", _fold_without_line, part=AfterAnchor, argument="<anchor>"),
+    )
+)
+"""The strategies that leave nothing out of their part of the tape."""
