@@ -137,8 +137,14 @@ def topic_tools(limits: RecallLimits) -> list[Tool]:
     return [topic_open, topic_list, topic_propose, topic_bind]
 
 
-async def take_up(turn: Turn, name: TopicName, limits: RecallLimits) -> tuple[TopicThread, int]:
+async def take_up(turn: Turn, name: TopicName, limits: RecallLimits, *, bound_to: str = "") -> tuple[TopicThread, int]:
     """Leave the current topic and take up another one, in the turn's fork.
+
+    Args:
+        turn: the turn.
+        name: the topic.
+        limits: how much of it comes back.
+        bound_to: the session whose topic a thread is bound to; the model is shown it with the window.
 
     Returns:
         Its thread as it was before, and the id of the anchor that opens the window; 0 if the chat is on it already.
@@ -153,7 +159,7 @@ async def take_up(turn: Turn, name: TopicName, limits: RecallLimits) -> tuple[To
     spans = [*thread.recalls, *spans_of(turn.message_ids)]
     corrections = await tape.find_corrections(spans)
     recalls = union([*spans, *((entry.id, entry.id) for entry in corrections)])
-    state = {**thread.state, "owner": "human", "title": name.title}
+    state = {**thread.state, "owner": "human", "title": name.title} | ({"bound_to": bound_to} if bound_to else {})
     if thread.opened is not None:
         state["parents"] = [thread.opened.id]
     opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=[(low, high) for low, high in recalls if high])
@@ -180,7 +186,7 @@ async def _bind(turn: Turn, name: TopicName, limits: RecallLimits) -> str:
         raise ToolRetry(turn.texts.say("topic_bind_where"))
     parent = f"{place.channel}:{place.chat}"
     await turn.tape.append_event(BOUND, {"topic": name.key, "title": name.title, "session": parent})
-    await take_up(turn, name, limits)
+    await take_up(turn, name, limits, bound_to=parent)
     return turn.texts.say("topic_bound", title=name.title, session=parent)
 
 
