@@ -89,7 +89,7 @@ class ModelRunner:
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
         for step in range(1, self._settings.max_steps + 1):
             if step > 1:
-                await turn.join()
+                await turn.join(turn)
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
             digests = await self._store_prompt(turn, composed, digests)
