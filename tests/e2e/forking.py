@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.cli.main import COMMANDS
+from bubbot.texts import Texts
 from tests.e2e import inside
 
 LOADED = (
@@ -168,6 +169,7 @@ def run_program(arguments: list[str]) -> int:
 
 def _answer_once() -> None:
     """Answer one question: what is made at the first use, such as schemas of tools, no fork then makes again."""
+    Texts().read_all()
     with tempfile.TemporaryDirectory() as folder:
         inside.run(Path(folder) / "home", "ask", "hello")
     assert threading.active_count() == 1, "a thread would not survive a fork"
