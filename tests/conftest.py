@@ -42,7 +42,6 @@ LONG = (
     "tests/e2e/test_litellm_secrets.py",
     "tests/e2e/test_openai_client.py",
     "tests/e2e/test_restore.py",
-    "tests/unit/texts/test_texts.py::TestTheSource",
     "tests/unit/models/local/test_model.py",
     "tests/quality/test_timeout.py",
 )
@@ -84,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    hypothesis.settings.register_profile("default", quiet, max_examples=30)
+    hypothesis.settings.register_profile("default", quiet, max_examples=15)
     hypothesis.settings.register_profile("proof", quiet, max_examples=1000, derandomize=False)
     hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
 
