@@ -200,6 +200,7 @@ class ContextView:
         budget: tokens; None: unlimited.
         ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
+        fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
         heavy: see `View`.
         strategies: those among which the selector names one.
     """
@@ -208,6 +209,7 @@ class ContextView:
     style: MessageStyle = field(default_factory=MessageStyle)
     budget: int | None = None
     ends_with_user: bool = False
+    fork: str = ""
     heavy: bool = False
     strategies: ContextStrategies = field(default=OWN_STRATEGIES, repr=False, compare=False)
 
@@ -222,7 +224,8 @@ class ContextView:
         style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
         data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
-        return {**data, "version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
+        data |= {"version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
+        return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
     def from_json(cls, data: JsonObject, strategies: ContextStrategies = OWN_STRATEGIES) -> ContextView:
@@ -246,19 +249,24 @@ class ContextView:
                 f"The request was built by version {version} of the context strategy {selector!r}; installed is version "
                 f"{strategy.version}, which may build another one."
             )
-        return cls(selector, MessageStyle(**style), data["budget"], data.get("asking", False), strategies=strategies)
+        fork = data.get("fork", "")
+        return cls(
+            selector, MessageStyle(**style), data["budget"], data.get("asking", False), fork, strategies=strategies
+        )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the opening anchor, and the part that the strategy names."""
         part = self.strategy.part(self.selector.partition(":")[2])
         return (
-            TapeQuery(tape, OpeningAnchor(), missing="empty"),
-            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, CUT)),
+            TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
+            TapeQuery(tape, Window(self.fork) if part == Window() else part, kinds=_SHOWN, names=(CORRECTION, CUT)),
         )
 
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context."""
         opening, entries = answers
+        if any("fork" in entry.meta for entry in entries):
+            entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         context = self.strategy.fold(ContextInput(self._opening(opening), entries, self.style, self.budget))
         if not self.ends_with_user:
             return context
