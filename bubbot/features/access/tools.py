@@ -13,7 +13,7 @@ from bubbot.features.access.service import AccessService
 from bubbot.features.access.state import RoleGrant
 from bubbot.ports.channel import Role
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 
@@ -49,6 +49,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.list",
+        effect=READS_PEOPLE,
         commands=("access",),
         for_model=False,
         role=Role.ADMIN,
@@ -74,6 +75,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.approve",
+        effect=INSIDE,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -91,6 +93,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.grant",
+        effect=INSIDE,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -108,6 +111,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.revoke",
+        effect=INSIDE,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
