@@ -19,7 +19,7 @@ from bubbot.runtime.context.strategy import ModelContext
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.tape.query import evaluate
+from bubbot.tape.query import OpeningAnchor, TapeQuery, evaluate
 from tests.provider_rules import faults
 
 IDS = st.sampled_from(["a", "b", "call_0", "call_1", ""])
@@ -48,6 +48,13 @@ MESSAGE = optional(
 )
 TARGET = st.integers(0, 12) | JUNK
 DATA = optional(corrects=TARGET, content=TEXTS | JUNK, hide=st.booleans()) | JUNK
+CUTS = optional(
+    **{"from": TARGET},
+    results=st.lists(TARGET, max_size=2) | JUNK,
+    left_out=st.lists(st.lists(TARGET, max_size=2) | st.just([2, 4]), max_size=6) | JUNK,
+    since=st.just(STAMPED) | JUNK,
+    until=st.just(STAMPED) | JUNK,
+)
 ENTRY = st.one_of(
     st.builds(lambda role, text: ("message", {"role": role, "content": text}), st.sampled_from(["user", "assistant"]), TEXTS),
     st.builds(lambda calls: ("tool_call", {"calls": calls}), st.lists(CALL, max_size=3)),
@@ -55,7 +62,7 @@ ENTRY = st.one_of(
     st.tuples(st.just("message"), MESSAGE),
     st.tuples(st.sampled_from(["tool_call", "tool_result"]), optional(calls=JUNK, results=JUNK, content=JUNK)),
     st.builds(lambda data: ("event", {"name": "correction", "data": data}), DATA),
-    st.builds(lambda data: ("event", {"name": CUT, "data": data}), optional(**{"from": TARGET}) | JUNK),
+    st.builds(lambda data: ("event", {"name": CUT, "data": data}), CUTS | JUNK),
     st.just(("anchor", {"name": "phase/x", "state": {"summary": "s"}})),
     st.just(("anchor", {"name": "phase/x"})),
     st.builds(lambda spans: ("anchor", {"name": "phase/y", "state": None, "recalls": spans}), st.lists(st.lists(st.integers(0, 12), max_size=2), max_size=2)),
@@ -123,6 +130,14 @@ def test_every_context_is_one_that_a_provider_takes(entries: list[TapeEntry], vi
 @given(TAPES, VIEWS)
 def test_building_a_context_twice_gives_the_same_bytes(entries: list[TapeEntry], view: ContextView) -> None:
     assert context_of(entries, view) == context_of(list(entries), view)
+
+
+@given(TAPES, VIEWS.filter(lambda view: view.strategy.start_event != ""))
+def test_what_a_strategy_need_not_read_changes_nothing(entries: list[TapeEntry], view: ContextView) -> None:
+    opening = evaluate(entries, TapeQuery("tape", OpeningAnchor()))
+    newest = TapeQuery("tape", kinds=("event",), names=(view.strategy.start_event,), newest=True, limit=1)
+    start = view.strategy.find_start(opening, evaluate(entries, newest))
+    assert context_of(entries, replace(view, start=start)) == context_of(entries, view)
 
 
 @given(TAPES, st.builds(MessageStyle, st.none(), st.booleans()))
