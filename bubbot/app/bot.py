@@ -318,6 +318,7 @@ async def open_bot(
             settings,
             home=home,
             load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
+            find_model=lambda turn: models[-1].sessions.model_for_turn(turn),  # noqa: PLW0108
             notify_owner=owner_chat,
             names=features,
             factories=installed.factories,

@@ -14,9 +14,10 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import FEATURES, feature_section
 from bubbot.app.models import ModelSet
+from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
+from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -73,6 +74,7 @@ class BotFeatures:
         *,
         home: Home,
         load_model: Callable[[str], Model],
+        find_model: FindModel,
         notify_owner: NotifyOwner,
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
@@ -87,6 +89,7 @@ class BotFeatures:
             settings: the settings.
             home: the home of the bot.
             load_model: returns a model by its name.
+            find_model: returns the model of a turn.
             notify_owner: notifies the owner.
             names: those of `FEATURES` that the bot has.
             factories: the features of installed packages.
@@ -125,7 +128,7 @@ class BotFeatures:
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if "strategies" in names:
-            kept = StrategiesFeature(kernel, settings.context)
+            kept = StrategiesFeature(kernel, settings.context, find_entries=find_entries, find_model=find_model)
             self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)

@@ -1,15 +1,19 @@
-"""The search index of a bot: filled while it runs, or deleted if it is turned off."""
+"""Search for the rest of a bot: its index, and a protocol for features that look for entries."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.search.settings import SearchSettings
+from bubbot.features.search.view import SearchView
+from bubbot.features.strategies.retrieval import EVIDENCE_KINDS
 from bubbot.ports.store import IndexesTexts
+from bubbot.tape.fork import ForkedTape
 from bubbot.tape.store import TapeStore
 
 
@@ -35,3 +39,9 @@ async def open_indexing(store: TapeStore, settings: SearchSettings, group: async
         with suppress(asyncio.CancelledError):
             await task
         await indexer.aclose()
+
+
+async def find_entries(tape: ForkedTape, text: str, until: datetime | None, limit: int) -> Sequence[int]:
+    """Find the entries that hold a text as search does. See `FindEntries` of the strategies."""
+    result = await tape.read(SearchView(text, kinds=EVIDENCE_KINDS, until=until, limit=limit))
+    return [hit.id for hit in result.hits]

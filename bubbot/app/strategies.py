@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bubbot.features.strategies.registered import STRATEGIES
+from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 
-OWN_STRATEGIES = replace(KERNEL_STRATEGIES, own=(*KERNEL_STRATEGIES.own, *STRATEGIES), for_known_size="compact")
+OWN_STRATEGIES = replace(
+    KERNEL_STRATEGIES, own=(*KERNEL_STRATEGIES.own, *STRATEGIES, RETRIEVAL), for_known_size="compact"
+)
 """bubbot's own strategies."""
 SELECTORS = OWN_STRATEGIES.selectors
 """How they are written in the settings."""

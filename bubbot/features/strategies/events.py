@@ -11,6 +11,9 @@ CUT = "context/cut"
 CHOSEN = "context/strategy"
 """The event that records the strategy that a chat has chosen."""
 
+RECALLED = "context/recalled"
+"""The event that names the entries recalled for a message."""
+
 ContextCut = TypedDict(
     "ContextCut", {"from": EntryId, "results": Sequence[EntryId], "left_out": Spans, "since": str, "until": str}
 )
@@ -27,5 +30,14 @@ class StrategyChosen(TypedDict):
     selector: str
 
 
-STRATEGY_EVENTS: Mapping[str, type[Any]] = MappingProxyType({CUT: ContextCut, CHOSEN: StrategyChosen})
+class ContextRecalled(TypedDict):
+    """`context/recalled`: `entries` from before the window are shown beside `message`."""
+
+    message: EntryId
+    entries: Spans
+
+
+STRATEGY_EVENTS: Mapping[str, type[Any]] = MappingProxyType(
+    {CUT: ContextCut, RECALLED: ContextRecalled, CHOSEN: StrategyChosen}
+)
 """The payload models of the feature, by the name of the event."""

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Feature, FindModel, Kernel
+from bubbot.features.strategies.recall import FindEntries, recall_for
+from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.ports.middleware import CallNext
+from bubbot.ports.turn import Turn, TurnOutcome
+
+RECALL_SHARE = 8
+"""Evidence for one message takes at most one eighth of a model's context."""
 
 
 class StrategiesFeature:
@@ -15,13 +22,36 @@ class StrategiesFeature:
         settings: the current settings.
     """
 
-    def __init__(self, kernel: Kernel, settings: ContextSettings) -> None:
+    def __init__(
+        self, kernel: Kernel, settings: ContextSettings, *, find_entries: FindEntries, find_model: FindModel
+    ) -> None:
+        """Set what the strategies need.
+
+        Args:
+            kernel: what the feature may use.
+            settings: `[context]`.
+            find_entries: searches the tape of a turn.
+            find_model: returns the model of a turn.
+        """
         self.settings = settings
         self._kernel = kernel
+        self._find_entries = find_entries
+        self._find_model = find_model
 
     def feature(self) -> Feature:
         """Build the record."""
-        return Feature(name="strategies", prepare=self._prepare)
+        return Feature(name="strategies", around_turn=(self.recall_evidence,), prepare=self._prepare)
+
+    async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
+        if turn.message_ids and self.settings.selector == RETRIEVAL.name:
+            await recall_for(turn, self._find_entries, await self._recall_budget(turn))
+        return await call_next(turn)
+
+    async def _recall_budget(self, turn: Turn) -> int:
+        size = (await self._find_model(turn)).traits.context_tokens
+        limit = self.settings.recall_tokens
+        return limit if size is None else min(limit, size // RECALL_SHARE)
 
     async def _prepare(self, settings: ContextSettings) -> Apply:
         return self._apply_later(settings)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bubbot.ports.settings import AUTO_SELECTOR, Name, SettingsSection
+from bubbot.ports.settings import AUTO_SELECTOR, Name, SettingsSection, Whole
 
 
 class ContextSettings(SettingsSection):
     """`[context]`: the part of the tape that the model sees."""
 
     selector: Name = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
+    recall_tokens: Whole = Field(
+        default=800,
+        ge=50,
+        le=100_000,
+        description="Tokens that the strategy `retrieval` may recall for one message, an eighth of the context at most.",
+    )
