@@ -19,6 +19,7 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.feature import search_feature
+from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
@@ -423,12 +424,16 @@ def _parts(
         memory=memory,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
-    features = [conversation, search_feature(), why_feature(OWN_STRATEGIES), memory.feature(), files, *options.features]
+    choice = StrategyChoice(options.compose.strategies, options.compose.selector)
+    strategies = Feature(name="strategies", tools=(choice.tool(),), choose_selector=choice.chosen)
+    own = [conversation, search_feature(), why_feature(OWN_STRATEGIES), memory.feature(), strategies, files]
+    features = [*own, *options.features]
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,
         sections=[*options.compose.sections, *(section for feature in features for section in feature.prompt)],
         rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
+        choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
     composer = RequestComposer(models.model_for_turn, settings, found.specs)
     runner = ToolCallRunner(

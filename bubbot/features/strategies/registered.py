@@ -16,7 +16,14 @@ STRATEGIES = (
         events=(CUT,),
         start_event=CUT,
         earlier={1: fold_compact_first},
+        help="the window, and when it gets too long without its oldest part",
     ),
-    ContextStrategy("summary", fold_with_hint, is_compacting=True, events=(CUT,)),
+    ContextStrategy(
+        "summary",
+        fold_with_hint,
+        is_compacting=True,
+        events=(CUT,),
+        help="as compact, with a list of what people said in that part",
+    ),
 )
 """The strategies of this feature."""
