@@ -9,6 +9,7 @@ from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.recall import FindEntries, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.features.strategies.shell import CONTEXT_COMMANDS
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -53,6 +54,7 @@ class StrategiesFeature:
         return Feature(
             name="strategies",
             tools=(self._choice.tool(),),
+            commands=CONTEXT_COMMANDS.commands,
             choose_selector=self._choice.chosen,
             around_turn=(self.recall_evidence,),
             prepare=self._prepare,
