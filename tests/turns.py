@@ -19,6 +19,7 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.feature import search_feature
+from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.topics.settings import TopicSettings
@@ -53,7 +54,7 @@ from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
-from bubbot.runtime.compose import ContextPolicy, RequestComposer
+from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
@@ -429,14 +430,25 @@ def _parts(
         reserved_names=RESERVED_PREFIXES,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
+    choice = StrategyChoice(options.compose.strategies, options.compose.selector)
+    strategies = Feature(name="strategies", tools=(choice.tool(),), choose_selector=choice.chosen)
     topics = topics_feature(options.topics, options.read_session)
-    features = [conversation, search_feature(), topics, why_feature(OWN_STRATEGIES), memory.feature(), files]
+    features = [
+        conversation,
+        search_feature(),
+        topics,
+        why_feature(OWN_STRATEGIES),
+        memory.feature(),
+        strategies,
+        files,
+    ]
     features += options.features
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,
         sections=[*options.compose.sections, *(section for feature in features for section in feature.prompt)],
         rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
+        choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
     composer = RequestComposer(models.model_for_turn, settings, found.specs)
     runner = ToolCallRunner(
@@ -478,3 +490,15 @@ def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:
 def asked(request: ModelRequest) -> list[tuple[str, Any]]:
     """A request's messages as role and content."""
     return [(message["role"], message["content"]) for message in request.messages]
+
+
+async def assert_rebuilt(bench: Bench) -> None:
+    """Every request that was sent comes out again, byte for byte."""
+    entries = await bench.entries()
+    sent = [step for step in await bench.events("loop.step") if step["status"] == "ok"]
+    assert len(sent) == len(bench.requests)
+    for step, request in zip(sent, bench.requests, strict=True):
+        system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
+        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
+        assert made.as_bytes() == request.as_bytes()
+        assert made.digest() == step["request"]

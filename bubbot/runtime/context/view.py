@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
@@ -19,7 +19,7 @@ from bubbot.runtime.context.strategy import (
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
+from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
 CONTEXT_VERSION = 2
@@ -42,6 +42,9 @@ class ContextView:
         fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
         heavy: see `View`.
         strategies: those among which the selector names one.
+        version: of the strategy; None for the current one.
+        start: the first entry to read, if the strategy needs none before it (see `ContextStrategy.start_event`). It
+            changes what is read and not what is built, so that no record needs it.
     """
 
     selector: str = "window"
@@ -51,11 +54,14 @@ class ContextView:
     fork: str = ""
     heavy: bool = False
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
+    version: int | None = None
+    start: int | None = None
 
     @property
     def strategy(self) -> ContextStrategy:
         """The strategy that the selector names. Raises `ConfigError` if there is none."""
-        return self.strategies.find(self.selector)
+        strategy = self.strategies.find(self.selector)
+        return strategy if self.version is None else strategy.at_version(self.version) or strategy
 
     def as_json(self) -> JsonObject:
         """Build the record of the view for its step, so that the request can be rebuilt."""
@@ -83,20 +89,23 @@ class ContextView:
                 f"The request was built by the context strategy {selector!r} (version {version}), which cannot be used "
                 f"here: {error}"
             ) from error
-        if strategy.version != version:
+        if strategy.at_version(version) is None:
             raise ConfigError(
                 f"The request was built by version {version} of the context strategy {selector!r}; installed is version "
                 f"{strategy.version}, which may build another one."
             )
         fork = data.get("fork", "")
-        return cls(
+        view = cls(
             selector, MessageStyle(**style), data["budget"], data.get("asking", False), fork, strategies=strategies
         )
+        return view if strategy.version == version else replace(view, version=version)
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the opening anchor, and the part that the strategy names."""
         strategy = self.strategy
-        part = strategy.part(self.selector.partition(":")[2])
+        part: Slice = strategy.part(self.selector.partition(":")[2])
+        if self.start is not None:
+            part = IdRanges(((self.start, None),))
         return (
             TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
             TapeQuery(
