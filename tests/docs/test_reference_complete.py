@@ -39,6 +39,7 @@ from bubbot.tape.references import walk_fields
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
+from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
@@ -132,6 +133,7 @@ def _tools() -> list[Tool]:
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
+        *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused),
     ]

@@ -55,6 +55,7 @@ from bubbot.texts.catalogue import (
     read_catalogue,
 )
 from tests.docs.pages import ROOT
+from tests.strategy_tools import typed_strategy_tools
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
 
@@ -174,12 +175,24 @@ class TestLanguages:
 
     def test_the_commands_of_the_bot_have_the_summary_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [
+            *toolbox(ScriptedModel()),
+            *schedule_tools(unused),
+            usage_tool(unused),
+            *access_tools(unused),
+            *typed_strategy_tools(),
+        ]
         assert _table("command.") == {one.name: one.summary for one in tools}
 
     def test_the_commands_of_the_bot_have_the_few_words_that_are_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [
+            *toolbox(ScriptedModel()),
+            *schedule_tools(unused),
+            usage_tool(unused),
+            *access_tools(unused),
+            *typed_strategy_tools(),
+        ]
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
 
     def test_the_parts_of_the_list_of_commands_have_a_name(self) -> None:
@@ -195,7 +208,13 @@ class TestLanguages:
 
     def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [
+            *toolbox(ScriptedModel()),
+            *schedule_tools(unused),
+            usage_tool(unused),
+            *access_tools(unused),
+            *typed_strategy_tools(),
+        ]
         meanings = {
             (one.name, name): field.description
             for one in tools
