@@ -35,6 +35,8 @@ from bubbot.tape.references import ReferenceRegistry, entries_as_of
 
 log = logging.getLogger(__name__)
 
+MAX_START_EVENTS = 8
+"""The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
@@ -180,11 +182,14 @@ class RequestComposer:
         )
 
 
-async def _find_start(tape: TapeHandle, strategy: ContextStrategy) -> int | None:
+async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:
     """Return the first entry that the strategy needs, as its newest event says; None for its whole part."""
-    if not strategy.start_event:
+    strategy = view.strategy
+    if not strategy.start_event or view.fork:
         return None
-    newest = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=1)
+    newest = TapeQuery(
+        tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=MAX_START_EVENTS
+    )
     opening, events = await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty"), newest])
     return strategy.find_start(opening, events)
 

@@ -72,9 +72,9 @@ class LiveWindow:
         match part:
             case OpeningAnchor(fork) | Window(fork) if fork:
                 return None
-            case OpeningAnchor():
+            case OpeningAnchor("") :
                 return [self.opening]
-            case Window() if not self.is_partial:
+            case Window("") if not self.is_partial:
                 return self.entries
             case IdRanges(((low, None),)) if low > self.opening.id and (
                 not self.is_partial or low >= self.entries[0].id
