@@ -293,7 +293,18 @@ def _as_count(value: Any) -> int:
 
 
 def _fit(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
-    """Return the newest messages that fit; one that is too long by itself is left out."""
+    """Return the newest messages that fit, the oldest of them a person's.
+
+    The opening anchor stands before it as a message of the bot, and some providers refuse two of these in a row. A message
+    that is too long by itself is left out.
+    """
+    chosen = _newest_within(newest, tokens)
+    while chosen and chosen[-1].payload.get("role") != "user":
+        chosen.pop()
+    return chosen
+
+
+def _newest_within(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
     chosen: list[TapeEntry] = []
     for entry in newest:
         size = estimate_tokens(encode(entry.payload))

@@ -115,6 +115,11 @@ class TestTakingUp:
         async with running(memory_store, ScriptedModel(), Options(topics=limits)) as bench:
             await chat(bench, ",topic a", "a1", "a2", "a3", ",topic b", ",topic a", "a4")
             assert await shown(bench) == ["a2", "You said: a2", "a3", "You said: a3", "a4"]
+            await chat(bench, ",topic b")
+        odd = TopicSettings(recall_messages=3)
+        async with running(memory_store, ScriptedModel(), Options(topics=odd), life="odd") as bench:
+            await chat(bench, ",topic a", "a5")  # never an answer first
+            assert await shown(bench) == ["a4", "You said: a4", "a5"]
         async with running(memory_store, ScriptedModel(), Options(topics=limits), life="second") as bench:
             await chat(bench, ",topic long", "x" * 300, ",topic b", ",topic long", "on")
             assert await shown(bench) == ["on"]
