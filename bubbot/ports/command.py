@@ -26,7 +26,7 @@ from bubbot.ports.session_names import (
     require_no_open_turn,
     require_user_tape,
 )
-from bubbot.ports.tool import NoArgs, ToolArgs
+from bubbot.ports.tool import Effect, NoArgs, ToolArgs
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock, TapeHandle
@@ -253,6 +253,7 @@ class Command:
             reference has its schema. None: the command has no such option.
         typed: names as a comma command in chats; none by default.
         role: the least role that may type it in a chat. In a shell everyone is the owner.
+        effect: what it does as a command in chats.
     """
 
     name: str
@@ -271,6 +272,7 @@ class Command:
     result: type | None = None
     typed: tuple[str, ...] = ()
     role: Role = Role.OWNER
+    effect: Effect = Effect()
 
     @property
     def action(self) -> str:

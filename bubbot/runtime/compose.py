@@ -138,7 +138,14 @@ class RequestComposer:
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
         strategies = self._settings.strategies
-        view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids), strategies=strategies)
+        view = ContextView(
+            selector,
+            style,
+            budget,
+            ends_with_user=bool(turn.message_ids),
+            fork=turn.tape.id if turn.is_subtask else "",
+            strategies=strategies,
+        )
         context = await _read_context(turn.tape, view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)

@@ -52,7 +52,7 @@ class LiveWindow:
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """Answer the query if the window can; None if the store has to."""
         cached = self._answers.get(query)
-        if cached is not None or not isinstance(query.part, (Window, OpeningAnchor)):
+        if cached is not None or not isinstance(query.part, (Window, OpeningAnchor)) or query.part.fork:
             return cached
         matching = build_matcher(query)
         entries = self.entries if isinstance(query.part, Window) else [self.opening]
@@ -96,6 +96,8 @@ def _is_cacheable(query: TapeQuery) -> bool:
     if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:
+        case Window(fork) if fork:
+            return False
         case Window():
             return not query.newest and query.limit is None
         case WholeTape():

@@ -22,7 +22,7 @@ from bubbot.features.topics.view import (
     topic_of,
 )
 from bubbot.ports.channel import Button
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.anchor import anchor
@@ -64,6 +64,7 @@ class BindTopicArgs(ToolArgs):
 
 @tool(
     "topic.list",
+    effect=READS_PEOPLE,
     commands=("topics",),
     help=CommandHelp(HelpTopic.HISTORY, "The topics of this chat", (",topics", ",topics rome")),
 )
@@ -81,6 +82,7 @@ async def topic_list(turn: Turn, args: ListTopicsArgs) -> str:
 
 @tool(
     "topic.propose",
+    effect=INSIDE,
     help=CommandHelp(HelpTopic.TALK, "Propose a topic", (",topic.propose Trip to Rome", ",topic.propose -")),
 )
 async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
@@ -108,6 +110,7 @@ def topic_tools(limits: RecallLimits, read_session: ReadSession) -> list[Tool]:
 
     @tool(
         "topic.open",
+        effect=INSIDE,
         commands=("topic",),
         for_model=False,
         help=CommandHelp(
@@ -135,6 +138,7 @@ def topic_tools(limits: RecallLimits, read_session: ReadSession) -> list[Tool]:
 
     @tool(
         "topic.bind",
+        effect=INSIDE,
         for_model=False,
         help=CommandHelp(
             HelpTopic.SETTINGS,
