@@ -135,6 +135,18 @@ class TestTakingUp:
             assert [text for text in texts if "at six" in text] == [f"[corrects #{five}, by Ann (#1)] at six"]
             assert "my secret" not in {text.partition("] ")[2] for text in texts}
 
+    async def test_what_a_sub_task_said_or_handed_over_is_no_part_of_the_thread(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await chat(bench, ",topic a", "a1")
+            said = message("user", "do this apart", fork="t/1")
+            await bench.tape().append([said, anchor("apart", {"summary": "apart"}, meta={"fork": "t/1"})])
+            assert "2 messages" in await chat(bench, ",topic")
+            assert "apart" not in await chat(bench, ",topic b", ",topic a")
+            await chat(bench, "a2")
+            assert await shown(bench) == ["a1", "You said: a1", "a2"]
+
     @pytest.mark.parametrize("wrong", ["x" * 65, "x" * 1001])
     async def test_a_wrong_name_is_refused_and_changes_nothing(self, memory_store: InMemoryStore, wrong: str) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
