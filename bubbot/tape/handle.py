@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, freeze, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze, timestamp
 from bubbot.tape.query import AfterAnchor, BetweenAnchors, IdRanges, OpeningAnchor, Span, TapeQuery, Window, date_bounds
 from bubbot.tape.store import ResetBatch
 from bubbot.tape.view import QueryAnswers, StepwiseView, View
@@ -111,16 +111,33 @@ class TapeHandle(ABC):
         """Open a new window: append the anchor and the `handoff` event in one batch; return the anchor.
 
         Raises:
-            EntryInvalid: the state breaks its contract.
+            EntryInvalid: the state breaks its contract (see `check_anchor_state`).
         """
         state = state or {}
         if name.startswith("memory/"):
             raise EntryInvalid(f"{name} is a name of the memory zone, which never opens a window; choose another")
-        check_state(state, await self.head())
+        await self.check_anchor_state(state)
         stored = await self.append(
             [anchor(name, state, recalls=recalls), make.event("handoff", {"name": name, "state": state})]
         )
         return stored[0]
+
+    async def check_anchor_state(self, state: JsonObject) -> None:
+        """Check the state of a new anchor against its contract (see `check_state`).
+
+        Its parents have to be anchors that stand on their tapes already; so no anchor is its own ancestor.
+
+        Raises:
+            EntryInvalid: names the key and its value.
+        """
+        parents = check_state(state, await self.head(), self.name)
+        queries = [TapeQuery(tape, IdRanges(((entry_id, entry_id),))) for tape, entry_id in parents]
+        answers = await self.fetch(queries) if queries else ()
+        for (tape, entry_id), found in zip(parents, answers, strict=True):
+            if not found or found[0].kind != Kind.ANCHOR:
+                place = f"entry {entry_id}" if tape == self.name else f"entry {entry_id} of the tape {tape}"
+                reason = "which is not an anchor" if found else "which does not exist"
+                raise EntryInvalid(f"handoff state: parents names {place}, {reason}")
 
     async def ensure_bootstrap_anchor(self) -> None:
         """Write `session/start` once: on a tape without an anchor that opens a window."""

@@ -12,6 +12,7 @@ from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
 from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, split_items, tool
 from bubbot.ports.turn import Turn
+from bubbot.tape.entry import Kind
 from bubbot.tape.query import format_date
 from bubbot.texts import Texts
 
@@ -35,9 +36,10 @@ class HandoffArgs(ToolArgs):
     next_steps: tuple[str, ...] = ()
     phase: str = ""
     source_ids: tuple[int, ...] = Field(default=(), description="ids of the entries the summary rests on")
+    parents: tuple[int, ...] = Field(default=(), description="ids of the anchors that this one continues")
     positional: ClassVar[tuple[str, ...]] = ("name", "summary")
 
-    _source_ids = field_validator("source_ids", mode="before")(split_items)
+    _ids = field_validator("source_ids", "parents", mode="before")(split_items)
 
     @field_validator("next_steps", mode="before")
     @classmethod
@@ -87,7 +89,11 @@ async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     help=CommandHelp(
         HelpTopic.TALK,
         "Go on in a new window with a summary",
-        (",handoff plan-done", ',handoff name=trip summary="Hotel booked, flights open."'),
+        (
+            ",handoff plan-done",
+            ',handoff name=trip summary="Hotel booked, flights open."',
+            ",handoff name=trip-done parents=12,41",
+        ),
     ),
 )
 async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
@@ -101,11 +107,15 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     for entry in args.source_ids:
         if not 1 <= entry <= last:
             raise ToolRetry(texts.say("handoff_no_source", entry=entry, last=last))
+    for entry in args.parents:
+        if not 1 <= entry <= last or (await turn.tape.entry(entry)).kind != Kind.ANCHOR:
+            raise ToolRetry(texts.say("handoff_no_parent", entry=entry))
     fields: dict[str, Any] = {
         "phase": args.phase,
         "summary": args.summary,
         "next_steps": list(args.next_steps),
         "source_ids": list(args.source_ids),
+        "parents": list(args.parents),
     }
     state = {key: value for key, value in fields.items() if value} | {"owner": _owner(turn)}
     turn.handoff_after_results(name, state)
