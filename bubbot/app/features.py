@@ -182,7 +182,7 @@ class BotFeatures:
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
             ),
             "search": search_feature,
-            "why": lambda: why_feature(self.strategies, self._references),
+            "why": lambda: why_feature(self.strategies),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(
                 settings.attachments,

@@ -57,6 +57,18 @@ class TapeHandle(ABC):
         """Return all tapes of a system tape (see `shard_tapes`)."""
 
     @abstractmethod
+    async def as_of(self, spans: Sequence[Sequence[int]]) -> TapeHandle:
+        """Return the tape as it was at an earlier time, to read it.
+
+        Nothing of it is stored. It reads what it is asked for and the moved entries, not the whole tape. What was erased
+        since stays erased.
+
+        Args:
+            spans: the ids, as they are now, of what was entry 1, 2, 3 … of the tape then: `((1, n),)` for the tape at the
+                head `n`, or the `as_of` of a `loop.step`.
+        """
+
+    @abstractmethod
     async def put_blob(self, data: bytes) -> str:
         """Store bytes with the tape and return their digest."""
 

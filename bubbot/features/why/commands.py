@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, ClassVar
 
@@ -10,15 +9,11 @@ from pydantic import Field, model_validator
 
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.why.view import Explanation, TurnSpansView, WhyView
-from bubbot.ports.model import ModelRequest
 from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextStrategies
 from bubbot.tape.entry import JsonObject
-from bubbot.tape.events import KERNEL_REFERENCES
-from bubbot.tape.query import TapeQuery, WholeTape
-from bubbot.tape.references import ReferenceRegistry
 from bubbot.texts import Texts
 
 _TRACE = re.compile(r"[0-9a-f]{4,32}")
@@ -40,8 +35,8 @@ class WhyArgs(ToolArgs):
         return {"turn": word} if is_trace else arguments
 
 
-def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERNEL_REFERENCES) -> Tool:
-    """Make the command; the strategies and the references of entries rebuild requests."""
+def why_tool(strategies: ContextStrategies) -> Tool:
+    """Make the command; the strategies rebuild requests."""
 
     @tool(
         "session.why",
@@ -56,7 +51,7 @@ def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERN
             explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
             if explanation is not None:
                 if args.request and explanation.steps:
-                    return await _format_request(turn, explanation, strategies, references)
+                    return await _format_request(turn, explanation, strategies)
                 return _format_explanation(explanation, turn.texts)
         if trace:
             raise ToolRetry(turn.texts.say("why_unknown", trace=trace))
@@ -119,29 +114,11 @@ def _format_cost(step: JsonObject, texts: Texts) -> str:
     return texts.say("why_cost", cost=f"{cost:.9f}".rstrip("0").rstrip("."))
 
 
-async def _format_request(
-    turn: Turn, explanation: Explanation, strategies: ContextStrategies, references: ReferenceRegistry
-) -> str:
+async def _format_request(turn: Turn, explanation: Explanation, strategies: ContextStrategies) -> str:
     """Rebuild the last step's request from the tape and check it against its recorded digest."""
     _, step = explanation.steps[-1]
-    batches = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
-    system = (await turn.tape.get_blob(step["system"])).decode()
-    tools = (await turn.tape.get_blob(step["tools"])).decode()
-
-    def rebuild() -> ModelRequest:
-        entries = batches.pop()
-        return rebuild_request(
-            step,
-            entries,
-            tape=turn.tape.name,
-            system=system,
-            tools=tools,
-            references=references,
-            strategies=strategies,
-        )
-
     try:
-        request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop
+        request = await rebuild_request(step, turn.tape, strategies=strategies)
     except ConfigError as error:
         return str(error)
     is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]

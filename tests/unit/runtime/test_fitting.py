@@ -15,7 +15,7 @@ from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.runtime.context.view import CUT
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
-from tests.turns import HOME, Bench, Options, running
+from tests.turns import Bench, Options, running
 
 SIZE = 2_000
 ROOM = 1_500
@@ -50,12 +50,10 @@ async def steps(bench: Bench) -> list[Any]:
 
 async def assert_rebuilt(bench: Bench) -> None:
     """Every request that was sent comes out again, byte for byte."""
-    entries = await bench.entries()
     sent = [step for step in await bench.events("loop.step") if step["status"] == "ok"]
     assert len(sent) == len(bench.requests)
     for step, request in zip(sent, bench.requests, strict=True):
-        system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
-        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools)
+        made = await rebuild_request(step, bench.tape())
         assert made.as_bytes() == request.as_bytes()
         assert made.digest() == step["request"]
 
