@@ -16,16 +16,25 @@ from bubbot.tape.entry import Kind
 from bubbot.tape.query import format_date
 from bubbot.texts import Texts
 
+MAX_CHAT_ANCHORS = 30
+"""Anchors that `,graph` draws by default."""
+
 
 def tape_tools() -> list[Tool]:
-    """Return `tape.info`, `tape.anchors` and `tape.handoff`."""
-    return [tape_info, tape_anchors, tape_handoff]
+    """Return `tape.info`, `tape.anchors`, `tape.graph` and `tape.handoff`."""
+    return [tape_info, tape_anchors, tape_graph, tape_handoff]
 
 
 class AnchorsArgs(ToolArgs):
     """The arguments of `tape.anchors`."""
 
     zones: bool = Field(default=False, description="also the markers of the memory zone")
+
+
+class GraphArgs(ToolArgs):
+    """The arguments of `tape.graph`."""
+
+    last: int = Field(default=MAX_CHAT_ANCHORS, ge=1, le=500, description="how many of the newest anchors")
 
 
 class HandoffArgs(ToolArgs):
@@ -81,6 +90,22 @@ async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     """List the anchors of this chat's tape, newest first: where windows opened and what was handed over."""
     lines, texts = await turn.tape.read(AnchorsView(zones=args.zones)), turn.result_texts
     return "\n".join(_format_anchor(line, turn.zone, texts) for line in lines) or texts.say("anchors_none")
+
+
+@tool(
+    "tape.graph",
+    commands=["graph"],
+    for_model=False,
+    help=CommandHelp(HelpTopic.HISTORY, "How the windows of this chat hang together", (",graph", ",graph last=100")),
+)
+async def tape_graph(turn: Turn, args: GraphArgs) -> str:
+    """Draw the anchors of this chat, oldest first: the order of its windows, their parents, and what they recall."""
+    # Imported here: few chats draw, and `bubbot status` loads this module.
+    from bubbot.features.conversation.graph import GraphView
+    from bubbot.features.conversation.graph_formats import format_graph
+
+    graph, texts = await turn.tape.read(GraphView(turn.tape.name, args.last)), turn.result_texts
+    return format_graph(graph, turn.zone, texts, lambda _: texts.say("graph_other_chat"))
 
 
 @tool(

@@ -30,6 +30,7 @@ def test_the_tools_and_their_names() -> None:
     assert [(one.name, one.commands) for one in tape_tools()] == [
         ("tape.info", ()),
         ("tape.anchors", ("anchors",)),
+        ("tape.graph", ("graph",)),
         ("tape.handoff", ("handoff",)),
     ]
     schema = json.dumps([dict(one.spec().as_json()) for one in tape_tools()])
