@@ -77,6 +77,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "memory": OwnCommands("bubbot.features.memory.shell", lambda settings: settings.memory),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
+        "why": OwnCommands("bubbot.features.why.shell", lambda _: None),
         "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
     }
 )

@@ -49,14 +49,14 @@ class GraphLink:
         source: the older anchor, which may be missing among the anchors.
         target: the newer anchor.
         tape: the tape of the older one; empty for the tape of the graph.
-        spans: the ranges of ids that are recalled.
+        spans: the ranges of ids that are recalled, each as its first and last id.
     """
 
     kind: LinkKind
     source: int
     target: int
     tape: str = ""
-    spans: tuple[tuple[int, int], ...] = ()
+    spans: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

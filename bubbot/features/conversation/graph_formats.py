@@ -109,7 +109,7 @@ def _clean(text: str) -> str:
     return " ".join(replace_controls(text).translate(_NO_XML).split())
 
 
-def _format_spans(spans: Sequence[tuple[int, int]]) -> str:
+def _format_spans(spans: Sequence[Sequence[int]]) -> str:
     return ", ".join(f"#{low}" if low == high else f"#{low}-{high}" for low, high in spans)
 
 
