@@ -19,8 +19,12 @@ MAX_BEND = 120
 _NO_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 _PLAIN = frozenset(" ,./_-()…")
 _ARROWS = {"next": "-->", "within": "---", "parent": "==>"}
-_STYLES = {"next": "stroke:#555", "within": "stroke:#bbb", "parent": "stroke:#b34700;stroke-width:2.5"}
-_STYLES["recall"] = "stroke:#3572a5;stroke-dasharray:6 4"
+_STYLES = {
+    "next": "stroke:#555",
+    "within": "stroke:#bbb",
+    "parent": "stroke:#b34700;stroke-width:2.5",
+    "recall": "stroke:#3572a5;stroke-dasharray:6 4",
+}
 
 
 def format_graph(graph: AnchorGraph, zone: tzinfo, texts: Texts, name_tape: Callable[[str], str]) -> str:
