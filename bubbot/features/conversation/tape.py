@@ -96,7 +96,7 @@ async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     "tape.graph",
     commands=["graph"],
     for_model=False,
-    help=CommandHelp(HelpTopic.HISTORY, "How the windows of this chat hang together", (",graph", ",graph last=100")),
+    help=CommandHelp(HelpTopic.HISTORY, "How the windows of this chat are linked", (",graph", ",graph last=100")),
 )
 async def tape_graph(turn: Turn, args: GraphArgs) -> str:
     """Draw the anchors of this chat, oldest first: the order of its windows, their parents, and what they recall."""
