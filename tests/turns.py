@@ -494,11 +494,9 @@ def asked(request: ModelRequest) -> list[tuple[str, Any]]:
 
 async def assert_rebuilt(bench: Bench) -> None:
     """Every request that was sent comes out again, byte for byte."""
-    entries = await bench.entries()
     sent = [step for step in await bench.events("loop.step") if step["status"] == "ok"]
     assert len(sent) == len(bench.requests)
     for step, request in zip(sent, bench.requests, strict=True):
-        system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
-        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
+        made = await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)
         assert made.as_bytes() == request.as_bytes()
         assert made.digest() == step["request"]

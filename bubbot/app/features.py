@@ -195,7 +195,7 @@ class BotFeatures:
             ),
             "search": search_feature,
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
-            "why": lambda: why_feature(self.strategies, self._references),
+            "why": lambda: why_feature(self.strategies),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(
                 settings.attachments,

@@ -72,7 +72,7 @@ class LiveWindow:
         match part:
             case OpeningAnchor(fork) | Window(fork) if fork:
                 return None
-            case OpeningAnchor("") :
+            case OpeningAnchor(""):
                 return [self.opening]
             case Window("") if not self.is_partial:
                 return self.entries

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 from bubbot.tape.view import QueryAnswers
 
@@ -104,6 +105,15 @@ class WhyView:
             if entry.kind == Kind.ERROR
         )
         return Explanation(turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors)
+
+
+async def find_explanation(tape: TapeHandle, trace: str = "") -> Explanation | None:
+    """Explain the newest turn that called a model, or with a trace the newest one whose id begins so; None without one."""
+    for span in await tape.read(TurnSpansView(trace)):
+        explanation = await tape.read(WhyView(span, without_model=bool(trace)))
+        if explanation is not None:
+            return explanation
+    return None
 
 
 def _tools(entries: Sequence[TapeEntry]) -> tuple[tuple[int, str], ...]:

@@ -57,20 +57,12 @@ def packages(modules: Sequence[str]) -> set[str]:
         ("status", 272, SENTENCES),
         ("tape list", 147, STORE),
         ("tape search stdin:default hi", 155, SENTENCES | {"rapidfuzz", "cython_runtime"}),
-<<<<<<< HEAD
-        ("usage", 142, SENTENCES),
-        ("memory show stdin:default", 131, SENTENCES),
-        ("schedule list", 166, SENTENCES),
-        ("access list", 130, STORE),
-        ("ask hi", 293, STORE),
-=======
         # The rest of the features' commands, in the proof.
         pytest.param("usage", 142, SENTENCES, marks=pytest.mark.proof),
         pytest.param("memory show stdin:default", 131, SENTENCES, marks=pytest.mark.proof),
         pytest.param("schedule list", 166, SENTENCES, marks=pytest.mark.proof),
         pytest.param("access list", 130, STORE, marks=pytest.mark.proof),
         ("ask hi", 293, STORE),
->>>>>>> suite
     ],
 )
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:
