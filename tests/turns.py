@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature
+from bubbot.features.agents.feature import agents_feature
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
@@ -208,6 +211,7 @@ class Options:
     clock: SteppingClock | None = None
     report: HealthReport = report_nothing
     features: Sequence[Feature] = ()
+    agents: AgentsSettings | None = None
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
 
 
@@ -341,7 +345,7 @@ async def _bench(
     clock, (group, new_id) = options.clock or SteppingClock(), life
 
     def service(name: str) -> TapeService:
-        return TapeService(store, name, now=clock, new_id=new_id)
+        return TapeService(store, name, now=clock, new_id=new_id, references=OWN_REFERENCES)
 
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     leases = InProcessLease(store, lambda session: session)
@@ -424,6 +428,8 @@ def _parts(
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
     features = [conversation, search_feature(), why_feature(OWN_STRATEGIES), memory.feature(), files, *options.features]
+    if options.agents is not None:
+        features.append(agents_feature(options.agents, lambda: tuple(found)))
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bubbot.features.access.events import ACCESS_EVENTS
+from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.memory.events import MEMORY_EVENTS
@@ -13,7 +14,7 @@ from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
 
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
-    {**MEMORY_EVENTS, **ATTACHMENT_EVENTS, **SCHEDULE_EVENTS, **BUDGET_EVENTS, **ACCESS_EVENTS}
+    {**MEMORY_EVENTS, **ATTACHMENT_EVENTS, **SCHEDULE_EVENTS, **BUDGET_EVENTS, **ACCESS_EVENTS, **AGENT_EVENTS}
 )
 """The payload models of our own features, by the name of the event."""
 

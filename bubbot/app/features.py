@@ -16,6 +16,7 @@ from bubbot.app.installed import FEATURES, feature_section
 from bubbot.app.models import ModelSet
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, Kernel
+from bubbot.features.agents.feature import agents_feature
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -182,6 +183,7 @@ class BotFeatures:
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
             ),
             "search": search_feature,
+            "agents": lambda: agents_feature(settings.agents, list_tools),
             "why": lambda: why_feature(self.strategies, self._references),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(

@@ -17,7 +17,7 @@ from bubbot.runtime.context.view import OWN_STRATEGIES, ContextStrategies, Conte
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
-FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "budget")
+FEATURES = ("conversation", "search", "why", "memory", "usage", "attachments", "schedule", "agents", "budget")
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"

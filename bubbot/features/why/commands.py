@@ -71,7 +71,7 @@ def _format_explanation(turn: Explanation, texts: Texts) -> str:
     status = texts.status(turn.status)
     lines = [texts.say("why_turn", turn=turn.turn, first=turn.first, last=turn.last, status=status, answer=answer)]
     for entry_id, step in turn.steps:
-        lines += _format_step(entry_id, step, texts)
+        lines += _format_step(entry_id, step, texts, turn.labels.get(entry_id, ""))
     lines += [texts.say("why_tool", name=name, entry=entry_id) for entry_id, name in turn.tools]
     lines += [
         texts.say("why_error", kind=kind, entry=entry_id, message=message) for entry_id, kind, message in turn.errors
@@ -81,7 +81,7 @@ def _format_explanation(turn: Explanation, texts: Texts) -> str:
     return "\n".join(lines)
 
 
-def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
+def _format_step(entry_id: int, step: JsonObject, texts: Texts, label: str = "") -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
     usage_data = step.get("usage", {})
     shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"])
@@ -101,7 +101,7 @@ def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
         shown=shown or texts.say("none"),
         request=step["request"][:12],
     )
-    lines = [head]
+    lines = [texts.say("why_for", label=label, step=head) if label else head]
     lines += [
         texts.say("why_failed", model=call["model"], elapsed=call["elapsed_ms"], error=call["error"]) for call in failed
     ]

@@ -34,6 +34,9 @@ from bubbot.errors import (
     TapeCorrupt,
 )
 from bubbot.features.access.tools import access_tools
+from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.agents.tools import agent_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -173,11 +176,13 @@ class TestLanguages:
     def test_the_commands_of_the_bot_have_the_summary_that_is_translated(self) -> None:
         unused: Any = None
         tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("command.") == {one.name: one.summary for one in tools}
 
     def test_the_commands_of_the_bot_have_the_few_words_that_are_translated(self) -> None:
         unused: Any = None
         tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
 
     def test_the_parts_of_the_list_of_commands_have_a_name(self) -> None:
@@ -189,6 +194,7 @@ class TestLanguages:
     def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
         unused: Any = None
         tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         meanings = {
             (one.name, name): field.description
             for one in tools
