@@ -9,15 +9,21 @@ from typing import Any
 import pytest
 
 from bubbot.errors import LeaseLost
+from bubbot.feature import Feature
 from bubbot.features.agents.feature import SUBTASK_PROMPT
 from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.budget.metering import budget_subject
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Preview, Role, StepFinished, TextStreamed, ToolStarted
+from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
+from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
 
 
@@ -198,6 +204,29 @@ class TestASubTask:
         assert [event.text for event in shown if isinstance(event, TextStreamed)] == ["done"]
         assert [event.step for event in shown if isinstance(event, StepFinished)] == [1, 2]
         assert [event.name for event in shown if isinstance(event, ToolStarted)] == ["agent_run", "tape_info"]
+
+    async def test_its_calls_are_metered_for_the_person_of_its_turn(self, memory_store: InMemoryStore) -> None:
+        subjects: list[BudgetSubject] = []
+
+        async def meter(call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+            subjects.append(budget_subject(call.turn))
+            return await call_next(call)
+
+        model = scripted(go=[run("outer", tools=["agent.run"]), says("done")], outer=[run("inner"), says("x")])
+        own = options(features=[Feature(name="meter", around_model=[meter])])
+        async with running(memory_store, model, own) as bench:
+            await bench.say("go", sender="7")
+        assert len(subjects) == 5
+        assert {(subject.user, subject.session) for subject in subjects} == {("test:7", HOME)}
+        assert len({subject.turn for subject in subjects}) == 1
+
+    async def test_what_people_read_of_a_question_beside_is_in_their_language(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        model = scripted(aside=[says("顺便")], loop=[calls("tape_info")])
+        async with running(memory_store, model, options(texts=Texts("zh"))) as bench:
+            assert "[子任务 fork：只保留了结果" in (await bench.say(",fork an aside")).text
+            assert "子任务一直用相同的参数调用 tape_info" in (await bench.say(",fork loop")).text
 
 
 class TestWhatItLeaves:
