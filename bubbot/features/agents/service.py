@@ -201,14 +201,17 @@ def _cite(turn: Turn, ended: TapeEntry) -> str:
     spans = data["entries"] or [[ended.id, ended.id]]
     base, sign = (turn.tape.base, "+") if turn.is_subtask and spans[0][0] > turn.tape.base else (0, "#")
     low, high = spans[0][0] - base, spans[-1][-1] - base
-    usage = data["usage"]
+    entries = f"{sign}{low}" if low == high else f"{sign}{low}-{sign}{high}"
+    tokens = data["usage"]["input_tokens"] + data["usage"]["output_tokens"]
+    if turn.runs_command:  # people find the fork on the tape
+        return texts.say("agent_entries", entries=entries, steps=data["steps"], tokens=tokens)
     return texts.say(
         "agent_cited" if data["merged"] else "agent_cited_result",
         name=data["name"],
-        entries=f"{sign}{low}" if low == high else f"{sign}{low}-{sign}{high}",
+        entries=entries,
         fork=data["fork"],
         steps=data["steps"],
-        tokens=usage["input_tokens"] + usage["output_tokens"],
+        tokens=tokens,
     )
 
 

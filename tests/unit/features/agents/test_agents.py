@@ -225,7 +225,7 @@ class TestASubTask:
     ) -> None:
         model = scripted(aside=[says("顺便")], loop=[calls("tape_info")])
         async with running(memory_store, model, options(texts=Texts("zh"))) as bench:
-            assert "[子任务 fork：只保留了结果" in (await bench.say(",fork an aside")).text
+            assert "[条目 #" in (await bench.say(",fork an aside")).text
             assert "子任务一直用相同的参数调用 tape_info" in (await bench.say(",fork loop")).text
 
 
@@ -392,7 +392,8 @@ class TestHowItEnds:
 
 
 class TestAfterAnInterruption:
-    async def test_what_has_a_result_is_not_done_again(self, store: TapeStore) -> None:
+    @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "ended"])
+    async def test_what_has_a_result_is_not_done_again(self, store: TapeStore, *, is_killed: bool) -> None:
         ran, begun = list[str](), asyncio.Event()
 
         @tool("get.stuck", effect=INSIDE)
@@ -417,7 +418,7 @@ class TestAfterAnInterruption:
                 if await _ended_durably(store) == 1:
                     break
                 await asyncio.sleep(0.01)
-            await abandon(bench)
+            await (abandon(bench) if is_killed else bench.kill())
         async with running(store, scripted(**rules), own, life="second") as bench:
             (result,) = await bench.resume()
             assert result.text == "done"
@@ -430,7 +431,8 @@ class TestAfterAnInterruption:
         assert found[-2].startswith("first answer\n\n[Sub-task task: entries #")
         assert found[-1].startswith("second answer")
         assert not any("first" in str(message["content"]) for message in prompts if message["role"] == "user")
-        assert [data["status"] for data in ended] == ["answered", "answered"]
+        left = ["answered", "answered"] if is_killed else ["answered", "stopped", "answered"]
+        assert [data["status"] for data in ended] == left
         assert await store.forks() == []
         assert any("outcome is unknown" in text for text in await results(bench, None))
 
@@ -467,7 +469,7 @@ class TestForkCommand:
         async with running(memory_store, model, options()) as bench:
             await bench.say("will it rain?")
             result = await bench.say(",fork an aside, please")
-            assert result.text.startswith("an aside\n\n[Sub-task fork: only its result was kept, entry #")
+            assert result.text.startswith("an aside\n\n[Entries #")
             await bench.say("the last one")
             first, aside, last = bench.requests
         texts = [str(message["content"]) for message in aside.messages]
@@ -486,7 +488,7 @@ class TestForkCommand:
             await bench.say("the last one")
             said = [entry.payload["content"] for entry in await bench.entries() if entry.kind == Kind.MESSAGE]
             last = bench.requests[-1]
-        assert "[Sub-task fork: entries #" in result.text
+        assert "[Entries #" in result.text
         assert said == ["an aside", "an aside", "the last one", "ok"]
         assert not any("aside" in str(message["content"]) for message in last.messages)
 
