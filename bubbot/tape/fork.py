@@ -271,6 +271,21 @@ class ForkedTape(TapeHandle):
             self._on_merged(stored[0])
             return MergeResult(stored[0], _group_by_tape(self._staged, stored[1:]))
 
+    async def merge_instead(self, entries: Sequence[TapeEntry]) -> MergeResult:
+        """Append these entries to the parent, a fork, in place of the delta, and close the fork, in one transaction.
+
+        What it staged is dropped with the delta. The entries carry its stamp.
+
+        Raises:
+            TapeConflict: see `merge`.
+        """
+        if self._parent is None:
+            raise TapeConflict(f"the fork {self.id} is no fork of a fork: merge or discard it")
+        async with self._lock:
+            own = tuple([entry.with_id(self._floor + place) for place, entry in enumerate(self._stamped(entries), 1)])
+            rebase = Rebase(self._floor, self._references)
+            return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
+
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
         """Append the delta of a fork of this fork, stage what it staged, and close it, in one transaction.
 

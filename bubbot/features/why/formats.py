@@ -20,7 +20,7 @@ def format_explanation(turn: Explanation, texts: Texts, lineage: Lineage | None,
     status = texts.status(turn.status)
     lines = [texts.say("why_turn", turn=turn.turn, first=turn.first, last=turn.last, status=status, answer=answer)]
     for entry_id, step in turn.steps:
-        lines += _format_step(entry_id, step, texts)
+        lines += _format_step(entry_id, step, texts, turn.labels.get(entry_id, ""))
     if lineage is not None:
         lines += _format_lineage(lineage, texts)
     lines += [texts.say("why_tool", name=name, entry=entry_id) for entry_id, name in turn.tools]
@@ -32,7 +32,7 @@ def format_explanation(turn: Explanation, texts: Texts, lineage: Lineage | None,
     return "\n".join(lines)
 
 
-def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
+def _format_step(entry_id: int, step: JsonObject, texts: Texts, label: str = "") -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
     usage_data = step.get("usage", {})
     shown = _format_spans(step["shown"])
@@ -52,7 +52,7 @@ def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
         shown=shown or texts.say("none"),
         request=step["request"][:12],
     )
-    lines = [head]
+    lines = [texts.say("why_for", label=label, step=head) if label else head]
     lines += [
         texts.say("why_failed", model=call["model"], elapsed=call["elapsed_ms"], error=call["error"]) for call in failed
     ]
