@@ -53,7 +53,6 @@ PASSED_ON = {
     "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
-    "bubbot/features/agents/service.py:_close",  # the end of a sub-task, and the steps that it made
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task
     "bubbot/features/agents/service.py:_opening",  # the window of a sub-task, named after it
 }
