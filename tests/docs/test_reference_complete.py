@@ -59,7 +59,6 @@ PASSED_ON = {
     "bubbot/features/topics/tools.py:take_up",  # `topic/` and that name
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
-    "bubbot/features/agents/service.py:_close",  # the end of a sub-task, and the steps that it made
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task
     "bubbot/features/agents/service.py:_opening",  # the window of a sub-task, named after it
 }

@@ -9,7 +9,8 @@ from typing import TypedDict
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.references import Spans
 
-STARTED, ENDED = "agent/started", "agent/ended"
+STARTED = "agent/started"
+ENDED = "agent/ended"
 
 
 class AgentStarted(TypedDict):

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from bubbot.concurrency import run_uninterrupted
-from bubbot.errors import BubbotError, LeaseLost, ModelRepeatsCall, ModelStepLimit, StoreError, ToolFailed
-from bubbot.features.agents.events import ENDED, STARTED
+from bubbot.errors import BubbotError, LeaseLost, ModelRepeatsCall, ModelStepLimit, StoreError, TapeConflict, ToolFailed
+from bubbot.features.agents.events import ENDED, STARTED, AgentEnded, AgentStarted
 from bubbot.features.agents.record import AttemptsView, RecordedCallsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
@@ -117,7 +117,7 @@ def _depth(turn: Turn) -> int:
 def _opening(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
     """Build the first entries: a window of its own unless it continues that of its turn, what it is, and the task."""
     order = task.order
-    started = {
+    started: AgentStarted = {
         "fork": fork.id,
         "name": order.name,
         "order": order.digest,
@@ -159,27 +159,36 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
 
 async def _close(fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
     """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
-    is_merged = task.order.mode == "delta" or task.has_effects or status != "answered"
-    entries = [[fork.base + 1, await fork.head() + 1]] if is_merged else []
-    end = make.event(
-        ENDED,
-        {
-            "fork": fork.id,
-            "name": task.order.name,
-            "order": task.order.digest,
-            "status": status,
-            "merged": is_merged,
-            "entries": entries,
-            "result": text,
-            "steps": task.steps,
-            "tools": list(task.tools),
-            "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
-        },
-    )
-    if is_merged:
-        await fork.append([end])
+    if task.order.mode == "result" and not task.has_effects and status == "answered":
+        return await _close_with_result(fork, task, status, text)
+    end = _end(fork, task, status, text, [[fork.base + 1, await fork.head() + 1]])
+    await fork.append([end])
+    try:
         return (await fork.merge()).delta[-1]
-    return (await fork.merge_instead([*_usage_entries(fork, task), end])).delta[-1]
+    except TapeConflict as error:  # another sub-task wrote other content under one of its keys
+        return await _close_with_result(fork, task, "failed", clean(str(error)))
+
+
+async def _close_with_result(fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
+    entries = [*_usage_entries(fork, task), _end(fork, task, status, text, [])]
+    return (await fork.merge_instead(entries)).delta[-1]
+
+
+def _end(fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]) -> TapeEntry:
+    """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
+    data: AgentEnded = {
+        "fork": fork.id,
+        "name": task.order.name,
+        "order": task.order.digest,
+        "status": status,
+        "merged": bool(entries),
+        "entries": entries,
+        "result": text,
+        "steps": task.steps,
+        "tools": list(task.tools),
+        "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
+    }
+    return make.event(ENDED, data)
 
 
 def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:

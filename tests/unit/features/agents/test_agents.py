@@ -22,7 +22,7 @@ from bubbot.ports.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
@@ -380,6 +380,36 @@ class TestHowItEnds:
             ("stopped", "task"),
         ]
         assert await store.forks() == []
+
+    async def test_two_that_contradict_each_other_under_one_key_leave_one_and_an_error(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        here = [0]
+        both_here = asyncio.Event()
+
+        @tool("claim.key", effect=READS_OWN)
+        async def claim_key(turn: Turn, args: NumberArgs) -> str:
+            """Write under a key, although it says that it only reads."""
+            await turn.tape.append([event("claimed", {"number": args.number}, key="claim")])
+            here[0] += 1
+            if here[0] == 2:
+                both_here.set()
+            await asyncio.wait_for(both_here.wait(), WAIT)
+            return "claimed"
+
+        model = scripted(
+            go=[both(run("claim one"), run("claim two")), says("done")],
+            claim_one=[calls("claim_key", number=1), says("one")],
+            claim_two=[calls("claim_key", number=2), says("two")],
+        )
+        async with running(memory_store, model, options(claim_key)) as bench:
+            assert (await bench.say("go")).text == "done"
+            ended = await bench.events("agent/ended")
+            claims = await bench.events("claimed")
+        assert [(data["status"], data["merged"]) for data in ended] == [("answered", True), ("failed", False)]
+        assert "already has other content under the key claim" in ended[1]["result"]
+        assert len(claims) == 1
+        assert await memory_store.forks() == []
 
     async def test_it_has_its_own_time_limit(self, memory_store: InMemoryStore) -> None:
         model = scripted(go=[run("slow"), says("done")], slow=[{"text": "late", "delay": 30}])
