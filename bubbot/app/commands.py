@@ -159,4 +159,5 @@ def _typed_tool(command: Command, context: CommandContext) -> Tool:
         for_model=False,
         role=command.role,
         help=command.typed_help,
+        effect=command.effect,
     )

@@ -31,7 +31,7 @@ from bubbot.features.usage.tools import usage_tool
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
-from bubbot.ports.tool import Tool
+from bubbot.ports.tool import Effect, Tool
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -143,8 +143,13 @@ def _tools() -> list[Tool]:
 def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) -> None:
     row = _rows(_page("tools.md"), tool.name)
     assert row
+    assert row.split("|")[0].strip() == str(tool.effect)
     assert _named(row, list(tool.args.model_fields)) == []
     assert _named(_page("commands.md"), [f",{name}" for name in tool.commands] or [f",{tool.name}"]) == []
+
+
+def test_every_tool_declares_its_effect() -> None:
+    assert [tool.name for tool in _tools() if tool.effect == Effect()] == []
 
 
 def test_the_reference_of_tools_names_no_other_tools() -> None:

@@ -11,7 +11,7 @@ from bubbot.features.strategies.events import CHOSEN
 from bubbot.ports.channel import Role
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -80,6 +80,7 @@ class StrategyChoice:
             "session.strategy",
             commands=("strategy",),
             for_model=False,
+            effect=INSIDE,
             help=CommandHelp(HelpTopic.SETTINGS, "See or choose what I read back", (",strategy", ",strategy window")),
         )
         async def session_strategy(turn: Turn, args: StrategyArgs) -> str:

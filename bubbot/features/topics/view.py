@@ -15,7 +15,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.anchor import SESSION_NEW
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -28,8 +28,6 @@ MAX_BOUND_READ = 100
 """Facts that bind a topic that are read to find that of the current one."""
 MAX_COUNTED_MESSAGES = 10_000
 """Messages of one visit that are counted."""
-INHERITED_KEYS = ("phase", "summary", "next_steps", "source_ids")
-"""The keys of a handoff's state that a topic passes on."""
 TopicSteps = Generator[tuple[TapeQuery, ...], QueryAnswers, "TopicThread"]
 
 
@@ -251,10 +249,20 @@ def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
     ordered = sorted(anchors, key=lambda entry: entry.id, reverse=True)
     start = next((entry.id for entry in ordered if entry.name == SESSION_NEW), 0)
     for entry in ordered:
-        state = read_state(entry)
-        if entry.id > start and any(state.get(key) for key in ("phase", "summary", "next_steps")):
-            return start, {key: thaw(state[key]) for key in INHERITED_KEYS if key in state}
+        inherited = _inherited_state(entry)
+        if entry.id > start and inherited.keys() & {"phase", "summary", "next_steps"}:
+            return start, inherited
     return start, EMPTY_OBJECT
+
+
+def _inherited_state(entry: TapeEntry) -> JsonObject:
+    """Return what a topic passes on of an anchor's state, as the contract of handoffs has it; imports may not keep it."""
+    state = read_state(entry)
+    ids = state.get("source_ids")
+    source_ids = [one for one in ids if type(one) is int and 0 < one < entry.id] if isinstance(ids, tuple) else []
+    texts = {key: state[key] for key in ("phase", "summary") if isinstance(state.get(key), str)}
+    inherited = {**texts, "next_steps": list(open_questions(state)), "source_ids": source_ids}
+    return {key: value for key, value in inherited.items() if value}
 
 
 def _count(messages: Sequence[TapeEntry], opened: TapeEntry | None, left: TapeEntry | None) -> tuple[int, str]:

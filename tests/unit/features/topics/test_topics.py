@@ -138,7 +138,14 @@ class TestTakingUp:
             assert await anchors(bench) == []
 
     @pytest.mark.parametrize(
-        "state", [None, "text", ["a"], {"summary": 7, "next_steps": "x", "title": [], "messages": "9"}]
+        "state",
+        [
+            None,
+            "text",
+            ["a"],
+            {"summary": 7, "next_steps": "x", "title": [], "messages": "9"},
+            {"summary": "s", "source_ids": [999, 0, "x"], "parents": [999], "next_steps": [1, "a"]},
+        ],
     )
     async def test_an_imported_anchor_with_an_odd_state_does_no_harm(
         self, memory_store: InMemoryStore, state: object
@@ -150,8 +157,8 @@ class TestTakingUp:
             ]
             await bench.tape().append(odd)
             await chat(bench, ",topic odd", ",topics", ",topic", "hello", ",topic b", ",topic odd")
-            assert {data["status"] for data in await bench.events("command")} <= {"ok", "refused"}
-            assert await anchors(bench, "topic/b")
+            assert {data["status"] for data in await bench.events("command")} == {"ok"}
+            assert len(await anchors(bench, "topic/odd")) == 3
 
     async def test_no_handoff_changes_the_topic(self, memory_store: InMemoryStore) -> None:
         model = Played(calls("tape_handoff", name="topic/evil"), says("I tried"))

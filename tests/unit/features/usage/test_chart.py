@@ -99,7 +99,7 @@ def make_font(family: str, characters: str) -> TTFont:
 
 def install_font(home: Path, characters: str, kind: str) -> None:
     """Give a user a font with these characters, alone or, as fonts for Chinese often are, as the second of a collection."""
-    from fontTools.ttLib import TTCollection  # type: ignore[import-untyped]  # it has no stubs
+    from fontTools.ttLib import TTCollection
 
     folder = home / ".local" / "share" / "fonts"
     folder.mkdir(parents=True)
