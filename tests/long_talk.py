@@ -24,7 +24,7 @@ from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
 from bubbot.features.strategies.events import CUT
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import ToolArgs, tool
+from bubbot.ports.tool import READS_WORLD, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -119,7 +119,7 @@ class LookUpArgs(ToolArgs):
     subject: str
 
 
-@tool("notes.look")
+@tool("notes.look", effect=READS_WORLD)
 async def look_up(turn: Turn, args: LookUpArgs) -> str:
     """Look something up."""
     random = Random(args.subject)

@@ -159,6 +159,6 @@ def _typed_tool(command: Command, context: CommandContext) -> Tool:
         command.typed,
         for_model=False,
         role=command.role,
-        effect=command.effect,
         help=command.typed_help,
+        effect=command.effect,
     )

@@ -264,6 +264,16 @@ class ToolCallRunner:
         return CutResult(f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}", handle)
 
 
+def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
+    """Return the pointer to the full text in a cut result, so that it reads on from this character; None without one.
+
+    Only a pointer to a blob of the result's own entry counts: any text can look like one.
+    """
+    blobs = cited_blobs(entry)
+    found = next((found for found in _POINTER.finditer(text) if found["handle"] in blobs), None)
+    return found and f"{found['before']}{offset}{found['after']}"
+
+
 def _results_entry(results: Mapping[int, _Result]) -> TapeEntry:
     ordered = [results[place] for place in sorted(results)]
     return make.tool_result([each.item for each in ordered], blobs=[each.blob for each in ordered if each.blob])
@@ -279,16 +289,6 @@ async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
             task.cancel()
         await run_uninterrupted(asyncio.wait(tasks))
         raise
-
-
-def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
-    """Return the pointer to the full text in a cut result, so that it reads on from this character; None without one.
-
-    Only a pointer to a blob of the result's own entry counts: any text can look like one.
-    """
-    blobs = cited_blobs(entry)
-    found = next((found for found in _POINTER.finditer(text) if found["handle"] in blobs), None)
-    return found and f"{found['before']}{offset}{found['after']}"
 
 
 async def _run_tool(call: ToolInvocation) -> ToolOutput:

@@ -70,8 +70,6 @@ class LiveWindow:
     def _entries_of(self, part: Slice) -> Sequence[TapeEntry] | None:
         """Return the entries of a part of the tape that lies within the cached ones; None for others."""
         match part:
-            case OpeningAnchor(fork) | Window(fork) if fork:
-                return None
             case OpeningAnchor(""):
                 return [self.opening]
             case Window("") if not self.is_partial:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
@@ -94,11 +94,15 @@ class ContextView:
                 f"The request was built by version {version} of the context strategy {selector!r}; installed is version "
                 f"{strategy.version}, which may build another one."
             )
-        fork = data.get("fork", "")
-        view = cls(
-            selector, MessageStyle(**style), data["budget"], data.get("asking", False), fork, strategies=strategies
+        return cls(
+            selector,
+            MessageStyle(**style),
+            data["budget"],
+            data.get("asking", False),
+            data.get("fork", ""),
+            strategies=strategies,
+            version=None if strategy.version == version else version,
         )
-        return view if strategy.version == version else replace(view, version=version)
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the opening anchor, and the part that the strategy names."""
