@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
+from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.features.strategies.recall import FindEntries, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
@@ -40,7 +41,12 @@ class StrategiesFeature:
 
     def feature(self) -> Feature:
         """Build the record."""
-        return Feature(name="strategies", around_turn=(self.recall_evidence,), prepare=self._prepare)
+        return Feature(
+            name="strategies",
+            tools=reading_tools(self._context_size),
+            around_turn=(self.recall_evidence,),
+            prepare=self._prepare,
+        )
 
     async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
@@ -48,8 +54,11 @@ class StrategiesFeature:
             await recall_for(turn, self._find_entries, await self._recall_budget(turn))
         return await call_next(turn)
 
+    async def _context_size(self, turn: Turn) -> int | None:
+        return (await self._find_model(turn)).traits.context_tokens
+
     async def _recall_budget(self, turn: Turn) -> int:
-        size = (await self._find_model(turn)).traits.context_tokens
+        size = await self._context_size(turn)
         limit = self.settings.recall_tokens
         return limit if size is None else min(limit, size // RECALL_SHARE)
 
