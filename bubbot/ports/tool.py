@@ -271,9 +271,15 @@ class Toolbox:
         """Return the tools that a model may call on behalf of this role."""
         return tuple(tool for tool in self._tools if tool.for_model and role.at_least(tool.role))
 
-    def specs(self, role: Role) -> tuple[ToolSpec, ...]:
-        """Return the specs of `for_model`; they are built once, since a schema takes a millisecond."""
-        return self._specs[role]
+    def specs(self, role: Role, allowed: frozenset[str] | None = None) -> tuple[ToolSpec, ...]:
+        """Return the specs of `for_model`, or of those with `allowed` names.
+
+        They are built once, since a schema takes a millisecond.
+        """
+        if allowed is None:
+            return self._specs[role]
+        pairs = zip(self.for_model(role), self._specs[role], strict=True)
+        return tuple([spec for tool, spec in pairs if tool.name in allowed])
 
 
 def split_items(value: object) -> object:

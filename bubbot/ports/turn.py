@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from datetime import tzinfo
 from typing import Literal, Protocol, TypeVar
 
-from bubbot.errors import ModelCallDenied
+from bubbot.errors import ModelCallDenied, ModelUnavailable
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
     Button,
@@ -21,6 +21,7 @@ from bubbot.ports.channel import (
     Role,
     Sender,
 )
+from bubbot.ports.model import Model, ModelReply
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
@@ -73,6 +74,74 @@ async def no_join() -> None:
     """Do nothing; the default of `Turn.join`, for turns that nothing can join."""
 
 
+class TurnRunner(Protocol):
+    """What asks models on behalf of a turn. Calls are metered for its person and recorded on its tape."""
+
+    async def run_model(self, turn: Turn) -> TurnOutcome:
+        """Run model calls and tools on the turn's tape until there is an answer, and return it.
+
+        For a sub-task give it a turn of its own, `turn.derive(fork, …)`: its text is not streamed to people.
+
+        Raises:
+            ModelError: see `ModelRunner.run`; the tape holds what was done.
+        """
+        ...
+
+    async def ask(
+        self,
+        turn: Turn,
+        system: str,
+        messages: Sequence[JsonObject],
+        *,
+        purpose: str,
+        shown: Sequence[int] = (),
+    ) -> ModelReply:
+        """Call the turn's model once, without tools and without streaming to people.
+
+        The call passes the middleware (budgets) and is appended to the turn's tape as a `loop.step` with its `purpose`,
+        tokens and cost, also if it fails.
+
+        Args:
+            turn: the turn that asks.
+            system: the system prompt.
+            messages: chat messages in a provider's form; the last one is a user's.
+            purpose: a word for what the call is for, such as `summary`.
+            shown: ids of the entries of the tape that the messages show.
+
+        Raises:
+            ModelError: the call failed or was denied; `ModelOverflow` if the request is too long for the model.
+        """
+        ...
+
+    async def find_model(self, turn: Turn) -> Model:
+        """Return the model that the turn asks; its traits tell how much it can read."""
+        ...
+
+
+class NoRunner:
+    """Asks no model. See `TurnRunner`."""
+
+    async def run_model(self, turn: Turn) -> TurnOutcome:  # noqa: ARG002 - the port's signature
+        """Raise `ModelUnavailable`."""
+        raise ModelUnavailable("no model can be asked here")
+
+    async def ask(
+        self,
+        turn: Turn,  # noqa: ARG002 - the port's signature
+        system: str,  # noqa: ARG002
+        messages: Sequence[JsonObject],  # noqa: ARG002
+        *,
+        purpose: str,  # noqa: ARG002
+        shown: Sequence[int] = (),  # noqa: ARG002
+    ) -> ModelReply:
+        """Raise `ModelUnavailable`."""
+        raise ModelUnavailable("no model can be asked here")
+
+    async def find_model(self, turn: Turn) -> Model:  # noqa: ARG002 - the port's signature
+        """Raise `ModelUnavailable`."""
+        raise ModelUnavailable("no model can be asked here")
+
+
 @dataclass
 class Turn:
     """The part of a running turn that a tool may use.
@@ -100,6 +169,9 @@ class Turn:
         fixed_reply: the text that the turn sends instead of an answer; None to ask the model.
         metadata: what its source says of it, one value of each class.
         runs_command: a command is running, not a call of the model.
+        runner: asks models on its behalf.
+        allowed_tools: the names of the tools that the model may call, among those of the role; None for all of these.
+        max_steps: model calls at most; 0 for as many as the settings allow.
     """
 
     id: str
@@ -123,6 +195,55 @@ class Turn:
     fixed_reply: str | None = None
     metadata: dict[type, object] = field(default_factory=dict)
     runs_command: bool = False
+    runner: TurnRunner = field(default_factory=NoRunner)
+    allowed_tools: frozenset[str] | None = None
+    max_steps: int = 0
+
+    @property
+    def is_subtask(self) -> bool:
+        """True if its tape is a fork of another turn's fork: people are shown only what that turn makes of it."""
+        return self.tape.is_nested
+
+    def derive(
+        self,
+        tape: ForkedTape,
+        *,
+        origin: str,
+        message_ids: Sequence[int],
+        allowed_tools: frozenset[str] | None = None,
+        max_steps: int = 0,
+        metadata: Sequence[object] = (),
+    ) -> Turn:
+        """Build the turn of a sub-task on a fork of this turn's tape: the same person, role and limits, or fewer.
+
+        Args:
+            tape: the fork.
+            origin: its cause, such as `agent:research`.
+            message_ids: the entries of the fork that it answers.
+            allowed_tools: what its model may call, among what this turn's may; None for the same.
+            max_steps: model calls at most; 0 for as many as the settings allow.
+            metadata: values for its metadata, besides those of this turn.
+        """
+        if self.allowed_tools is not None:
+            allowed_tools = self.allowed_tools if allowed_tools is None else allowed_tools & self.allowed_tools
+        return replace(
+            self,
+            tape=tape,
+            origin=origin,
+            message_ids=list(message_ids),
+            pending_handoffs=[],
+            join=no_join,
+            buttons=[],
+            fixed_reply=None,
+            metadata={**self.metadata, **{type(value): value for value in metadata}},
+            runs_command=False,
+            allowed_tools=allowed_tools,
+            max_steps=max_steps,
+        )
+
+    def may_call(self, tool: str) -> bool:
+        """Return true if its model may call the tool of this name, as far as the turn is concerned."""
+        return self.allowed_tools is None or tool in self.allowed_tools
 
     @property
     def has_power_over_other_chats(self) -> bool:

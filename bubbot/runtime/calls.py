@@ -130,7 +130,7 @@ class ToolCallRunner:
     async def _invoke_call(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
         try:
             tool = self._toolbox.find(call.name)
-            if tool not in self._toolbox.for_model(turn.role):
+            if tool not in self._toolbox.for_model(turn.role) or not turn.may_call(tool.name):
                 raise ToolFailed(f"{tool.name} is not available here")
             output = await self.invoke(turn, tool, tool.parse(call.arguments))
         except (BubbotError, ToolRetry, ToolFailed) as error:

@@ -99,18 +99,22 @@ class RequestComposer:
         self,
         find_model: Callable[[Turn], Awaitable[Model]],
         settings: ContextPolicy,
-        specs: Callable[[Role], tuple[ToolSpec, ...]],
+        specs: Callable[[Role, frozenset[str] | None], tuple[ToolSpec, ...]],
     ) -> None:
         """Set the sources of a request.
 
         Args:
             find_model: gives the model of a turn's session.
             settings: the selector, the prompt and their limits.
-            specs: gives the tools of a role in a fixed order.
+            specs: gives the tools of a role in a fixed order; if names are given, only these.
         """
         self._models = find_model
         self._settings = settings
         self._specs = specs
+
+    async def find_model(self, turn: Turn) -> Model:
+        """Return the model that a turn asks."""
+        return await self._models(turn)
 
     async def compose(self, turn: Turn, budget: int | None = None) -> ComposedRequest:
         """Build the request that the model would get next, without writing anything.
@@ -121,7 +125,7 @@ class RequestComposer:
         """
         model = await self._models(turn)
         traits = model.traits
-        tools = self._specs(turn.role) if traits.tools else ()
+        tools = self._specs(turn.role, turn.allowed_tools) if traits.tools else ()
         system = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
         style = MessageStyle(

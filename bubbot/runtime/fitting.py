@@ -50,12 +50,8 @@ class FittedRequest:
 
     def check(self) -> None:
         """Raise `ModelOverflow` if the request is too long, so that it is never sent."""
-        if self.count is None or self.limit is None or self.count.tokens <= self.limit:
-            return
-        raise ModelOverflow(
-            f"The request is too long for {self.composed.model.name}: it has {self.count.tokens} tokens "
-            f"(counted with {self.count.tokenizer}) and may have {self.limit}; it was not sent"
-        )
+        if self.limit is not None:
+            check_count(self.composed.model.name, self.count, self.limit)
 
 
 class RequestFitter:
@@ -118,6 +114,15 @@ class RequestFitter:
                 return shorter
             budget //= 2
         return None
+
+
+def check_count(model: str, count: TokenCount | None, limit: int) -> None:
+    """Raise `ModelOverflow` if a request has more tokens than it may; None is the count of one that nobody counted."""
+    if count is not None and count.tokens > limit:
+        raise ModelOverflow(
+            f"The request is too long for {model}: it has {count.tokens} tokens "
+            f"(counted with {count.tokenizer}) and may have {limit}; it was not sent"
+        )
 
 
 async def count_tokens(model: Model, request: ModelRequest, timeout: float) -> TokenCount | None:

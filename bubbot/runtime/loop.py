@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from bubbot.errors import TurnTimeout
+from bubbot.ports.model import Model, ModelReply
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner
 from bubbot.tape import entry as make
+from bubbot.tape.entry import JsonObject
 
 
 class AgentLoop:
-    """Answers a turn on its fork: the `InputRouter` takes the commands, the `ModelRunner` what is left."""
+    """Answers a turn on its fork: the `InputRouter` takes the commands, the `ModelRunner` what is left.
+
+    It is the `TurnRunner` of its turns, too.
+    """
 
     def __init__(self, router: InputRouter, runner: ModelRunner) -> None:
         self._router = router
@@ -27,6 +33,27 @@ class AgentLoop:
             if not limit.expired():
                 raise
             raise TurnTimeout(turn.time_limit_seconds) from None
+
+    async def run_model(self, turn: Turn) -> TurnOutcome:
+        """See `TurnRunner.run_model`."""
+        answer = await self._runner.run(turn)
+        return TurnOutcome("silent" if answer.silent else "answered", answer.text)
+
+    async def ask(
+        self,
+        turn: Turn,
+        system: str,
+        messages: Sequence[JsonObject],
+        *,
+        purpose: str,
+        shown: Sequence[int] = (),
+    ) -> ModelReply:
+        """See `TurnRunner.ask`."""
+        return await self._runner.ask(turn, system, messages, purpose=purpose, shown=shown)
+
+    async def find_model(self, turn: Turn) -> Model:
+        """See `TurnRunner.find_model`."""
+        return await self._runner.find_model(turn)
 
     async def _run(self, turn: Turn) -> TurnOutcome:
         if turn.fixed_reply is not None:

@@ -10,18 +10,19 @@ from typing import Any
 from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
-from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, Usage, tools_text
+from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, Usage, tools_text
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
-from bubbot.runtime.compose import ComposedRequest, RequestComposer
-from bubbot.runtime.fitting import FittedRequest, RequestFitter
+from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
+from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
 
@@ -73,6 +74,7 @@ class ModelRunner:
             around_model: wraps each call of a model.
         """
         self._around_model = tuple(around_model)
+        self._composer = composer
         self._fitter = RequestFitter(composer, settings.timeout)
         self._calls = calls
         self._settings = settings
@@ -86,7 +88,8 @@ class ModelRunner:
             ModelError: a second overflow, the step limit, a repeated call, or a failed model.
         """
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
-        for step in range(1, self._settings.max_steps + 1):
+        max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
+        for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join()
             fitted = await self._fitter.fit(turn, is_last=overflowed)
@@ -96,7 +99,8 @@ class ModelRunner:
             started = self._elapsed()
             try:
                 fitted.check()
-                reply = await self._call_model(turn, fitted, facts)
+                call = ModelCall(turn, composed.model, composed.request, fitted.count_input)
+                reply = await self._call_model(call, facts, self._text_viewer(turn))
             except asyncio.CancelledError:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "status": "stopped"}
                 await turn.tape.append([make.event(STEP_EVENT, facts)])
@@ -112,29 +116,73 @@ class ModelRunner:
                 await _open_overflow_window(turn, error)
                 continue
             facts |= _outcome_facts(reply) | {"elapsed_ms": self._elapsed_ms(started)}
-            self._show(turn.session, StepFinished(step, len(reply.calls)))
+            if not turn.is_subtask:
+                self._show(turn.session, StepFinished(step, len(reply.calls)))
             if not reply.calls:
                 return await self._finish(turn, reply, facts)
             await self._use_tools(turn, reply, facts, repeats)
-        raise ModelStepLimit(self._settings.max_steps)
+        raise ModelStepLimit(max_steps)
 
-    async def _call_model(self, turn: Turn, fitted: FittedRequest, facts: dict[str, Any]) -> ModelReply:
+    async def find_model(self, turn: Turn) -> Model:
+        """Return the model that a turn asks."""
+        return await self._composer.find_model(turn)
+
+    async def ask(
+        self, turn: Turn, system: str, messages: Sequence[JsonObject], *, purpose: str, shown: Sequence[int] = ()
+    ) -> ModelReply:
+        """Call the model once, without tools; see `TurnRunner.ask`."""
+        model, head = await self.find_model(turn), await turn.tape.head()
+        request = ModelRequest(system, tuple(messages))
+        digests = [await turn.tape.put_blob(text.encode()) for text in (system, tools_text(()))]
+        facts: dict[str, Any] = {
+            "step": 0,
+            "purpose": purpose,
+            "model": model.name,
+            "view": {},
+            "head": head,
+            "as_of": [[1, head]] if head else [],
+            "shown": [list(span) for span in spans_of(shown)],
+            "system": digests[0],
+            "tools": digests[1],
+            "parameters": {},
+            "request": request.digest(),
+        }
+        started = self._elapsed()
+        try:
+            size = model.traits.context_tokens
+            if size is not None and len(request.as_bytes()) > request_token_limit(size):
+                count = await count_tokens(model, request, min(self._settings.timeout, COUNT_TIMEOUT))
+                check_count(model.name, count, request_token_limit(size))
+            reply = await self._call_model(ModelCall(turn, model, request, lambda: _estimate_input(request)), facts)
+        except asyncio.CancelledError:
+            facts["status"] = "stopped"
+            raise
+        except (ModelError, FeatureFailed) as error:
+            facts |= {"status": "error", "error": clean(str(error))}
+            raise
+        else:
+            facts |= _outcome_facts(reply)
+            return reply
+        finally:
+            facts["elapsed_ms"] = self._elapsed_ms(started)
+            await turn.tape.append([make.event(STEP_EVENT, facts)])
+
+    async def _call_model(
+        self, call: ModelCall, facts: dict[str, Any], show_text: Callable[[str], None] = lambda _: None
+    ) -> ModelReply:
         """Call the model within its middleware.
 
         Args:
-            turn: the turn that asks.
-            fitted: the request.
+            call: the call.
             facts: get `attempts` and, if any model was asked, `cost` in US dollars (None: unknown).
+            show_text: gets the visible text as it comes.
         """
-        composed = fitted.composed
-        call = ModelCall(turn, composed.model, composed.request, fitted.count_input)
-        attempts = AttemptRecorder(composed.model.name, self._elapsed)
-
+        attempts = AttemptRecorder(call.model.name, self._elapsed)
         replies: list[ModelReply] = []
 
         async def send(call: ModelCall) -> ModelReply:
             call.is_sent = True
-            replies.append(await self._stream_reply(call, attempts))
+            replies.append(await self._stream_reply(call, attempts, show_text))
             return replies[-1]
 
         try:
@@ -157,8 +205,10 @@ class ModelRunner:
             if call.is_sent:
                 facts["cost"] = call.cost
 
-    async def _stream_reply(self, call: ModelCall, attempts: AttemptRecorder) -> ModelReply:
-        turn, model, reply, streamed, preview = call.turn, call.model, None, "", PreviewText()
+    async def _stream_reply(
+        self, call: ModelCall, attempts: AttemptRecorder, show_text: Callable[[str], None]
+    ) -> ModelReply:
+        model, reply, streamed, preview = call.model, None, "", PreviewText()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(call.request):
@@ -167,7 +217,7 @@ class ModelRunner:
                         attempts.on_text()
                         for on_text in call.on_text:
                             on_text(item)
-                        self._show_text(turn, preview.feed(item.text))
+                        show_text(preview.feed(item.text))
                     elif isinstance(item, FailedAttempt):
                         attempts.on_failed_call(item)
                     else:
@@ -178,13 +228,18 @@ class ModelRunner:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
         if reply.text.startswith(streamed):  # a model need not stream all of its text, or any
-            self._show_text(turn, preview.feed(reply.text[len(streamed) :]))
-        self._show_text(turn, preview.flush())
+            show_text(preview.feed(reply.text[len(streamed) :]))
+        show_text(preview.flush())
         return reply
 
-    def _show_text(self, turn: Turn, text: str) -> None:
-        if text:
-            self._show(turn.session, TextStreamed(clean(text)))
+    def _text_viewer(self, turn: Turn) -> Callable[[str], None]:
+        """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only."""
+
+        def show(text: str) -> None:
+            if text and not turn.is_subtask:
+                self._show(turn.session, TextStreamed(clean(text)))
+
+        return show
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
         """Record the last step, which only the merge makes durable."""
@@ -309,6 +364,11 @@ async def _open_overflow_window(turn: Turn, error: ModelOverflow) -> None:
     state = {"reason": "context_length_exceeded", "error": clean(str(error))}
     await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
     await turn.tape.save()
+
+
+def _estimate_input(request: ModelRequest) -> int:
+    texts = sum(estimate_tokens(canonical(message)) for message in request.messages)
+    return texts + estimate_fixed_tokens(request.system, request.tools)
 
 
 def _outcome_facts(reply: ModelReply) -> dict[str, Any]:

@@ -89,6 +89,7 @@ class LoopStep(TypedDict, total=False):
     """`loop.step`"""
 
     step: int
+    purpose: str
     status: str
     model: str
     attempts: Sequence[JsonObject]

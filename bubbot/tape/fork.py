@@ -121,6 +121,11 @@ class ForkedTape(TapeHandle):
         return self._lease
 
     @property
+    def is_nested(self) -> bool:
+        """True for a fork of a fork."""
+        return self._parent is not None
+
+    @property
     def _floor(self) -> int:
         """The id before the first one of the delta; a reset hides the parent."""
         return 0 if self._reset else self.base

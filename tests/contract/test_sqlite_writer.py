@@ -21,7 +21,7 @@ from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.stores.sqlite.writer import MAX_GROUP_JOBS, DatabaseThread
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.references import Rebase
-from bubbot.tape.store import ForkRecord
+from bubbot.tape.store import Batch, ForkRecord
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import batch, note, notes, texts, whole
 
@@ -124,6 +124,36 @@ async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore) -> None:
     assert isinstance(conflict, TapeConflict)
     assert [first, last] == [[(entry,)] for entry in await whole(store)]
     assert [tape.name for tape in await store.tapes()] == ["tape"]
+
+
+@pytest.mark.law("T3")
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        pytest.param([batch(note("refused"), expect_head=7)], ["COMMIT"], id="before it wrote anything"),
+        pytest.param(
+            [notes("refused", tape="other"), batch(note("refused"), expect_head=7)],
+            ["ROLLBACK", "SAVEPOINT job", "SAVEPOINT job", "ROLLBACK TO job", "SAVEPOINT job", "COMMIT"],
+            id="after it wrote to another tape",
+        ),
+    ],
+)
+async def test_a_group_needs_savepoints_only_if_a_job_failed_after_it_wrote(
+    store: SqliteStore, refused: list[Batch], expected: list[str]
+) -> None:
+    await store.append([notes("a")])
+    seen: list[str] = []
+    await commits(store, seen)
+    with held(store):
+        jobs = [asyncio.create_task(store.append(batches)) for batches in ([notes("b")], refused, [notes("c")])]
+        await asyncio.sleep(0)
+    before, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
+    assert [sql for sql in seen if sql.split()[0] in ("SAVEPOINT", "ROLLBACK", "COMMIT")] == expected
+    assert isinstance(conflict, TapeConflict)
+    assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
+    assert await texts(store) == ["a", "b", "c"]
+    assert await whole(store, "other") == ()
+    assert (await store.audit()).findings == ()
 
 
 @pytest.mark.law("T3")

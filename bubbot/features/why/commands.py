@@ -56,7 +56,7 @@ def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERN
         for span in await turn.tape.read(TurnSpansView(trace)):
             explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
             if explanation is not None:
-                if args.request and explanation.steps:
+                if args.request and explanation.answering_steps:
                     return await _format_request(turn, explanation, strategies, references)
                 return _format_explanation(explanation, turn.texts)
         if trace:
@@ -124,7 +124,7 @@ async def _format_request(
     turn: Turn, explanation: Explanation, strategies: ContextStrategies, references: ReferenceRegistry
 ) -> str:
     """Rebuild the last step's request from the tape and check it against its recorded digest."""
-    _, step = explanation.steps[-1]
+    _, step = explanation.answering_steps[-1]
     batches = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
     system = (await turn.tape.get_blob(step["system"])).decode()
     tools = (await turn.tape.get_blob(step["tools"])).decode()

@@ -37,6 +37,11 @@ class Explanation:
     answer: int | None
     errors: tuple[tuple[int, str, str], ...] = ()
 
+    @property
+    def answering_steps(self) -> tuple[tuple[int, JsonObject], ...]:
+        """The steps whose requests show the conversation; the others ask a model for a purpose of their own."""
+        return tuple((entry, step) for entry, step in self.steps if "purpose" not in step)
+
 
 @dataclass(frozen=True, slots=True)
 class TurnSpansView:

@@ -19,8 +19,8 @@ def having(version: int) -> ContextStrategies:
 
 
 def test_ours_are_found_by_the_names_that_the_settings_use() -> None:
-    assert SELECTORS == ("window", "messages", "full", "from:<anchor>", "compact", "summary")
-    for selector in ("window", "messages", "full", "from:phase/one", "compact", "summary"):
+    assert SELECTORS == ("window", "messages", "full", "from:<anchor>", "compact", "summary", "retrieval")
+    for selector in ("window", "messages", "full", "from:phase/one", "compact", "summary", "retrieval"):
         assert OWN_STRATEGIES.find(selector).matches(selector)
 
 
