@@ -24,6 +24,7 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
+from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
@@ -122,6 +123,7 @@ def _tools() -> list[Tool]:
             models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
         ).tools,
         *search_feature().tools,
+        *reading_tools(unused),
         *why_feature(unused).tools,
         *memory_tools(unused),
         usage_tool(unused),

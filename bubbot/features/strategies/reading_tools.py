@@ -208,7 +208,8 @@ class _Page:
         date = format_date(entry.date, self.turn.zone, undated=texts.say("undated"))
         marks = texts.say("hit_superseded", entry=entry.superseded_by) if entry.superseded_by else ""
         if entry.gone:
-            return texts.say(f"read_{entry.gone}", entry=entry.id, date=date, kind=entry.kind)
+            name = "read_erased" if entry.gone == "erased" else "read_hidden"
+            return texts.say(name, entry=entry.id, date=date, kind=entry.kind)
         return texts.say(
             "read_entry", entry=entry.id, date=date, author=_author(entry, texts), kind=entry.kind, marks=marks
         )

@@ -35,6 +35,7 @@ from bubbot.errors import (
 )
 from bubbot.features.access.tools import access_tools
 from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -172,12 +173,24 @@ class TestLanguages:
 
     def test_the_commands_of_the_bot_have_the_summary_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [
+            *toolbox(ScriptedModel()),
+            *reading_tools(unused),
+            *schedule_tools(unused),
+            usage_tool(unused),
+            *access_tools(unused),
+        ]
         assert _table("command.") == {one.name: one.summary for one in tools}
 
     def test_the_commands_of_the_bot_have_the_few_words_that_are_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [
+            *toolbox(ScriptedModel()),
+            *reading_tools(unused),
+            *schedule_tools(unused),
+            usage_tool(unused),
+            *access_tools(unused),
+        ]
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
 
     def test_the_parts_of_the_list_of_commands_have_a_name(self) -> None:
@@ -188,7 +201,13 @@ class TestLanguages:
 
     def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [
+            *toolbox(ScriptedModel()),
+            *reading_tools(unused),
+            *schedule_tools(unused),
+            usage_tool(unused),
+            *access_tools(unused),
+        ]
         meanings = {
             (one.name, name): field.description
             for one in tools
