@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from bubbot.errors import AccessError
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.command import Command
@@ -26,15 +27,25 @@ from bubbot.runtime.attachments import TakesAttachments
 from bubbot.runtime.compose import ChooseSelector, PromptSection
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
-from bubbot.tape.handle import Clock
+from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
 
+ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
+"""Open the tape of another session for reading, if the chat of the turn may read it now.
+
+Raises `AccessError` if it may not, and `EntryNotFound` if there is no such session.
+"""
 Apply: TypeAlias = Callable[[], None]
 """Put prepared settings into force. It cannot fail."""
 FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
 """Return the model that a turn asks."""
+
+
+async def read_no_session(turn: Turn, source: str) -> TapeHandle:
+    """Raise `AccessError`: without grants no session reads another one. See `ReadSession`."""
+    raise AccessError(f"{turn.session} may not read {source}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class Kernel:
             it was accepted before. Raises `ConfigError` if its channel does not run here.
         send: sends a message that no turn writes: session, key, message, and facts for the same transaction.
         notify: sends a notice at once, which no tape holds.
+        read_session: opens the tape of another session for reading, by grant.
     """
 
     home: Path
@@ -67,6 +79,7 @@ class Kernel:
     accept: Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
     send: Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
     notify: Callable[[str, Outbound], Awaitable[None]]
+    read_session: ReadSession = read_no_session
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,11 +42,15 @@ LONG = (
     "tests/e2e/test_litellm_secrets.py",
     "tests/e2e/test_openai_client.py",
     "tests/e2e/test_restore.py",
-    "tests/unit/texts/test_texts.py::TestTheSource",
     "tests/unit/models/local/test_model.py",
     "tests/quality/test_timeout.py",
 )
 """How the ids of tests begin that take seconds: they come first, so that no worker ends with one alone."""
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 1 << 30
+"""Room that must be free in memory before the files of tests go there; a run needs a third of it at most."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else no child of a test would hear Ctrl-C
     if config.getoption("--proof"):
         os.environ[forked.ANEW] = "yes"
+    elif _has_room_in_memory():
+        # A process that is killed loses nothing there either; only who cuts the power would see the difference.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if config.getoption("numprocesses", default=None):
         # Else every worker and every bot compiles everything again. A run in one process (mutants) stays as it was asked.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -76,9 +83,19 @@ def pytest_configure(config: pytest.Config) -> None:
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    hypothesis.settings.register_profile("default", quiet, max_examples=30)
+    hypothesis.settings.register_profile("default", quiet, max_examples=15)
     hypothesis.settings.register_profile("proof", quiet, max_examples=1000, derandomize=False)
     hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
+
+
+def _has_room_in_memory() -> bool:
+    """Whether files of tests may be in memory: programs among them must be allowed to run there."""
+    try:
+        disk = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    is_ours = os.access(MEMORY, os.W_OK | os.X_OK) and not disk.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
+    return is_ours and disk.f_bavail * disk.f_frsize >= MEMORY_BYTES
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from hashlib import shake_256
 from itertools import count
 
 START = datetime(2026, 11, 21, 20, 21, tzinfo=UTC)
@@ -44,4 +44,4 @@ class CountingSalt:
         self._numbers = count(1)
 
     def __call__(self, size: int) -> bytes:
-        return sha256(str(next(self._numbers)).encode()).digest()[:size]
+        return shake_256(str(next(self._numbers)).encode()).digest(size)

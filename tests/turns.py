@@ -12,13 +12,16 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
-from bubbot.feature import Feature
+from bubbot.feature import Feature, ReadSession, read_no_session
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.feature import search_feature
+from bubbot.features.topics.feature import topics_feature
+from bubbot.features.topics.names import RESERVED_PREFIXES
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
@@ -209,6 +212,8 @@ class Options:
     report: HealthReport = report_nothing
     features: Sequence[Feature] = ()
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
+    topics: TopicSettings = field(default_factory=TopicSettings)
+    read_session: ReadSession = read_no_session
 
 
 @dataclass
@@ -421,9 +426,12 @@ def _parts(
         traces=[*traces, *(tape for feature in options.features for tape in feature.traces)],
         forget=forgotten.append,
         memory=memory,
+        reserved_names=RESERVED_PREFIXES,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
-    features = [conversation, search_feature(), why_feature(OWN_STRATEGIES), memory.feature(), files, *options.features]
+    topics = topics_feature(options.topics, options.read_session)
+    features = [conversation, search_feature(), topics, why_feature(OWN_STRATEGIES), memory.feature(), files]
+    features += options.features
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

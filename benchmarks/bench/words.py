@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import accumulate
 from random import Random
 from typing import Any
@@ -24,21 +25,28 @@ _SYLLABLES = ("ka", "ne", "ro", "til", "mor", "se", "vu", "lan", "dri", "po", "g
 _SIGNS = "花园篱笆天气早上下午朋友电话火车时间地方东西问题工作学校老师学生"
 
 
+@cache
+def _vocabulary() -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The words, and the sums of their weights."""
+    known = tuple(map(_word, range(20_000)))
+    return known, tuple(accumulate(1 / (rank + 3) for rank in range(len(known))))
+
+
+def _word(number: int) -> str:
+    """Different numbers give different words."""
+    parts, left = [], number
+    for _ in range(4):
+        parts.append(_SYLLABLES[left % len(_SYLLABLES)])
+        left //= len(_SYLLABLES)
+    return "".join(parts[: 2 + number % 3] if number < 256 else parts)
+
+
 class Words:
     """Texts out of 20,000 words, of which few are frequent and most are rare, as in a language."""
 
     def __init__(self, seed: int = 7) -> None:
         self._random = Random(seed)
-        self.known = [self._word(number) for number in range(20_000)]
-        self._weights = list(accumulate(1 / (rank + 3) for rank in range(len(self.known))))
-
-    def _word(self, number: int) -> str:
-        """Different numbers give different words."""
-        parts, left = [], number
-        for _ in range(4):
-            parts.append(_SYLLABLES[left % len(_SYLLABLES)])
-            left //= len(_SYLLABLES)
-        return "".join(parts[: 2 + number % 3] if number < 256 else parts)
+        self.known, self._weights = _vocabulary()
 
     def text(self, words: int) -> str:
         """So many words."""

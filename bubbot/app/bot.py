@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -18,6 +19,7 @@ from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import FEATURES, load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
+from bubbot.app.reading import session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
 from bubbot.app.tapes import new_id, now, tape_service
@@ -25,6 +27,7 @@ from bubbot.app.turns import TurnServices, build_session_deps
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
 from bubbot.feature import Kernel
+from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.conversation.commands import list_commands
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
@@ -245,12 +248,21 @@ async def open_app(
         StoreError: the database cannot be opened.
     """
 
+    access_services: list[AccessService] = []
+
     async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
+        access = AccessService(maker.open_tape(ACCESS_TAPE), now=now, random=os.urandom, projections=maker.projections)
+        await access.load()
+        access_services.append(access)
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
         return [await maker.build_runtime(maker.build_adapter(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
 
     wrappers = wrappers or PortWrappers()
-    async with open_bot(settings, home, build_channels, wrappers, address, features=features) as app:
+
+    def may_read(reader: str, source: str) -> bool:
+        return access_services[0].may_read(reader, source)
+
+    async with open_bot(settings, home, build_channels, wrappers, address, features=features, may_read=may_read) as app:
         yield app
 
 
@@ -265,6 +277,7 @@ async def open_bot(
     room_retry: float | None = None,
     features: Collection[str] = FEATURES,
     is_daemon: bool = False,
+    may_read: Callable[[str, str], bool] = lambda _reader, _source: False,
 ) -> AsyncIterator[Bot]:
     """Open a bot with these channels, holding the home's lock until the block ends.
 
@@ -277,6 +290,7 @@ async def open_bot(
         room_retry: see `open_store`.
         features: the names of the features it has, among `FEATURES`.
         is_daemon: see `CommandContext`.
+        may_read: returns true if one session was granted to read another one.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
@@ -312,6 +326,7 @@ async def open_bot(
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
+            read_session=session_reader(partial(_session_tape, store, installed.references, workspace), may_read),
         )
         bot_features = BotFeatures(
             kernel,

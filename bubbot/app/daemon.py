@@ -140,7 +140,14 @@ async def open_daemon(
     wrappers = wrappers or PortWrappers()
     wrappers = replace(wrappers, tools=[*wrappers.tools, *access_tools(lambda: access_services[0])])
     async with open_bot(
-        settings, home, build_channels, wrappers, address, room_retry=ROOM_RETRY_SECONDS, is_daemon=True
+        settings,
+        home,
+        build_channels,
+        wrappers,
+        address,
+        room_retry=ROOM_RETRY_SECONDS,
+        is_daemon=True,
+        may_read=lambda reader, source: access_services[0].may_read(reader, source),  # noqa: PLW0108 - made by then
     ) as app:
         app.turn_services.texts.read_all()
         for name in () if app.channel_factory.restore_fact else configured:

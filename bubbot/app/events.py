@@ -11,10 +11,19 @@ from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.memory.events import MEMORY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
+from bubbot.features.topics.events import TOPIC_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
 
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
-    {**MEMORY_EVENTS, **ATTACHMENT_EVENTS, **SCHEDULE_EVENTS, **BUDGET_EVENTS, **ACCESS_EVENTS, **STRATEGY_EVENTS}
+    {
+        **MEMORY_EVENTS,
+        **ATTACHMENT_EVENTS,
+        **SCHEDULE_EVENTS,
+        **BUDGET_EVENTS,
+        **ACCESS_EVENTS,
+        **STRATEGY_EVENTS,
+        **TOPIC_EVENTS,
+    }
 )
 """The payload models of our own features, by the name of the event."""
 

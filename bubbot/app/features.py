@@ -27,6 +27,8 @@ from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.feature import StrategiesFeature
+from bubbot.features.topics.feature import topics_feature
+from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.why.feature import why_feature
@@ -187,8 +189,10 @@ class BotFeatures:
                 forget=self._remove_files,
                 memory=self.memory,
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
+                reserved_names=RESERVED_PREFIXES,
             ),
             "search": search_feature,
+            "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies, self._references),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "attachments": lambda: attachments_feature(

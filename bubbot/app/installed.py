@@ -18,7 +18,9 @@ from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
-FEATURES = ("conversation", "search", "why", "memory", "strategies", "usage", "attachments", "schedule", "budget")
+FEATURES = (
+    "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "schedule", "budget",
+)  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""
 FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"

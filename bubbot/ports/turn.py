@@ -70,7 +70,7 @@ class TapeChange:
     event: Edit | Deletion | Reaction | Inbound
 
 
-async def no_join() -> None:
+async def no_join(turn: Turn) -> None:
     """Do nothing; the default of `Turn.join`, for turns that nothing can join."""
 
 
@@ -158,7 +158,8 @@ class Turn:
         message_ids: their entries on the tape.
         origin: `human`, or the cause of a turn that nobody typed.
         pending_handoffs: handoffs to write when the running step's results are on the tape: name and state.
-        join: takes in messages that arrived since and may steer the turn; called between two steps.
+        join: takes in messages that arrived since and may steer the turn; called between two steps. It is given the
+            turn: if it held it, the garbage collector would have to find every turn, with all that it wrote.
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
@@ -185,7 +186,7 @@ class Turn:
     message_ids: list[int] = field(default_factory=list)
     origin: str = HUMAN_ORIGIN
     pending_handoffs: list[tuple[str, JsonObject]] = field(default_factory=list)
-    join: Callable[[], Awaitable[None]] = no_join
+    join: Callable[[Turn], Awaitable[None]] = no_join
     texts: Texts = field(default_factory=Texts)
     files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)

@@ -91,7 +91,7 @@ class ModelRunner:
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
         for step in range(1, max_steps + 1):
             if step > 1:
-                await turn.join()
+                await turn.join(turn)
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
             digests = await self._store_prompt(turn, composed, digests)

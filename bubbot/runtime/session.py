@@ -523,7 +523,7 @@ class SessionRuntime:
             runner=self._deps.loop,
         )
         if first.is_typed:  # people's messages join no other turn, which may stay silent
-            turn.join = lambda: self._join_waiting(turn)
+            turn.join = self._join_waiting
         elif (source := self._deps.sources.get(first.origin)) is not None:
             source.prepare(turn, first)
         else:

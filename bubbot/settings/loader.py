@@ -30,6 +30,7 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.ports.settings import Keys, Name, OptionalWhole, SettingsSection, format_errors, format_setting, quote_value
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
@@ -130,6 +131,7 @@ class Settings(BaseModel):
     schedule: ScheduleSettings = ScheduleSettings()
     budget: BudgetSettings = BudgetSettings()
     search: SearchSettings = SearchSettings()
+    topics: TopicSettings = TopicSettings()
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
     server: ServerSettings = ServerSettings()

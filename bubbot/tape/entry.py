@@ -105,8 +105,12 @@ def thaw(value: Any) -> Any:
     return value
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict)
-_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict, sort_keys=True)
+_COMPACT = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, default=dict
+)
+_SORTED = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, default=dict, sort_keys=True
+)
 
 
 def encode(value: JsonObject) -> str:

@@ -21,6 +21,7 @@ from bubbot.tape.query import (
     EntryFinder,
     IdRanges,
     IndexProposals,
+    NewestAnchors,
     OpeningAnchor,
     Slice,
     TapeQuery,
@@ -409,6 +410,11 @@ class ForkedTape(TapeHandle):
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
                 zone = without_limit(query, IdRanges(((start[0].id, None),)))
                 return list(await self._parent_entries(zone)), rest
+            case NewestAnchors(prefix):
+                newer = overlay.newest_anchors(prefix)
+                stored = await self._parent_entries(without_limit(query, query.part) if newer else query)
+                rest = [entry for entry in stored if entry.name not in newer]
+                return sorted(rest, key=lambda entry: entry.id), self._own_entries(query, query.part)
             case _:
                 own = query.part if isinstance(query.part, IdRanges) else WholeTape()
                 return await self._split_plain(query, query.part, own)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TypeAlias, TypeVar, cast
 
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, freeze, timestamp
-from bubbot.tape.query import AfterAnchor, BetweenAnchors, IdRanges, OpeningAnchor, Span, TapeQuery, Window, date_bounds
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze, timestamp
+from bubbot.tape.query import (
+    AfterAnchor,
+    BetweenAnchors,
+    IdRanges,
+    OpeningAnchor,
+    Span,
+    TapeQuery,
+    Window,
+    date_bounds,
+    is_inside,
+)
 from bubbot.tape.store import ResetBatch
 from bubbot.tape.view import QueryAnswers, StepwiseView, View
 
@@ -156,6 +166,11 @@ class TapeHandle(ABC):
         correction = make.event(CORRECTION, data) if sender is None else make.event(CORRECTION, data, sender=sender)
         return (await self.append([correction]))[0]
 
+    async def find_corrections(self, spans: Sequence[Span]) -> list[TapeEntry]:
+        """Find all corrections of entries in these spans, anywhere on the tape: what is hidden stays hidden."""
+        entries = (await self.fetch([TapeQuery(self.name, kinds=(Kind.EVENT,), names=(CORRECTION,))]))[0]
+        return [entry for entry in entries if is_inside(_corrected_id(entry), spans)]
+
     async def entry(self, entry_id: int) -> TapeEntry:
         """Return one entry by its id. Raise `EntryNotFound` if there is none."""
         entries = (await self.fetch([TapeQuery(self.name, IdRanges(((entry_id, entry_id),)))]))[0]
@@ -207,6 +222,13 @@ class TapeHandle(ABC):
         fact = "tape/archived" if archive else "tape/erased"
         first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
         return ResetBatch(name, erase=not archive), self._stamped(first)
+
+
+def _corrected_id(entry: TapeEntry) -> int:
+    """Return the id of the entry that a correction corrects; 0 if it names none (imports)."""
+    data = entry.payload.get("data")
+    corrected = data.get("corrects") if isinstance(data, Mapping) else None
+    return corrected if type(corrected) is int else 0
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:

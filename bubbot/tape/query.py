@@ -58,6 +58,13 @@ class ZoneSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class NewestAnchors:
+    """The newest anchor of each name that begins with `prefix`."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class IdRanges:
     """These id ranges."""
 
@@ -86,6 +93,7 @@ Slice: TypeAlias = (
     | AfterAnchor
     | BetweenAnchors
     | ZoneSlice
+    | NewestAnchors
     | IdRanges
     | IndexProposals
     | NotIndexed
@@ -133,7 +141,7 @@ class TapeQuery:
 
 
 class AnchorFinder(Protocol):
-    """A store's search for anchors: the three questions that a slice may ask."""
+    """A store's search for anchors: the questions that a slice may ask."""
 
     def opening_anchor(self) -> TapeEntry | None:
         """Return the newest anchor that opens a window."""
@@ -145,6 +153,10 @@ class AnchorFinder(Protocol):
 
     def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Return the oldest anchor of this name above id `after`."""
+        ...
+
+    def newest_anchor_ids(self, prefix: str) -> Sequence[int]:
+        """Return the id of the newest anchor of each name that begins with `prefix`, in any order."""
         ...
 
 
@@ -190,6 +202,8 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             seal = require(find.newest_anchor(seal_name), seal_name)
             start = require(find.newest_anchor(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)
+        case NewestAnchors(prefix):
+            return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix)])
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
 
@@ -365,6 +379,18 @@ class EntryFinder:
             (entry for entry in self.entries if entry.kind == Kind.ANCHOR and entry.name == name and entry.id > after),
             None,
         )
+
+    def newest_anchor_ids(self, prefix: str) -> Sequence[int]:
+        """Return the id of the newest anchor of each name that begins with `prefix`."""
+        return [*self.newest_anchors(prefix).values()]
+
+    def newest_anchors(self, prefix: str) -> dict[str, int]:
+        """Return the ids of `newest_anchor_ids` by name."""
+        return {
+            entry.name: entry.id
+            for entry in self.entries
+            if entry.kind == Kind.ANCHOR and entry.name is not None and entry.name.startswith(prefix)
+        }
 
 
 def fold_text(text: str) -> str:

@@ -24,7 +24,7 @@ from telegram.warnings import PTBUserWarning
 
 from channels.platform.refusals import RefusalTiming
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, parse_refusal
-from channels.telegram.http import CLOSE_TIMEOUT_SECONDS, open_http
+from channels.telegram.http import CLOSE_TIMEOUT_SECONDS, load_certificates, open_http
 from channels.telegram.settings import TelegramSettings
 
 UPDATE_KINDS = [
@@ -91,7 +91,7 @@ class TelegramApi:
             logging.getLogger(name).addFilter(self._redaction)
         # The library recommends its parsed methods; with them, a result that it cannot parse would be lost.
         warnings.filterwarnings("ignore", "Please use 'Bot\\.", PTBUserWarning)
-        trust = httpx.create_ssl_context()  # takes tens of milliseconds: once for both
+        trust = load_certificates(settings)  # once for all
         self._calls = open_http(settings, trust, pool=32)
         self._polls = open_http(settings, trust, pool=1)
         # The library reads a file as a whole; ours has to stop at a limit.

@@ -15,6 +15,7 @@ from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
     IdRanges,
+    NewestAnchors,
     OpeningAnchor,
     Slice,
     TapeQuery,
@@ -56,6 +57,8 @@ PARTS: tuple[Slice, ...] = (
     BetweenAnchors("phase/two", "phase/one"),
     BetweenAnchors("session/start", "mark"),
     ZoneSlice("memory/open", "memory/seal"),
+    NewestAnchors("phase/"),
+    NewestAnchors(""),
     IdRanges(((3, 5), (4, 9), (14, None))),
     IdRanges(((0, 2), (9, 3), (1000, 2000))),
 )
@@ -166,6 +169,19 @@ async def test_between_ends_at_the_first_of_the_second_name(filled: TapeStore) -
 
 async def test_a_zone_includes_both_its_anchors(filled: TapeStore) -> None:
     assert await ids(filled, ZoneSlice("memory/open", "memory/seal")) == [6, 7, 8]
+
+
+async def test_the_newest_anchor_of_each_name_is_found_by_the_beginning_of_the_names(store: TapeStore) -> None:
+    names = ["topic/a", "topic/b", "topic/a", "topic", "topic0", "topic/旅行", "topic/\U0010ffff", "top"]
+    await store.append([batch(*map(anchor, names), event("topic/event"))])
+    assert await ids(store, NewestAnchors("topic/")) == [2, 3, 6, 7]
+    assert await ids(store, NewestAnchors("topic/旅")) == [6]
+    assert await ids(store, NewestAnchors("topic/\U0010ffff")) == [7]
+    assert await ids(store, NewestAnchors("nothing")) == []
+    newest = TapeQuery("tape", NewestAnchors("topic/"), newest=True, limit=1)
+    assert [entry.id for entry in (await store.fetch([newest]))[0]] == [7]
+    earlier = TapeQuery("tape", NewestAnchors("topic/"), as_of=2)
+    assert [entry.id for entry in (await store.fetch([earlier]))[0]] == [1, 2]
 
 
 @pytest.mark.parametrize(

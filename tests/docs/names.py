@@ -7,7 +7,8 @@ variable that is one of a few literals; what cannot be told from the source is l
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TypeAlias
 
 WRITERS = frozenset({"event", "append_event", "anchor", "handoff", "handoff_after_results", "error"})
 """Functions whose first argument is the name of an event or anchor, or the kind of an error."""
+_WRITERS = re.compile(rf"\b({'|'.join(WRITERS)})\(")
+"""What stands in a file with a call of one; the others need not be parsed."""
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -31,15 +34,26 @@ class Written:
 @cache
 def written(root: Path, packages: tuple[str, ...]) -> Written:
     """Everything these packages write."""
-    trees = {
-        path.relative_to(root).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+    texts = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
         for package in packages
         for path in sorted((root / package).rglob("*.py"))
     }
-    own = {place: _constants(tree) for place, tree in trees.items()}
+
+    @cache
+    def parse(place: str) -> ast.Module:
+        return ast.parse(texts[place])
+
+    @cache
+    def own(place: str) -> dict[str, str]:
+        return _constants(parse(place)) if place in texts else {}
+
     found = Written()
-    for place, tree in trees.items():
-        constants = own[place] | _imported(tree, own)
+    for place, text in texts.items():
+        if not _WRITERS.search(text):
+            continue
+        tree = parse(place)
+        constants = own(place) | _imported(tree, own)
         for function, call in _calls(tree):
             _take(found, call, function, constants, f"{place}:{function.name if function else ''}")
     return found
@@ -130,11 +144,11 @@ def _constants(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def _imported(tree: ast.Module, own: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _imported(tree: ast.Module, own: Callable[[str], Mapping[str, str]]) -> dict[str, str]:
     """The text constants that a module imports from others."""
     found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
-            theirs = own.get(f"{node.module.replace('.', '/')}.py", {})
+            theirs = own(f"{node.module.replace('.', '/')}.py")
             found |= {one.asname or one.name: theirs[one.name] for one in node.names if one.name in theirs}
     return found

@@ -18,6 +18,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
+from bubbot.feature import read_no_session
 from bubbot.features.access.tools import access_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
@@ -25,6 +26,8 @@ from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.reading_tools import reading_tools
+from bubbot.features.topics.feature import topics_feature
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
@@ -49,6 +52,8 @@ PASSED_ON = {
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
     "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
+    "bubbot/features/topics/tools.py:_leave",  # `topic-left/` and the name of a topic, which people choose
+    "bubbot/features/topics/tools.py:take_up",  # `topic/` and that name
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
 }
@@ -124,6 +129,7 @@ def _tools() -> list[Tool]:
         ).tools,
         *search_feature().tools,
         *reading_tools(unused),
+        *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
         *memory_tools(unused),
         usage_tool(unused),

@@ -2,7 +2,8 @@
 
 Run as `python -m tests.e2e.forking SOCKET`; ends when its standard input closes. A connection is one process: it brings
 a line of JSON with three descriptors, is told the process id, and later how the process ended, as `returncode` of
-`subprocess` says it. A wish may ask for an interpreter of its own; then the fork becomes one. Nothing runs here before a fork, no thread and no event loop, so there is nothing a fork can break.
+`subprocess` says it. A wish may ask for an interpreter of its own; then the fork becomes one. Nothing runs here when it forks, no thread
+and no event loop, so there is nothing a fork can break.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import termios
 import threading
 from collections.abc import Callable
@@ -25,15 +27,17 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.cli.main import COMMANDS
+from bubbot.texts import Texts
+from tests.e2e import inside
 
 LOADED = (
     *(command.module for command in COMMANDS.values()),
-    "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
-    "bubbot.server.routes", "bubbot.server.webhooks", "channels.discord.channel", "channels.terminal.stdin",
-    "channels.telegram.channel", "tests.e2e.kill_child", "tests.e2e.kill_daemon",
+    "bubbot.cli.local_chat", "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
+    "bubbot.server.routes", "bubbot.server.webhooks", "channels.discord.channel", "channels.terminal.channel",
+    "channels.terminal.screen", "channels.terminal.stdin", "channels.telegram.channel", "tests.e2e.kill_child", "tests.e2e.kill_daemon",
     # Libraries, and parts of them, that are imported where they are used.
     "aiohttp.web", "anyio._backends._asyncio", "apscheduler.executors.asyncio", "encodings.utf_16_be", "encodings.utf_8_sig",
-    "h2.connection", "httpcore", "importlib.readers", "polib", "socksio", "tomlkit", "tzlocal",
+    "h2.connection", "httpcore", "importlib.readers", "polib", "rich.markdown", "socksio", "tomlkit", "tzlocal",
 )  # fmt: skip
 """What is imported before the first fork. Never litellm: its threads would not survive one."""
 LONGEST = 1 << 20
@@ -163,10 +167,19 @@ def run_program(arguments: list[str]) -> int:
     return 0
 
 
+def _answer_once() -> None:
+    """Answer one question: what is made at the first use, such as schemas of tools, no fork then makes again."""
+    Texts().read_all()
+    with tempfile.TemporaryDirectory() as folder:
+        inside.run(Path(folder) / "home", "ask", "hello")
+    assert threading.active_count() == 1, "a thread would not survive a fork"
+
+
 def main(path: Path) -> int:
     """Loads, listens, and forks."""
     for name in LOADED:
         import_module(name)
+    _answer_once()
     gc.collect()
     gc.freeze()  # so that the collector of a fork leaves the shared pages alone
     with socket.socket(socket.AF_UNIX) as listener:

@@ -175,6 +175,12 @@ def test_a_chart_in_a_file(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stdout) == (2, b"")
         assert error in refused.stderr.decode()
         assert refused.stderr.count(b"\n") == 1
+
+
+@pytest.mark.proof
+def test_a_chart_is_a_png_by_its_name_and_one_in_a_chat_is_saved(tmp_path: Path) -> None:
+    home = at_home(tmp_path, PRICES)
+    inside.said(home, "one", "two")
     told = inside.run(home, "usage", "day", "--chart", "./b.PNG", "--json")
     assert json.loads(told.stdout)["answers"] == 2
     assert (tmp_path / "b.PNG").read_bytes().startswith(b"\x89PNG")

@@ -53,8 +53,9 @@ def test_the_search_finds_what_it_is_meant_to_find(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("via", ["auto", "litellm"])
+@pytest.mark.parametrize("via", ["auto", pytest.param("litellm", marks=pytest.mark.proof)])
 async def test_a_run_with_every_kind_of_failure_shows_no_key(tmp_path: Path, via: str) -> None:
+    """Its fallback goes through litellm in either case."""
     home = tmp_path / "home"
     home.mkdir()
     echoed = f"Incorrect API key provided: {IN_CONFIG}, {quote(IN_CONFIG, safe='')}, {IN_ENVIRONMENT}"

@@ -95,6 +95,7 @@ async def test_many_chats_on_every_platform_are_answered_once_and_in_order(tmp_p
     assert "messages answered" in table(figures)
 
 
+@pytest.mark.proof
 async def test_turns_that_wait_for_a_model_run_side_by_side(tmp_path: Path) -> None:
     given = Plan(PLATFORMS[:1], slow_chats=24, slow_messages=1, slow_seconds=1.0)
     async with asyncio.timeout(WAIT):
@@ -103,6 +104,7 @@ async def test_turns_that_wait_for_a_model_run_side_by_side(tmp_path: Path) -> N
     assert figures["rate"] > 9, "eight at once would be eight a second"
 
 
+@pytest.mark.proof
 async def test_messages_that_are_joined_are_each_answered_once(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT):
         assert (await joined(Plan(PLATFORMS[:1], joined_chats=3), tmp_path))["faults"] == []

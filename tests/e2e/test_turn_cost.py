@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import gc
 import pstats
 import sqlite3
 from collections import Counter
@@ -106,6 +107,19 @@ async def test_a_turn_makes_few_calls_and_as_many_in_a_crowd_as_alone(tmp_path: 
         many = await calls_of_a_turn(range(CROWD))
         assert many < 1.1 * few
         assert many < CALLS
+
+
+async def test_a_turn_leaves_nothing_to_the_garbage_collector(talk: Talk) -> None:
+    """A turn in a cycle of references stays until the collector finds it, and the collector stops the event loop."""
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            await talk.say()
+            await talk.say(text=WITH_TOOLS)
+        assert gc.collect() < 10, "objects in cycles; one turn makes some hundred objects"
+    finally:
+        gc.enable()
 
 
 async def test_a_turn_with_two_steps_of_tools_commits_before_and_after_each(talk: Talk, counted: Counter[str]) -> None:

@@ -16,6 +16,7 @@ from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
     IdRanges,
+    NewestAnchors,
     OpeningAnchor,
     Slice,
     TapeQuery,
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 KINDS = ("message", "tool_result", "anchor", "event", "system", "hologram")
 NAMES = ("a", "b", "memory/open", "memory/seal")
+PREFIXES = ("", "a", "memory/", "memory/seal", "\U0010ffff")
 KEYS = tuple(f"k{number}" for number in range(8))
 TEXTS = ("", "a", "straße", "STRASSE", "Grüße", "gru\u0308sse", "①②", "12", "x\x00y", "漢字👍", "50%_'\"\\")
 DATES = (
@@ -104,6 +106,7 @@ parts: st.SearchStrategy[Slice] = st.one_of(
     st.builds(BetweenAnchors, names, names),
     st.builds(ZoneSlice, names, names),
     st.just(ZoneSlice("memory/open", "memory/seal")),
+    st.builds(NewestAnchors, st.sampled_from(PREFIXES)),
     st.builds(IdRanges, st.lists(spans, max_size=4).map(tuple)),
 )
 
@@ -145,6 +148,7 @@ EVERY_PART: tuple[Slice, ...] = (
     *[AfterAnchor(name) for name in NAMES],
     *[BetweenAnchors(first, second) for first, second in product(NAMES, NAMES)],
     *[ZoneSlice(first, second) for first, second in product(NAMES, NAMES)],
+    *[NewestAnchors(prefix) for prefix in PREFIXES],
 )
 
 

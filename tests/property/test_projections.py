@@ -192,6 +192,9 @@ def _access(kind: int, a: int, b: int, history: History) -> TapeEntry:
             return event("access/code", data)
         case 7 if code is not None:
             return event("access/code_used", {"code": code.id, "by": "terminal"})
+    if b % 2:
+        name = "access/reading_granted" if a % 3 else "access/reading_revoked"
+        return event(name, {"source": f"c:{a % 2}", "reader": f"c:{b % 3}", "by": "terminal"})
     return event("access/code_refused", {"by": f"c:{a % 2}", "reason": "unknown"})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 
-from bubbot.tape.references import EntryId, PersonId
+from bubbot.tape.references import EntryId, PersonId, SessionId
 
 
 class AccessGranted(TypedDict):
@@ -23,6 +23,22 @@ class AccessRevoked(TypedDict):
 
     channel: str
     id: PersonId
+    by: str
+
+
+class ReadingGranted(TypedDict):
+    """`access/reading_granted`"""
+
+    source: SessionId
+    reader: SessionId
+    by: str
+
+
+class ReadingRevoked(TypedDict):
+    """`access/reading_revoked`"""
+
+    source: SessionId
+    reader: SessionId
     by: str
 
 
@@ -64,6 +80,7 @@ class AccessCheckpointState(TypedDict):
     grants: Sequence[EntryId]
     codes: Sequence[Sequence[Any]]
     refusals: Sequence[Sequence[str]]
+    readings: NotRequired[Sequence[EntryId]]
 
 
 class AccessCheckpoint(TypedDict):
@@ -78,6 +95,8 @@ ACCESS_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         "access/granted": AccessGranted,
         "access/revoked": AccessRevoked,
+        "access/reading_granted": ReadingGranted,
+        "access/reading_revoked": ReadingRevoked,
         "access/code": PairingCodeGiven,
         "access/code_reminded": PairingCodeReminded,
         "access/code_used": PairingCodeUsed,

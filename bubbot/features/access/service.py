@@ -24,15 +24,19 @@ from bubbot.features.access.state import (
     CODE_REMINDED,
     CODE_USED,
     GRANTED,
+    READING_GRANTED,
+    READING_REVOKED,
     REVOKED,
     AccessHistoryView,
     AccessState,
     PairingCode,
+    ReadingGrant,
     RoleGrant,
 )
 from bubbot.identity import is_id, numeric_id
 from bubbot.ports.access import NO_LISTED_PEOPLE, CodeReminder, ListedPeople, SendReminder, higher_role
 from bubbot.ports.channel import Role, Sender
+from bubbot.ports.session_names import parse_session, require_user_tape
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
@@ -118,6 +122,14 @@ class AccessService:
         listed = self._configured.get(channel, NO_LISTED_PEOPLE).role(sender_id)
         return higher_role(listed, self._state.role(channel, sender_id))
 
+    def may_read(self, reader: str, source: str) -> bool:
+        """Return true if one session was granted to read another one. Read nothing."""
+        return (source, reader) in self._state.readings
+
+    def list_readings(self) -> tuple[ReadingGrant, ...]:
+        """Return which sessions may read which others, in their order."""
+        return tuple(grant for _, grant in sorted(self._state.readings.items()))
+
     def list_people(self, channel: str) -> tuple[str, ...]:
         """Return the numeric ids of those who may speak on a channel, configured or granted."""
         granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
@@ -183,6 +195,24 @@ class AccessService:
             AccessError: there is nothing to revoke, or the giver may not.
         """
         await asyncio.shield(self._revoke(channel, sender_id, giver))
+
+    async def grant_reading(self, source: str, reader: str, giver: str) -> ReadingGrant:
+        """Let one session read what was said in another one; if it may already, write nothing.
+
+        Raises:
+            ConfigError: one of them is no session, or both are the same.
+            AccessError: the giver is not an owner.
+        """
+        return await asyncio.shield(self._grant_reading(source, reader, giver))
+
+    async def revoke_reading(self, source: str, reader: str, giver: str) -> None:
+        """Take back that one session reads another one; it holds at the next step of a running turn.
+
+        Raises:
+            ConfigError: one of them is no session, or both are the same.
+            AccessError: there is nothing to revoke, or the giver is not an owner.
+        """
+        await asyncio.shield(self._revoke_reading(source, reader, giver))
 
     async def _refresh(self) -> datetime:
         """Make sure that the tape has been read, forget old codes, and return the time."""
@@ -326,6 +356,28 @@ class AccessService:
             await self._write(event(REVOKED, {"channel": channel, "id": sender_id, "by": by}))
             _log_role(before, Role.STRANGER, {"channel": channel, "id": sender_id, "by": by})
 
+    async def _grant_reading(self, source: str, reader: str, by: str) -> ReadingGrant:
+        async with self._lock:
+            await self._refresh()
+            source, reader = _check_sessions(source, reader)
+            self._check_giver(by, Role.OWNER)
+            if (source, reader) not in self._state.readings:
+                await self._write(event(READING_GRANTED, {"source": source, "reader": reader, "by": by}))
+                sessions = {"source": source, "reader": reader, "by": by}
+                log.info("reading granted", extra={"action": "access.reading_granted", **sessions})
+            return self._state.readings[source, reader]
+
+    async def _revoke_reading(self, source: str, reader: str, by: str) -> None:
+        async with self._lock:
+            await self._refresh()
+            source, reader = _check_sessions(source, reader)
+            self._check_giver(by, Role.OWNER)
+            if (source, reader) not in self._state.readings:
+                raise AccessError(f"{reader} has no grant to read {source}: bubbot access readings shows them all")
+            await self._write(event(READING_REVOKED, {"source": source, "reader": reader, "by": by}))
+            sessions = {"source": source, "reader": reader, "by": by}
+            log.info("reading revoked", extra={"action": "access.reading_revoked", **sessions})
+
     def _check_channel(self, channel: str) -> None:
         if channel not in self._configured:
             names = ", ".join(sorted(self._configured)) or "none"
@@ -339,6 +391,16 @@ class AccessService:
         own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
         if not (own.at_least(Role.ADMIN) and own.at_least(role)):
             raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+
+
+def _check_sessions(source: str, reader: str) -> tuple[str, str]:
+    """Return the ids of two sessions. Raise `ConfigError` if one is none, or if they are the same."""
+    for name in (source, reader):
+        require_user_tape(name.strip(), "read by grant")
+    source, reader = parse_session(source), parse_session(reader)
+    if source == reader:
+        raise ConfigError(f"{source} reads its own tape without a grant: name two different chats")
+    return source, reader
 
 
 def _log_role(before: Role, role: Role, account: Mapping[str, str]) -> None:

@@ -31,6 +31,7 @@ NONE: Mapping[str, str] = MappingProxyType(
     {
         "list": NOBODY,
         "pending": "No code is open. A stranger who writes to the bot in a direct chat gets one.",
+        "readings": "No chat may read in another one. bubbot access grant-reading SOURCE READER lets one.",
         "history": "Nothing was granted or revoked yet.",
     }
 )
@@ -52,6 +53,11 @@ class GrantRole(Person):
     """A person, and a role."""
 
     role: Annotated[RoleName, Argument("member speaks, admin also lets others in, owner may do everything")]
+
+
+class Reading(ToolArgs):
+    source: Annotated[str, Argument("the chat that is read, such as telegram:42; bubbot tape list shows all")]
+    reader: Annotated[str, Argument("the chat that reads it; everybody in it can")]
 
 
 class AccessHistory(ToolArgs):
@@ -124,6 +130,51 @@ class PendingCodes:
     """
 
     codes: tuple[PendingCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRow:
+    """A chat that may read what was said in another one.
+
+    Attributes:
+        source: the session that is read.
+        reader: the session that reads it.
+        by: who granted it.
+        granted: when that was.
+    """
+
+    source: str
+    reader: str
+    by: str
+    granted: IsoTime
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingList:
+    """Which chats may read which others.
+
+    Attributes:
+        readings: sorted by the chat that is read.
+    """
+
+    readings: tuple[ReadingRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingChange:
+    """A permission to read after a change.
+
+    Attributes:
+        source: the session that is read.
+        reader: the session that reads it.
+        granted: it may read now.
+        changed: false if it was so before.
+    """
+
+    source: str
+    reader: str
+    granted: bool
+    changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +284,12 @@ def _table(data: object) -> tuple[tuple[str, ...], ...]:
         return tuple(
             (code.channel, code.id, f"until {code.expires[11:16]} UTC", printable(code.name)) for code in data.codes
         )
+    if isinstance(data, ReadingList):
+        rows = (
+            (row.reader, f"may read {row.source}", f"granted by {row.by} on {row.granted[:10]}")
+            for row in data.readings
+        )
+        return tuple(tuple(map(printable, row)) for row in rows)
     return tuple(map(_person_row, data.people)) if isinstance(data, AccessList) else ()
 
 
@@ -295,7 +352,7 @@ async def history(access: AccessService, args: AccessHistory) -> tuple[str, Acce
 def _format_entry(entry: TapeEntry) -> str:
     data = entry.payload["data"]
     event = (entry.name or "").removeprefix("access/").replace("_", " ")
-    parts = [str(data[key]) for key in ("channel", "id", "role", "code", "reason") if key in data]
+    parts = [str(data[key]) for key in ("channel", "id", "role", "code", "reason", "source", "reader") if key in data]
     if "by" in data:
         parts.append(f"by {data['by']}")
     if entry.name == GRANTED:
@@ -361,11 +418,41 @@ async def revoke(access: AccessService, args: Person) -> tuple[str, AccessChange
     return text, _change(access, args.channel, args.id, None)
 
 
+@_command("readings", ReadingList)
+async def list_readings(access: AccessService, args: NoArgs) -> tuple[str, ReadingList]:
+    """Show which chats may read what was said in which others."""
+    rows = tuple(ReadingRow(one.source, one.reader, one.giver, one.date) for one in access.list_readings())
+    return "" if rows else NONE["readings"], ReadingList(rows)
+
+
+@_command("grant-reading telegram:42 discord:7", ReadingChange)
+async def grant_reading(access: AccessService, args: Reading) -> tuple[str, ReadingChange]:
+    """Let everybody in one chat read what was said in another one."""
+    before = access.list_readings()
+    grant = await access.grant_reading(args.source, args.reader, TERMINAL)
+    changed = grant not in before
+    text = (
+        f"{grant.reader} may read {grant.source} now."
+        if changed
+        else f"Nothing changed: {grant.reader} may read it already."
+    )
+    undo = f"bubbot access revoke-reading {grant.source} {grant.reader}"
+    return f"{text} `{undo}` takes it back.", ReadingChange(grant.source, grant.reader, granted=True, changed=changed)
+
+
+@_command("revoke-reading telegram:42 discord:7", ReadingChange)
+async def revoke_reading(access: AccessService, args: Reading) -> tuple[str, ReadingChange]:
+    """Take back that one chat reads what was said in another one."""
+    await access.revoke_reading(args.source, args.reader, TERMINAL)
+    text = f"{args.reader} may no longer read {args.source}; answers under way read no further."
+    return printable(text), ReadingChange(args.source, args.reader, granted=False)
+
+
 ACCESS_COMMANDS = CommandGroup(
     "access",
-    (list_people, pending, approve, grant, revoke, history),
+    (list_people, pending, approve, grant, revoke, list_readings, grant_reading, revoke_reading, history),
     "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "
     "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
-    "members of [channels.NAME] in config.toml. `list`, `pending` and `history` are read-only and work while the"
+    "members of [channels.NAME] in config.toml. `list`, `pending`, `readings` and `history` are read-only and work while the"
     " bot runs.",
 )

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 GRANTED = "access/granted"
 REVOKED = "access/revoked"
+READING_GRANTED = "access/reading_granted"
+READING_REVOKED = "access/reading_revoked"
 CODE = "access/code"
 CODE_REMINDED = "access/code_reminded"
 CODE_USED = "access/code_used"
@@ -26,6 +28,9 @@ CODE_REFUSED = "access/code_refused"
 
 AccountKey: TypeAlias = tuple[str, str]
 """A channel's name and the numeric id of a person there."""
+
+ReadingKey: TypeAlias = tuple[str, str]
+"""The session that may be read, and the session that may read it."""
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -51,6 +56,25 @@ class RoleGrant:
     giver: str
     method: str
     name: str = ""
+    date: str = ""
+    entry: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingGrant:
+    """The permission of one chat to read what was said in another one.
+
+    Attributes:
+        source: the session that may be read.
+        reader: the session that may read it.
+        giver: `terminal` or `channel:id`.
+        date: when it was given.
+        entry: its id on the tape.
+    """
+
+    source: str
+    reader: str
+    giver: str
     date: str = ""
     entry: int = field(default=0, compare=False)
 
@@ -82,11 +106,12 @@ class PairingCode:
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """The current grants, the newest codes, and the newest givers of wrong codes, with times."""
+    """The current grants, the newest codes, the newest givers of wrong codes with times, and which chat may read which."""
 
     grants: Mapping[AccountKey, RoleGrant] = field(default_factory=lambda: MappingProxyType({}))
     codes: tuple[PairingCode, ...] = ()
     refusals: tuple[tuple[str, datetime], ...] = ()
+    readings: Mapping[ReadingKey, ReadingGrant] = field(default_factory=lambda: MappingProxyType({}))
 
     def role(self, channel: str, sender_id: str) -> Role:
         """Return the granted role of a person; `stranger` without a grant."""
@@ -123,6 +148,8 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         # A code from before the revocation must not undo it.
         codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in state.codes)
         return replace(state, grants=grants, codes=codes)
+    if entry.name in (READING_GRANTED, READING_REVOKED):
+        return replace(state, readings=_with_reading(state.readings, entry))
     if entry.name == CODE:
         codes = (*state.codes, _code_from(entry))
         return replace(state, codes=_newest(codes, lambda code: code.channel, MAX_STORED_CODES_PER_CHANNEL))
@@ -156,6 +183,15 @@ def _with_grant(grants: Mapping[AccountKey, RoleGrant], entry: TapeEntry) -> Map
     return MappingProxyType(updated)
 
 
+def _with_reading(readings: Mapping[ReadingKey, ReadingGrant], entry: TapeEntry) -> Mapping[ReadingKey, ReadingGrant]:
+    data: JsonObject = entry.payload["data"]
+    key = (data["source"], data["reader"])
+    updated = {each: grant for each, grant in readings.items() if each != key}
+    if entry.name == READING_GRANTED:
+        updated[key] = ReadingGrant(*key, data["by"], entry.date, entry.id)
+    return MappingProxyType(updated)
+
+
 def _code_from(entry: TapeEntry) -> PairingCode:
     data = entry.payload["data"]
     return PairingCode(
@@ -181,6 +217,7 @@ def _encode_state(state: AccessState) -> JsonObject:
         "grants": [grant.entry for grant in state.grants.values()],
         "codes": [[code.entry, code.status, code.is_reminded] for code in state.codes],
         "refusals": [[giver, timestamp(at)] for giver, at in state.refusals],
+        "readings": [grant.entry for grant in state.readings.values()],
     }
 
 
@@ -194,23 +231,26 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
         for entry_id, status, reminded in state["codes"]
     )
     refusals = tuple((str(giver), datetime.fromisoformat(at)) for giver, at in state["refusals"])
-    return AccessState(grants, codes, refusals)
+    readings: Mapping[ReadingKey, ReadingGrant] = MappingProxyType({})
+    for entry_id in state["readings"]:
+        readings = _with_reading(readings, entries[entry_id])
+    return AccessState(grants, codes, refusals, readings)
 
 
 ACCESS_PROJECTION = Projection[AccessState](
     name="access",
-    version=2,
+    version=3,
     tapes="bubbot/access",
-    events=(GRANTED, REVOKED, CODE, CODE_REMINDED, CODE_USED, CODE_REFUSED),
+    events=(GRANTED, REVOKED, READING_GRANTED, READING_REVOKED, CODE, CODE_REMINDED, CODE_USED, CODE_REFUSED),
     initial=AccessState,
     apply=AccessState.apply,
     encode=_encode_state,
     decode=_decode_state,
-    cited_ids=lambda state: [*state["grants"], *(entry_id for entry_id, *_ in state["codes"])],
+    cited_ids=lambda state: [*state["grants"], *(entry_id for entry_id, *_ in state["codes"]), *state["readings"]],
     interval=500,
-    size=lambda state: len(state.grants) + len(state.codes),
+    size=lambda state: len(state.grants) + len(state.codes) + len(state.readings),
 )
-"""Grants, pairing codes and wrong codes."""
+"""Grants, pairing codes, wrong codes, and which chat may read which."""
 
 
 @dataclass(frozen=True, slots=True)

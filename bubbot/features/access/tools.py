@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from bubbot.errors import AccessError, ConfigError, ToolRetry
-from bubbot.features.access.service import AccessService
+from bubbot.features.access.service import TERMINAL, AccessService
 from bubbot.features.access.state import RoleGrant
-from bubbot.ports.channel import Role
+from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.text import clean
 from bubbot.ports.tool import CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
@@ -35,6 +35,20 @@ class PersonArgs(ToolArgs):
     id: str = Field(description="the numeric id of the account; ,access lists those of people who wrote")
     channel: str = Field(default="", description="the name of the channel (default: this one)")
     positional: ClassVar[tuple[str, ...]] = ("id",)
+
+
+class ReadingArgs(ToolArgs):
+    """The arguments of `grant.add` and `grant.revoke`."""
+
+    source: str = Field(description="the chat that is read, such as telegram:42", max_length=1_000)
+    reader: str = Field(description="the chat that reads it", max_length=1_000)
+    positional: ClassVar[tuple[str, ...]] = ("source", "reader")
+
+    @field_validator("reader")
+    @classmethod
+    def _drop_joining_word(cls, value: str) -> str:
+        """Read `telegram:42 to discord:7` as it is meant."""
+        return value.removeprefix("to ").strip()
 
 
 class GrantArgs(PersonArgs):
@@ -124,7 +138,61 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
             await find_access().revoke(channel, args.id, _giver(turn))
         return turn.texts.say("access_revoked", id=args.id, channel=channel)
 
-    return access_list, access_approve, access_grant, access_revoke
+    return access_list, access_approve, access_grant, access_revoke, *reading_tools(find_access)
+
+
+def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
+    """Build the commands about which chat may read which; see `access_tools`."""
+
+    @tool(
+        "grant.add",
+        commands=("grant",),
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Let one chat read in another",
+            (",grant telegram:42 to discord:7", ",grant source=telegram:42 reader=discord:7"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def grant_add(turn: Turn, args: ReadingArgs) -> str:
+        """Let everybody in one chat read what was said in another one. Both are ids of sessions; ,grants lists them."""
+        with _explain_refusal(turn):
+            grant = await find_access().grant_reading(args.source, args.reader, _owner(turn))
+        return turn.texts.say("reading_granted", source=grant.source, reader=grant.reader)
+
+    @tool(
+        "grant.list",
+        commands=("grants",),
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(HelpTopic.ADMIN, "Which chats may read in others", (",grants",), place=CommandPlace.DIRECT),
+    )
+    async def grant_list(turn: Turn, args: NoArgs) -> str:
+        """List which chats may read what was said in which others."""
+        readings = find_access().list_readings()
+        lines = [turn.texts.say("reading_line", source=grant.source, reader=grant.reader) for grant in readings]
+        return "\n".join(lines) or turn.texts.say("readings_none")
+
+    @tool(
+        "grant.revoke",
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Take such a grant back",
+            (",grant.revoke telegram:42 to discord:7", ",grant.revoke source=telegram:42 reader=discord:7"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def grant_revoke(turn: Turn, args: ReadingArgs) -> str:
+        """Take back that one chat reads what was said in another one; answers under way read no further."""
+        with _explain_refusal(turn):
+            await find_access().revoke_reading(args.source, args.reader, _owner(turn))
+        return turn.texts.say("reading_revoked", source=args.source, reader=args.reader)
+
+    return grant_add, grant_list, grant_revoke
 
 
 @contextmanager
@@ -138,6 +206,17 @@ def _explain_refusal(turn: Turn) -> Iterator[None]:
 
 def _giver(turn: Turn) -> str:
     return f"{turn.session.partition(':')[0]}:{turn.sender.id}"
+
+
+def _owner(turn: Turn) -> str:
+    """Return the giver of what only owners give: in a terminal that is the owner of the operating system's account.
+
+    Raises:
+        ToolRetry: nobody typed it in a direct chat.
+    """
+    if not turn.has_power_over_other_chats:
+        raise ToolRetry(turn.texts.say("only_direct", command=turn.texts.format_commands(",grant")))
+    return TERMINAL if turn.session.partition(":")[0] == TERMINAL_CHANNEL else _giver(turn)
 
 
 def _channel(turn: Turn, args: PersonArgs) -> str:

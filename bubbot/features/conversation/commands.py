@@ -14,13 +14,11 @@ from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.tool import CommandHelp, CommandPlace, HelpTopic, NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
-from bubbot.runtime.context.selectors import find_correction
 from bubbot.runtime.messages import sender_data
 from bubbot.runtime.router import command_usage, format_command, is_offered, positional_fields, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, thaw
-from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import IdRanges, Span, TapeQuery, Window, is_inside
+from bubbot.tape.query import IdRanges, TapeQuery, Window
 from bubbot.texts import Texts
 
 ENTRY_ID_DIGITS = 18
@@ -100,16 +98,9 @@ async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     inherited = {key: thaw(data[key]) for key in _INHERITED if key in data} if isinstance(data, Mapping) else {}
     state = {**inherited, "owner": "human", "parents": [parent.id], "resumed": parent.name}
     recalls = [*recalled_ranges(parent), *([(parent.id + 1, end)] if end > parent.id else [])]
-    recalls += [(entry.id, entry.id) for entry in await _find_corrections(turn, recalls) if entry.id > end]
+    recalls += [(entry.id, entry.id) for entry in await turn.tape.find_corrections(recalls) if entry.id > end]
     opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=recalls)
     return turn.texts.say("resumed", anchor=parent.name, parent=parent.id, entry=opened.id)
-
-
-async def _find_corrections(turn: Turn, spans: Sequence[Span]) -> list[TapeEntry]:
-    """Find all corrections of entries in these spans, anywhere on the tape: hidden entries stay hidden."""
-    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,))
-    entries = (await turn.tape.fetch([query]))[0]
-    return [entry for entry in entries if (data := find_correction(entry)) and is_inside(data["corrects"], spans)]
 
 
 async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:
@@ -177,7 +168,7 @@ async def session_retry(turn: Turn, args: NoArgs) -> RerunModel:
         if entry.id > prompts[-1].id and entry.payload.get("role") == "assistant":
             await turn.tape.hide(entry.id)
     last_id = prompts[-1].id
-    corrections = await _find_corrections(turn, [(last_id, last_id)])
+    corrections = await turn.tape.find_corrections([(last_id, last_id)])
     turn.message_ids += [last_id, *(entry.id for entry in corrections)]
     return RerunModel()
 

@@ -29,6 +29,7 @@ def conversation_feature(
     forget: Callable[[str], None],
     memory: KeepsMemory | None,
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
+    reserved_names: Sequence[str] = (),
 ) -> Feature:
     """Build the record.
 
@@ -41,6 +42,7 @@ def conversation_feature(
         forget: removes the files that channels keep of a session.
         memory: the memory of sessions; None without one.
         view_traces: builds the view that finds the entries of a session on these tapes.
+        reserved_names: what the name of a handoff may not begin with.
     """
     tools = [
         help_tool(list_tools),
@@ -49,7 +51,7 @@ def conversation_feature(
         model_tool(models),
         *status_tools(models, report),
         reset_tool(traces, forget, memory, view_traces),
-        *tape_tools(),
+        *tape_tools(reserved_names),
         *result_tools(),
     ]
     return Feature(name="conversation", tools=tools, rules=(HANDOFF_RULE,))

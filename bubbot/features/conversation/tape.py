@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Any, ClassVar
 
@@ -16,9 +17,12 @@ from bubbot.tape.query import format_date
 from bubbot.texts import Texts
 
 
-def tape_tools() -> list[Tool]:
-    """Return `tape.info`, `tape.anchors` and `tape.handoff`."""
-    return [tape_info, tape_anchors, tape_handoff]
+def tape_tools(reserved_names: Sequence[str] = ()) -> list[Tool]:
+    """Return `tape.info`, `tape.anchors` and `tape.handoff`.
+
+    `reserved_names`: what the name of an anchor may not begin with, as a feature writes such anchors.
+    """
+    return [tape_info, tape_anchors, handoff_tool(reserved_names)]
 
 
 class AnchorsArgs(ToolArgs):
@@ -81,35 +85,42 @@ async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     return "\n".join(_format_anchor(line, turn.zone, texts) for line in lines) or texts.say("anchors_none")
 
 
-@tool(
-    "tape.handoff",
-    commands=["handoff"],
-    help=CommandHelp(
-        HelpTopic.TALK,
-        "Go on in a new window with a summary",
-        (",handoff plan-done", ',handoff name=trip summary="Hotel booked, flights open."'),
-    ),
-)
-async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
-    """Open a new window that begins with the state given here. What came before stays on the tape, out of view."""
-    name, texts = args.name.strip(), turn.result_texts
-    if not name:
-        raise ToolRetry(texts.say("handoff_unnamed"))
-    if name.startswith("memory/"):
-        raise ToolRetry(texts.say("handoff_memory", name=name))
-    last = await turn.tape.head()
-    for entry in args.source_ids:
-        if not 1 <= entry <= last:
-            raise ToolRetry(texts.say("handoff_no_source", entry=entry, last=last))
-    fields: dict[str, Any] = {
-        "phase": args.phase,
-        "summary": args.summary,
-        "next_steps": list(args.next_steps),
-        "source_ids": list(args.source_ids),
-    }
-    state = {key: value for key, value in fields.items() if value} | {"owner": _owner(turn)}
-    turn.handoff_after_results(name, state)
-    return turn.texts.say("handed_off", name=name)
+def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
+    """Build `tape.handoff`; see `tape_tools`."""
+
+    @tool(
+        "tape.handoff",
+        commands=["handoff"],
+        help=CommandHelp(
+            HelpTopic.TALK,
+            "Go on in a new window with a summary",
+            (",handoff plan-done", ',handoff name=trip summary="Hotel booked, flights open."'),
+        ),
+    )
+    async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
+        """Open a new window that begins with the state given here. What came before stays on the tape, out of view."""
+        name, texts = args.name.strip(), turn.result_texts
+        if not name:
+            raise ToolRetry(texts.say("handoff_unnamed"))
+        if name.startswith("memory/"):
+            raise ToolRetry(texts.say("handoff_memory", name=name))
+        if name.startswith(tuple(reserved_names)):
+            raise ToolRetry(texts.say("handoff_reserved", name=name))
+        last = await turn.tape.head()
+        for entry in args.source_ids:
+            if not 1 <= entry <= last:
+                raise ToolRetry(texts.say("handoff_no_source", entry=entry, last=last))
+        fields: dict[str, Any] = {
+            "phase": args.phase,
+            "summary": args.summary,
+            "next_steps": list(args.next_steps),
+            "source_ids": list(args.source_ids),
+        }
+        state = {key: value for key, value in fields.items() if value} | {"owner": _owner(turn)}
+        turn.handoff_after_results(name, state)
+        return turn.texts.say("handed_off", name=name)
+
+    return tape_handoff
 
 
 def _owner(turn: Turn) -> str:

@@ -6,6 +6,7 @@ import json
 import mmap
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -137,22 +138,26 @@ def _entries(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _read_entries(keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the list's entries under these keys, as far as there are any.
-
-    Only the entries are decoded, out of the mapped file: as a whole it has three megabytes.
-    """
-    entries: dict[str, dict[str, Any]] = {}
+    """Return the list's entries under these keys, as far as there are any."""
     if (path := _find_list()) is None:
-        return entries
+        return {}
+    changed_at = path.stat().st_mtime_ns
+    texts = {key: _read_entry(path, changed_at, key) for key in keys}
+    return {key: json.JSONDecoder().raw_decode(text)[0] for key, text in texts.items() if text}
+
+
+@lru_cache(maxsize=64)
+def _read_entry(path: Path, _changed_at: int, key: str) -> str:
+    """Return the list's entry under this key as it stands there; empty if there is none.
+
+    Only the entry is decoded, out of the mapped file: as a whole it has three megabytes, and a search of it takes a
+    millisecond.
+    """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        for key in keys:
-            head = f"\n    {json.dumps(key)}: ".encode()
-            at = text.find(head)
-            end = text.find(_ENTRY_END, at)
-            if at >= 0 and end >= 0:
-                entry = text[at + len(head) : end + len(_ENTRY_END)].decode()
-                entries[key], _ = json.JSONDecoder().raw_decode(entry)
-    return entries
+        head = f"\n    {json.dumps(key)}: ".encode()
+        at = text.find(head)
+        end = text.find(_ENTRY_END, at) if at >= 0 else -1
+        return text[at + len(head) : end + len(_ENTRY_END)].decode() if end >= 0 else ""
 
 
 def _is_same_provider(provider: str, listed: str) -> bool:

@@ -179,6 +179,31 @@ class RowFinder:
             self._end,
         )
 
+    def newest_anchor_ids(self, prefix: str) -> list[int]:
+        """Find the newest anchor of each name that begins with `prefix`: a few steps in the index for each name."""
+        end = _after_prefix(prefix)
+        is_before_end = "" if end is None else "AND name < :end"
+        rows = self.conn.execute(
+            f"""
+            WITH RECURSIVE names(name) AS (
+                SELECT min(name) FROM entries INDEXED BY entries_name
+                WHERE tape = :tape AND name >= :prefix {is_before_end}
+                UNION ALL
+                SELECT (
+                    SELECT min(entries.name) FROM entries INDEXED BY entries_name
+                    WHERE tape = :tape AND entries.name > names.name {is_before_end.replace("name", "entries.name")}
+                ) FROM names WHERE names.name IS NOT NULL
+            )
+            SELECT (
+                SELECT id FROM entries INDEXED BY entries_name
+                WHERE tape = :tape AND entries.name = names.name AND id < :above AND kind = 'anchor'
+                ORDER BY id DESC LIMIT 1
+            ) FROM names WHERE names.name IS NOT NULL
+            """,
+            {"tape": self.tape, "prefix": prefix, "end": end, "above": self._end},
+        )
+        return [entry_id for (entry_id,) in rows if entry_id is not None]
+
     @property
     def _end(self) -> int:
         """The id after the last one to look at."""
@@ -187,6 +212,15 @@ class RowFinder:
     def _select_one(self, condition: str, *values: object) -> TapeEntry | None:
         row = self.conn.execute(f"{SELECT_ENTRIES} {condition}", (self.tape, *values)).fetchone()
         return None if row is None else from_row(self.name, row)
+
+
+def _after_prefix(prefix: str) -> str | None:
+    """Return the least text above all that begin with `prefix`, by code point; None if there is none."""
+    for place in range(len(prefix) - 1, -1, -1):
+        following = ord(prefix[place]) + 1
+        if following <= sys.maxunicode:
+            return prefix[:place] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)  # no text has surrogates
+    return None
 
 
 def tape_number(conn: sqlite3.Connection, name: str) -> int | None:

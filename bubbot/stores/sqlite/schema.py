@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from bubbot.errors import StoreTooNew, StoreUnavailable, TapeCorrupt
 from bubbot.stores.sqlite.names import name_tapes
@@ -296,11 +298,12 @@ def check_version(conn: sqlite3.Connection, newest: int = len(MIGRATIONS)) -> in
     return version
 
 
-def expected_triggers(version: int) -> dict[str, str]:
-    """Return the statements that create the triggers of a database of this version, by name."""
+@cache
+def expected_triggers(version: int) -> Mapping[str, str]:
+    """Return the statements that create the triggers of a database of this version, by name; made once: it takes 3 ms."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
         migrate(conn, now="", migrations=MIGRATIONS[:version])
-        return _stored_triggers(conn)
+        return MappingProxyType(_stored_triggers(conn))
 
 
 def wrong_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:

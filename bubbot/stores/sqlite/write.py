@@ -72,7 +72,9 @@ def encode_batches(batches: Sequence[Batch], salt: Salt) -> Contents:
 
     The batches have to live as long as the result is used.
     """
-    return {id(entry): encode_content(entry, salt(16)) for batch in batches for entry in batch.entries}
+    entries = [entry for batch in batches for entry in batch.entries]
+    salts = salt(16 * len(entries))  # at once: each call of `os.urandom` gives other threads the interpreter
+    return {id(entry): encode_content(entry, salts[at * 16 : at * 16 + 16]) for at, entry in enumerate(entries)}
 
 
 def append(

@@ -13,7 +13,16 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.fork import ForkedTape
-from bubbot.tape.query import BetweenAnchors, IdRanges, OpeningAnchor, Slice, TapeQuery, Window, ZoneSlice
+from bubbot.tape.query import (
+    BetweenAnchors,
+    IdRanges,
+    NewestAnchors,
+    OpeningAnchor,
+    Slice,
+    TapeQuery,
+    Window,
+    ZoneSlice,
+)
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
 from bubbot.tape.view import QueryAnswers
@@ -163,6 +172,16 @@ async def test_a_zone_and_a_run_between_anchors_reach_from_the_parent_into_the_f
     ]
     found = await fork.fetch([TapeQuery("tape", part) for part in parts])
     assert [[entry.id for entry in entries] for entries in found] == [[1, 2, 3, 4, 5, 6, 7], [4], [2, 4, 5, 6]]
+
+
+@pytest.mark.law("T13")
+async def test_a_newer_anchor_of_the_fork_stands_for_its_name(tape: TapeService) -> None:
+    await tape.append([anchor("topic/a"), anchor("topic/b"), anchor("topic/a")])
+    fork = await tape.open_fork()
+    query = TapeQuery("tape", NewestAnchors("topic/"))
+    assert [entry.id for entry in (await fork.fetch([query]))[0]] == [2, 3]
+    await fork.append([anchor("topic/b", window=False), anchor("topic/c")])
+    assert [entry.id for entry in (await fork.fetch([query]))[0]] == [3, 4, 5]
 
 
 async def test_an_anchor_missing_from_parent_and_fork_is_missing(fork: ForkedTape) -> None:

@@ -6,9 +6,10 @@ import ast
 import asyncio
 import re
 import string
+import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from gettext import GNUTranslations
@@ -269,7 +270,7 @@ msgid_plural "{{count}} days of rain"
 
 
 @pytest.fixture
-def weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of an installed package with a catalogue of its own, half of it in Polish."""
     folder = tmp_path / "bubbot_weather"
     (folder / "pl").mkdir(parents=True)
@@ -284,7 +285,8 @@ def weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (folder / "forecast.pot").write_text(template, encoding="utf-8")
     (folder / "pl" / "forecast.po").write_text(polish, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    return folder.name
+    yield folder.name
+    sys.modules.pop(folder.name, None)  # the next test has a package of the same name in another folder
 
 
 class TestCatalogueOfAPackage:
@@ -513,24 +515,36 @@ tests/unit/runtime/test_argument_errors.py say them all."""
 
 
 def _spelt() -> set[str]:
-    """Every literal text of one word in the source."""
+    """Every word of the source that stands in quotes; no syntax tree is needed for that."""
     return {
-        node.value
-        for path, node in _nodes()
-        if path.parent.name != "texts" and isinstance(node, ast.Constant) and isinstance(node.value, str)
+        word
+        for path, text in _sources().items()
+        if path.parent.name != "texts"
+        for word in re.findall(r"""["']([\w.-]+)["']""", text)
     }
 
 
 @cache
-def _nodes() -> Sequence[tuple[Path, ast.AST]]:
-    """Every node of the source, with its file."""
-    files = sorted((ROOT / "bubbot").rglob("*.py"))
-    return [(path, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+def _sources() -> Mapping[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "bubbot").rglob("*.py"))}
 
 
-def _used() -> Iterator[tuple[str, str, set[str]]]:
+def _speaking_nodes() -> Iterator[tuple[Path, ast.AST]]:
+    """Every node of the files that say sentences, with its file."""
+    for path, text in _sources().items():
+        if ".say" in text or "build_refusal" in text:
+            for node in ast.walk(ast.parse(text)):
+                yield path, node
+
+
+@cache
+def _used() -> Sequence[tuple[str, str, set[str]]]:
     """Place, name and values of every sentence that is said in the source."""
-    for path, node in _nodes():
+    return [*_find_used()]
+
+
+def _find_used() -> Iterator[tuple[str, str, set[str]]]:
+    for path, node in _speaking_nodes():
         called = node.func if isinstance(node, ast.Call) else None
         said = isinstance(called, ast.Attribute) and called.attr == "say"
         if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "build_refusal")):

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from channels.telegram.http import DirectHttp, ProxiedHttp, open_http
+from channels.telegram.http import DirectHttp, ProxiedHttp, load_certificates, open_http
 from channels.telegram.settings import TelegramSettings
 
 TOKEN = "42:SECRET-token"
@@ -37,6 +37,24 @@ def test_a_proxy_of_the_settings_is_used(address: str) -> None:
 def test_a_proxy_of_the_environment_is_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert isinstance(opened(), ProxiedHttp)
+
+
+@pytest.mark.parametrize(
+    ("settings", "loads"),
+    [
+        ({}, True),
+        ({"base_url": "http://127.0.0.1:9"}, False),
+        ({"base_url": "http://127.0.0.1:9", "base_file_url": "HTTPS://files.example"}, True),
+        ({"base_url": "http://127.0.0.1:9", "proxy": "https://127.0.0.1:9"}, True),
+        ({"base_url": "http://127.0.0.1:9", "proxy": "http://127.0.0.1:9"}, False),
+    ],
+)
+def test_certificates_are_loaded_where_something_is_encrypted_and_checked_anywhere(
+    settings: dict[str, str], loads: bool
+) -> None:
+    trust = load_certificates(TelegramSettings.read("tg", {"token": TOKEN} | settings))
+    assert (trust.cert_store_stats()["x509_ca"] > 0) is loads
+    assert (trust.verify_mode, trust.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 async def test_a_server_that_hangs_up_between_two_calls_is_called_again() -> None:

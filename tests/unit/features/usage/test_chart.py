@@ -9,19 +9,15 @@ import subprocess
 import sys
 from datetime import UTC, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from fontTools.fontBuilder import FontBuilder  # type: ignore[import-untyped]  # it has no stubs
-from fontTools.pens.ttGlyphPen import TTGlyphPen  # type: ignore[import-untyped]
-from fontTools.ttLib import TTCollection, TTFont  # type: ignore[import-untyped]
-from PIL import Image
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.attachments.intake import image_type
 from bubbot.features.usage import chart as chart_module
-from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, build_chart, draw_chart
+from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.draw import Labels, draw
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.usage.tools import UsageArgs, usage_tool
@@ -33,6 +29,9 @@ from bubbot.texts import Texts
 from tests.budgets import budget_tape, opened, plan, spend
 from tests.doubles import SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running
+
+if TYPE_CHECKING:
+    from fontTools.ttLib import TTFont  # type: ignore[import-untyped]  # it has no stubs
 
 DRAWING_SECONDS = 60.0
 """Seconds that a chart may take on a busy machine."""
@@ -77,6 +76,9 @@ def drawn_with(chart: dict[str, Any], home: Path) -> tuple[dict[str, str], bytes
 
 def make_font(family: str, characters: str) -> TTFont:
     """A font with squares for these characters."""
+    from fontTools.fontBuilder import FontBuilder  # type: ignore[import-untyped]  # it has no stubs
+    from fontTools.pens.ttGlyphPen import TTGlyphPen  # type: ignore[import-untyped]
+
     names = {ord(char): f"uni{ord(char):04X}" for char in characters}
     glyphs = [".notdef", *names.values()]
     pen = TTGlyphPen(None)
@@ -97,6 +99,8 @@ def make_font(family: str, characters: str) -> TTFont:
 
 def install_font(home: Path, characters: str, kind: str) -> None:
     """Give a user a font with these characters, alone or, as fonts for Chinese often are, as the second of a collection."""
+    from fontTools.ttLib import TTCollection  # type: ignore[import-untyped]  # it has no stubs
+
     folder = home / ".local" / "share" / "fonts"
     folder.mkdir(parents=True)
     font = make_font("Squares of Bubbot", characters)
@@ -130,6 +134,8 @@ async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore
 
 
 async def test_the_image_is_a_png_or_an_svg(memory_store: InMemoryStore, tmp_path: Path) -> None:
+    from PIL import Image
+
     chart = await built(await spent(memory_store, "test:home"))
     drawn = await draw_chart(Texts(), chart)
     (tmp_path / "chart.png").write_bytes(drawn.image)
@@ -157,12 +163,13 @@ async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
     install_font(tmp_path, "".join(sorted({char for char in texts if ord(char) > 0x2E80})), kind)
     numbered, with_font = drawn_with(chart, tmp_path)
     assert numbered == {}
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    numbered, without = drawn_with(chart, bare)
-    if numbered:  # this machine has no font for Chinese
-        assert numbered == {"#1": "test:家庭"}
-        assert with_font != without
+    if kind == "ttc":  # in the proof
+        bare = tmp_path / "bare"
+        bare.mkdir()
+        numbered, without = drawn_with(chart, bare)
+        if numbered:  # this machine has no font for Chinese
+            assert numbered == {"#1": "test:家庭"}
+            assert with_font != without
 
 
 def test_what_no_font_has_is_replaced_by_english_or_a_number() -> None:
@@ -222,9 +229,9 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
     reporter = await spent(memory_store, "test:home", "test:far")
     charts: list[dict[str, Any]] = []
 
-    async def noted(texts: Texts, chart: dict[str, Any]) -> object:
+    async def noted(texts: Texts, chart: dict[str, Any]) -> DrawnChart:
         charts.append(chart)
-        return await draw_chart(texts, chart)
+        return DrawnChart(b"", {})  # other tests draw
 
     monkeypatch.setattr("bubbot.features.usage.tools.draw_chart", noted)
     for role, direct in ((Role.MEMBER, True), (Role.OWNER, False)):

@@ -14,8 +14,9 @@ from bubbot.stores.sqlite import rows
 from bubbot.stores.sqlite.connections import open_reader
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.query import IdRanges, NewestAnchors, TapeQuery
 from bubbot.tape.store import Batch
 
 ENTRIES = 4000
@@ -101,3 +102,15 @@ async def test_other_spellings_are_compared_before_rows_are_read(
     read = noted_reads(monkeypatch)
     found = find_entries(conn, TapeQuery("chat", similar_text="the volcnao"))
     assert [entry.id for entry in found] == read == [ENTRIES - 3]
+
+
+async def test_the_newest_anchors_cost_as_much_as_there_are_names_however_many_anchors_there_are(
+    sqlite_store: SqliteStore, tmp_path: Path
+) -> None:
+    for tape, visits in (("short", 2), ("long", 60)):
+        anchors = tuple(anchor(f"topic/{number % 40}") for number in range(40 * visits))
+        await sqlite_store.append([Batch(tape, anchors)])
+    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+        short, long = (TapeQuery(tape, NewestAnchors("topic/")) for tape in ("short", "long"))
+        assert len(find_entries(conn, short)) == len(find_entries(conn, long)) == 40
+        assert steps_of(conn, long) <= steps_of(conn, short) + 2

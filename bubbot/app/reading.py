@@ -1,0 +1,38 @@
+"""Which chat may read which: the rule behind `Kernel.read_session`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bubbot.errors import AccessError, EntryNotFound
+from bubbot.feature import ReadSession
+from bubbot.ports.session_names import parse_session
+from bubbot.ports.turn import Turn
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.service import TapeService
+
+
+def session_reader(open_tape: Callable[[str], TapeService], may_read: Callable[[str, str], bool]) -> ReadSession:
+    """Build a reader of other sessions.
+
+    Args:
+        open_tape: opens the tape of a session by its id; never one of the system, whose names no session has.
+        may_read: returns true if one session was granted to read another one; asked at each reading.
+    """
+
+    async def read_session(turn: Turn, source: str) -> TapeHandle:
+        session = parse_session(source)
+        if not (_is_thread_of(turn, session) or may_read(turn.session, session)):
+            raise AccessError(f"{turn.session} may not read {session}")
+        tape = open_tape(session)
+        if not await tape.head():
+            raise EntryNotFound(f"there is no session {session}")
+        return tape
+
+    return read_session
+
+
+def _is_thread_of(turn: Turn, session: str) -> bool:
+    """Return true if the turn is one of a thread in this chat: whoever reads the thread can read the chat."""
+    places = [accepted.inbound for accepted in turn.inbounds]
+    return bool(places) and all(place.thread and session == f"{place.channel}:{place.chat}" for place in places)

@@ -1,0 +1,246 @@
+"""The commands and tools about topics. People change the topic; the model may only propose it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from bubbot.errors import ToolRetry
+from bubbot.features.topics.names import LEFT, MAIN_LINE, MAX_TITLE_CHARS, TAKEN_UP, TopicName, parse_topic
+from bubbot.features.topics.view import (
+    BOUND,
+    CurrentTopicView,
+    RecallLimits,
+    ThreadView,
+    TopicListView,
+    TopicSummary,
+    TopicThread,
+    topic_of,
+)
+from bubbot.ports.channel import Button
+from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.runtime.context.quoting import clean_label
+from bubbot.tape.anchor import anchor
+from bubbot.tape.handle import spans_of
+from bubbot.tape.query import format_date, union
+from bubbot.texts import Texts
+
+MAX_LISTED_TOPICS = 50
+MAX_LISTED_QUESTIONS = 5
+"""Open questions of one topic that are listed."""
+MAX_QUESTION_CHARS = 200
+BIND_WORD = "bind"
+"""The first word of `,topic bind NAME`, which binds a thread."""
+
+
+class TopicArgs(ToolArgs):
+    """The arguments of `topic.open`."""
+
+    name: str = Field(default="", description="the topic; - or off for the main line", max_length=1_000)
+
+
+class ListTopicsArgs(ToolArgs):
+    """The arguments of `topic.list`."""
+
+    words: str = Field(default="", description="only topics with these words in their name", max_length=1_000)
+
+
+class ProposeTopicArgs(ToolArgs):
+    """The arguments of `topic.propose`."""
+
+    name: str = Field(description="the topic, new or from topic_list; - for the main line", max_length=1_000)
+
+
+class BindTopicArgs(ToolArgs):
+    """The arguments of `topic.bind`."""
+
+    name: str = Field(description="the topic that this thread is about", max_length=1_000)
+
+
+@tool(
+    "topic.list",
+    commands=("topics",),
+    help=CommandHelp(HelpTopic.HISTORY, "The topics of this chat", (",topics", ",topics rome")),
+)
+async def topic_list(turn: Turn, args: ListTopicsArgs) -> str:
+    """List the topics of this chat with their last date, number of messages and open questions, newest first."""
+    topics, texts = await turn.tape.read(TopicListView()), turn.result_texts
+    if words := args.words.casefold().split():
+        topics = tuple(topic for topic in topics if all(word in topic.name.key for word in words))
+    if not topics:
+        return texts.say("topics_none")
+    lines = [_format_summary(topic, turn, texts) for topic in topics[:MAX_LISTED_TOPICS]]
+    rest = len(topics) - MAX_LISTED_TOPICS
+    return "\n".join([*lines, texts.say("topics_more", count=rest)] if rest > 0 else lines)
+
+
+@tool(
+    "topic.propose",
+    help=CommandHelp(HelpTopic.TALK, "Propose a topic", (",topic.propose Trip to Rome", ",topic.propose -")),
+)
+async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
+    """Propose that the conversation goes on in another topic. The person decides: nothing changes before that."""
+    texts, name = turn.result_texts, require_topic(turn, args.name)
+    if not turn.is_typed:
+        raise ToolRetry(texts.say("topic_not_typed"))
+    current = await turn.tape.read(CurrentTopicView())
+    if name.key == (MAIN_LINE if current is None else topic_of(current).key):
+        raise ToolRetry(texts.say("topic_is_current", title=_title(name, texts)))
+    title, command = _title(name, turn.texts), turn.texts.format_commands(name.command)
+    turn.notices.append(turn.texts.say("topic_proposed", title=title, command=command))
+    label = turn.texts.say("button_main_line") if name.is_main_line else turn.texts.say("button_topic", title=title)
+    turn.buttons.append((Button(label, name.command),))
+    return texts.say("topic_proposed_result", title=_title(name, texts))
+
+
+def topic_tools(limits: RecallLimits) -> list[Tool]:
+    """Build the tools; `limits`: how much of a topic comes back when it is taken up."""
+
+    @tool(
+        "topic.open",
+        commands=("topic",),
+        for_model=False,
+        help=CommandHelp(
+            HelpTopic.TALK,
+            "Open a topic, or go back to one",
+            (",topic Trip to Rome", ",topic", ",topic off"),
+            in_menu=True,
+        ),
+    )
+    async def topic_open(turn: Turn, args: TopicArgs) -> str:
+        """Open a topic, or go on with one: its last messages, summary and open questions come back. Without a name, say
+        which topic this is."""
+        if not args.name.strip():
+            return await _describe_current(turn)
+        first, _, rest = args.name.strip().partition(" ")
+        if first == BIND_WORD and rest.strip():
+            return await _bind(turn, require_topic(turn, rest), limits)
+        name = require_topic(turn, args.name)
+        return _format_taken_up(turn, *await take_up(turn, name, limits))
+
+    @tool(
+        "topic.bind",
+        for_model=False,
+        help=CommandHelp(
+            HelpTopic.SETTINGS,
+            "Bind this thread to a topic",
+            (",topic.bind Trip to Rome", ',topic.bind name="Trip to Rome"'),
+        ),
+    )
+    async def topic_bind(turn: Turn, args: BindTopicArgs) -> str:
+        """Bind this thread to a topic of the chat it belongs to, whose messages may then be read here."""
+        return await _bind(turn, require_topic(turn, args.name), limits)
+
+    return [topic_open, topic_list, topic_propose, topic_bind]
+
+
+async def take_up(turn: Turn, name: TopicName, limits: RecallLimits, *, bound_to: str = "") -> tuple[TopicThread, int]:
+    """Leave the current topic and take up another one, in the turn's fork.
+
+    Args:
+        turn: the turn.
+        name: the topic.
+        limits: how much of it comes back.
+        bound_to: the session whose topic a thread is bound to; the model is shown it with the window.
+
+    Returns:
+        Its thread as it was before, and the id of the anchor that opens the window; 0 if the chat is on it already.
+    """
+    tape = turn.tape
+    anchor_of_current = await tape.read(CurrentTopicView())
+    current = TopicName(MAIN_LINE, MAIN_LINE) if anchor_of_current is None else topic_of(anchor_of_current)
+    if name.key == current.key:
+        return await tape.read(ThreadView(current)), 0
+    thread = await tape.read(ThreadView(name, limits))
+    await _leave(turn, current)
+    spans = [*thread.recalls, *spans_of(turn.message_ids)]
+    corrections = await tape.find_corrections(spans)
+    recalls = union([*spans, *((entry.id, entry.id) for entry in corrections)])
+    state = {**thread.state, "owner": "human", "title": name.title} | ({"bound_to": bound_to} if bound_to else {})
+    if thread.opened is not None:
+        state["parents"] = [thread.opened.id]
+    opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=[(low, high) for low, high in recalls if high])
+    return thread, opened.id
+
+
+async def _leave(turn: Turn, name: TopicName) -> None:
+    """Mark where a topic is left, with what the list of topics says of it."""
+    thread = await turn.tape.read(ThreadView(name))
+    state: dict[str, Any] = {**thread.state, "owner": "human", "title": name.title}
+    if not name.is_main_line:
+        state["messages"] = thread.messages
+    if thread.last_date:
+        state["last_message"] = thread.last_date
+    if thread.opened is not None:
+        state["parents"] = [thread.opened.id]
+    await turn.tape.append([anchor(LEFT + name.key, state, window=False)])
+
+
+async def _bind(turn: Turn, name: TopicName, limits: RecallLimits) -> str:
+    """Bind the thread of the turn to a topic, and take it up in the thread."""
+    place = turn.inbounds[0].inbound if turn.inbounds else None
+    if place is None or not place.thread or name.is_main_line:
+        raise ToolRetry(turn.texts.say("topic_bind_where"))
+    parent = f"{place.channel}:{place.chat}"
+    await turn.tape.append_event(BOUND, {"topic": name.key, "title": name.title, "session": parent})
+    await take_up(turn, name, limits, bound_to=parent)
+    return turn.texts.say("topic_bound", title=name.title, session=parent)
+
+
+def require_topic(turn: Turn, text: str) -> TopicName:
+    """Parse the name of a topic. Raise `ToolRetry` if it is empty or too long."""
+    name = parse_topic(text)
+    if name is None:
+        raise ToolRetry(turn.result_texts.say("topic_name_wrong", limit=MAX_TITLE_CHARS))
+    return name
+
+
+def _title(name: TopicName, texts: Texts) -> str:
+    return texts.say("main_line") if name.is_main_line else name.title
+
+
+async def _describe_current(turn: Turn) -> str:
+    current, texts = await turn.tape.read(CurrentTopicView()), turn.texts
+    if current is None:
+        return texts.say("topic_main_line")
+    thread = await turn.tape.read(ThreadView(topic_of(current)))
+    date = format_date(current.date, turn.zone, undated=texts.say("undated"))
+    head = texts.say("topic_current", title=thread.name.title, date=date, number=thread.messages)
+    return "\n".join([head, *_format_questions(thread.open_questions, texts)])
+
+
+def _format_taken_up(turn: Turn, thread: TopicThread, opened: int) -> str:
+    texts, title = turn.texts, _title(thread.name, turn.texts)
+    if not opened:
+        return texts.say("topic_is_current", title=title)
+    if not thread.is_known and not thread.name.is_main_line:
+        return texts.say("topic_opened", title=title, entry=opened)
+    recalled = sum(high - low + 1 for low, high in thread.recalls)
+    if thread.name.is_main_line:
+        return texts.say("topic_left", number=recalled, entry=opened)
+    head = texts.say("topic_taken_up", title=title, number=thread.messages, recalled=recalled, entry=opened)
+    return "\n".join([head, *_format_summary_text(thread, texts), *_format_questions(thread.open_questions, texts)])
+
+
+def _format_summary_text(thread: TopicThread, texts: Texts) -> list[str]:
+    summary = thread.state.get("summary")
+    return (
+        [texts.say("topic_summary", summary=clean_label(summary, 500))] if isinstance(summary, str) and summary else []
+    )
+
+
+def _format_summary(topic: TopicSummary, turn: Turn, texts: Texts) -> str:
+    date = format_date(topic.last_date, turn.zone, undated=texts.say("undated"))
+    here = texts.say("topic_here") if topic.is_current else ""
+    head = texts.say("topic_line", title=topic.name.title, date=date, number=topic.messages, here=here)
+    return "\n".join([head, *_format_questions(topic.open_questions, texts)])
+
+
+def _format_questions(questions: Sequence[str], texts: Texts) -> list[str]:
+    return [
+        texts.say("topic_question", question=clean_label(question, MAX_QUESTION_CHARS))
+        for question in questions[:MAX_LISTED_QUESTIONS]
+    ]

@@ -1,0 +1,290 @@
+"""Topics as views of a tape: which one is current, all of them, and the thread of one.
+
+A topic is what its anchors say. `topic/NAME` takes it up and opens a window; `topic-left/NAME` marks where it was left.
+Every entry between the two belongs to it, whatever windows other handoffs opened meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
+from bubbot.records import dataclass
+from bubbot.runtime.context.selectors import is_in_context
+from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.tape.anchor import SESSION_NEW
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.tape.handle import spans_of
+from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery, WholeTape
+from bubbot.tape.view import QueryAnswers
+
+MAX_VISIT_ANCHORS = 200
+"""Anchors of one topic that are read: those of its newest hundred visits. Older ones are in the inherited state."""
+MAX_STATE_ANCHORS = 1_000
+"""Anchors within these visits that are read to find the newest handoff; a memory writes two for each change."""
+MAX_COUNTED_MESSAGES = 10_000
+"""Messages of one visit that are counted."""
+INHERITED_KEYS = ("phase", "summary", "next_steps", "source_ids")
+"""The keys of a handoff's state that a topic passes on."""
+TopicSteps = Generator[tuple[TapeQuery, ...], QueryAnswers, "TopicThread"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallLimits:
+    """How much of a thread comes back: messages, and estimated tokens of them together."""
+
+    messages: int = 40
+    tokens: int = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicThread:
+    """The thread of a topic.
+
+    Attributes:
+        name: the topic.
+        opened: the anchor that took it up last; None if there is none.
+        messages: their number, without those of a main line.
+        last_date: of its newest message; empty if there is none.
+        state: what the newest handoff in it says: phase, summary, next steps, and the ids of their sources.
+        recalls: the ids of the messages that come back, as ranges.
+        is_known: it was taken up before.
+    """
+
+    name: TopicName
+    opened: TapeEntry | None = None
+    messages: int = 0
+    last_date: str = ""
+    state: JsonObject = field(default_factory=lambda: EMPTY_OBJECT)
+    recalls: tuple[tuple[int, int], ...] = ()
+    is_known: bool = False
+
+    @property
+    def open_questions(self) -> tuple[str, ...]:
+        """The next steps of its newest handoff."""
+        return open_questions(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """A line of the list of topics.
+
+    Attributes:
+        name: the topic.
+        messages: their number.
+        last_date: of its newest message, or when it was taken up.
+        open_questions: the next steps of its newest handoff.
+        is_current: the chat is on it now.
+    """
+
+    name: TopicName
+    messages: int
+    last_date: str
+    open_questions: tuple[str, ...] = ()
+    is_current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTopicView:
+    """The anchor that took up the current topic; None on a tape that is on its main line.
+
+    Its cost follows the number of topics.
+    """
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest anchor that takes up a topic."""
+        return (TapeQuery(tape, NewestAnchors(TAKEN_UP), newest=True, limit=1),)
+
+    def fold(self, answers: QueryAnswers) -> TapeEntry | None:
+        """Return the anchor."""
+        anchor = answers[0][0] if answers[0] else None
+        return None if anchor is None or topic_of(anchor).is_main_line else anchor
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadView:
+    """The thread of one topic.
+
+    Attributes:
+        name: the topic.
+        limits: how much of it to recall; None: nothing.
+    """
+
+    name: TopicName
+    limits: RecallLimits | None = None
+
+    def steps(self, tape: str) -> TopicSteps:
+        """Find the visits of the topic, then its newest handoff and messages in them."""
+        key = self.name.key
+        marks = TapeQuery(
+            tape,
+            kinds=(Kind.ANCHOR,),
+            names=(TAKEN_UP + key, LEFT + key),
+            newest=True,
+            limit=MAX_VISIT_ANCHORS,
+        )
+        (found,) = yield (marks,)
+        anchors, is_main_line = found[::-1], self.name.is_main_line
+        if not anchors and not is_main_line:
+            return TopicThread(self.name)
+        visits = find_visits(anchors, is_whole=len(anchors) < MAX_VISIT_ANCHORS, is_main_line=is_main_line)
+        # Of a visit that is over, the anchor at its end has the number; the main line has none.
+        counted = MAX_COUNTED_MESSAGES if visits and visits[-1][1] is None and not is_main_line else 0
+        inner, messages = yield (
+            TapeQuery(tape, IdRanges(tuple(visits)), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
+            TapeQuery(tape, IdRanges(tuple(visits[-1:])), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
+        )
+        start, state = _find_state([*inner, *found])
+        opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
+        left = next((entry for entry in found if (entry.name or "").startswith(LEFT)), None)
+        count, last_date = _count(messages, opened, left)
+        recalls: tuple[tuple[int, int], ...] = ()
+        if self.limits is not None and self.limits.messages:
+            spans = tuple([(max(low, start + 1), high) for low, high in visits if high is None or high > start])
+            newest = TapeQuery(tape, IdRanges(spans), kinds=(Kind.MESSAGE,), newest=True, limit=self.limits.messages)
+            (recent,) = yield (newest,)
+            recalls = tuple(spans_of([entry.id for entry in _fit(recent, self.limits.tokens)]))
+        return TopicThread(self.name, opened, count, last_date, state, recalls, is_known=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListView:
+    """All topics of a tape, the newest first. Its cost follows their number and the length of the current visit."""
+
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[TopicSummary, ...]]:
+        """Read the newest anchors of each topic, then the thread of the current one."""
+        opened, left = yield (TapeQuery(tape, NewestAnchors(TAKEN_UP)), TapeQuery(tape, NewestAnchors(LEFT)))
+        if not opened:
+            return ()
+        marks = {topic_of(entry).key: entry for entry in left}
+        current = opened[-1]
+        summaries = [
+            _summarize(entry, marks.get(topic_of(entry).key))
+            for entry in opened
+            if entry is not current and not topic_of(entry).is_main_line
+        ]
+        if not topic_of(current).is_main_line:
+            thread = yield from ThreadView(topic_of(current)).steps(tape)
+            last = thread.last_date or current.date
+            questions = thread.open_questions
+            summaries.append(TopicSummary(thread.name, thread.messages, last, questions, is_current=True))
+        return tuple(sorted(summaries, key=lambda one: (one.is_current, one.last_date), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTopicView:
+    """The newest fact that binds this tape, of a thread, to a topic; None without one."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest such fact."""
+        return (TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=(BOUND,), newest=True, limit=1),)
+
+    def fold(self, answers: QueryAnswers) -> JsonObject | None:
+        """Return its data."""
+        data = answers[0][0].payload.get("data") if answers[0] else None
+        return data if isinstance(data, Mapping) else None
+
+
+BOUND = "topics/bound"
+"""The event that binds a thread to a topic."""
+
+
+def topic_of(anchor: TapeEntry) -> TopicName:
+    """Return the topic of one of its anchors."""
+    key = (anchor.name or "").partition("/")[2]
+    title = read_state(anchor).get("title")
+    return TopicName(key, title if isinstance(title, str) and title else key)
+
+
+def read_state(anchor: TapeEntry) -> JsonObject:
+    """Return the state of an anchor; empty if it is no object (imports)."""
+    state = anchor.payload.get("state")
+    return state if isinstance(state, Mapping) else EMPTY_OBJECT
+
+
+def open_questions(state: JsonObject) -> tuple[str, ...]:
+    """Return the next steps of a state."""
+    steps = state.get("next_steps")
+    return tuple(step for step in steps if isinstance(step, str)) if isinstance(steps, (list, tuple)) else ()
+
+
+def find_visits(anchors: Sequence[TapeEntry], *, is_whole: bool, is_main_line: bool) -> list[Span]:
+    """Return the id ranges between taking a topic up and leaving it, ascending.
+
+    Args:
+        anchors: of the topic, ascending.
+        is_whole: none of them was left out.
+        is_main_line: the tape begins with it.
+    """
+    visits: list[Span] = []
+    start = 0 if is_whole and is_main_line else None
+    for anchor in anchors:
+        if (anchor.name or "").startswith(TAKEN_UP):
+            start = anchor.id
+        elif start is not None:
+            visits.append((start + 1, anchor.id - 1))
+            start = None
+    if start is not None:
+        visits.append((start + 1, None))
+    return [(low, high) for low, high in visits if high is None or low <= high]
+
+
+def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
+    """Return where the thread begins, and the state of the newest handoff in it.
+
+    A `session/new` in a topic begins its thread anew: what was before it neither comes back nor counts as its state.
+    """
+    ordered = sorted(anchors, key=lambda entry: entry.id, reverse=True)
+    start = next((entry.id for entry in ordered if entry.name == SESSION_NEW), 0)
+    for entry in ordered:
+        state = read_state(entry)
+        if entry.id > start and any(state.get(key) for key in ("phase", "summary", "next_steps")):
+            return start, {key: thaw(state[key]) for key in INHERITED_KEYS if key in state}
+    return start, EMPTY_OBJECT
+
+
+def _count(messages: Sequence[TapeEntry], opened: TapeEntry | None, left: TapeEntry | None) -> tuple[int, str]:
+    """Return the number of messages in all visits, and the date of the newest one."""
+    state: JsonObject = EMPTY_OBJECT if left is None else read_state(left)
+    total, last = _as_count(state.get("messages")), state.get("last_message")
+    if left is not None and (opened is None or left.id > opened.id):  # the newest visit is counted there
+        return total, last if isinstance(last, str) else ""
+    talk = [entry for entry in messages if entry.payload.get("role") in ("user", "assistant")]
+    newest = talk[0].date if talk else last
+    return total + len(talk), newest if isinstance(newest, str) else ""
+
+
+def _summarize(opened: TapeEntry, left: TapeEntry | None) -> TopicSummary:
+    """Summarize a topic that is not the current one, by the anchor that marks where it was left."""
+    state = read_state(opened if left is None or left.id < opened.id else left)
+    last = state.get("last_message")
+    return TopicSummary(
+        topic_of(opened),
+        _as_count(state.get("messages")),
+        last if isinstance(last, str) and last else opened.date,
+        open_questions(state),
+    )
+
+
+def _as_count(value: Any) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _fit(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
+    """Return the newest messages that fit; one that is too long by itself is left out."""
+    chosen: list[TapeEntry] = []
+    for entry in newest:
+        size = estimate_tokens(encode(entry.payload))
+        if (size > tokens and not chosen) or not is_in_context(entry):
+            continue
+        chosen.append(entry)
+        tokens -= size
+        if tokens < 0:
+            return chosen[:-1]
+    return chosen
