@@ -53,7 +53,7 @@ from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
-from bubbot.runtime.compose import ContextPolicy, RequestComposer
+from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
@@ -478,3 +478,15 @@ def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:
 def asked(request: ModelRequest) -> list[tuple[str, Any]]:
     """A request's messages as role and content."""
     return [(message["role"], message["content"]) for message in request.messages]
+
+
+async def assert_rebuilt(bench: Bench) -> None:
+    """Every request that was sent comes out again, byte for byte."""
+    entries = await bench.entries()
+    sent = [step for step in await bench.events("loop.step") if step["status"] == "ok"]
+    assert len(sent) == len(bench.requests)
+    for step, request in zip(sent, bench.requests, strict=True):
+        system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
+        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
+        assert made.as_bytes() == request.as_bytes()
+        assert made.digest() == step["request"]

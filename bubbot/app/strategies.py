@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bubbot.features.strategies.compact import STRATEGIES
+from bubbot.features.strategies.registered import STRATEGIES
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
@@ -17,6 +18,7 @@ from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape import entry as make
+from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle
 
@@ -32,6 +34,10 @@ REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
 MAX_ARGUMENTS_CHARS = 80
 """Characters of a call's arguments that a preview shows."""
+_POINTER = re.compile(
+    r"(?P<before>… \[cut: \d+ characters in all; read on with"
+    r' result_read\(handle="(?P<handle>[0-9a-f]{64})", offset=)\d+(?P<after>(?:, limit=\d+)?\)\])'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +186,16 @@ class ToolCallRunner:
         budget = max(limit - len(mark(len(text))) - 1, limit // 4)
         tail = budget // TAIL_SHARE
         return CutResult(f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}", handle)
+
+
+def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
+    """Return the pointer to the full text in a cut result, so that it reads on from this character; None without one.
+
+    Only a pointer to a blob of the result's own entry counts: any text can look like one.
+    """
+    blobs = cited_blobs(entry)
+    found = next((found for found in _POINTER.finditer(text) if found["handle"] in blobs), None)
+    return found and f"{found['before']}{offset}{found['after']}"
 
 
 async def _run_tool(call: ToolInvocation) -> ToolOutput:

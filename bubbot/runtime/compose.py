@@ -23,14 +23,14 @@ from bubbot.runtime.context.attachments import (
     join_text_parts,
 )
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ContextStrategy, ModelContext
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
-from bubbot.tape.entry import JsonObject, TapeEntry, canonical
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import evaluate
+from bubbot.tape.query import OpeningAnchor, TapeQuery, evaluate
 from bubbot.tape.references import ReferenceRegistry, entries_as_of
 
 log = logging.getLogger(__name__)
@@ -134,11 +134,14 @@ class RequestComposer:
             bootstrap=not traits.short_prompt,
             images=self._settings.images if traits.images else 0,
             image_bytes=self._settings.image_bytes,
+            tools=traits.tools,
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
         strategies = self._settings.strategies
         view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids), strategies=strategies)
+        if (start := await _find_start(turn.tape, view.strategy)) is not None:
+            view = replace(view, start=start)
         context = await _read_context(turn.tape, view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
@@ -168,6 +171,15 @@ class RequestComposer:
             rules=settings.rules,
             short=traits.short_prompt,
         )
+
+
+async def _find_start(tape: TapeHandle, strategy: ContextStrategy) -> int | None:
+    """Return the first entry that the strategy needs, as its newest event says; None for its whole part."""
+    if not strategy.start_event:
+        return None
+    newest = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=1)
+    opening, events = await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty"), newest])
+    return strategy.find_start(opening, events)
 
 
 async def _read_context(tape: TapeHandle, view: ContextView) -> ModelContext:

@@ -187,19 +187,15 @@ class TapeService(TapeHandle):
         return fork
 
     async def _refresh_window(self) -> int:
-        """Read the head, and cache the window of that head if it is short enough."""
+        """Read the head, and cache the window of that head, or the newest part of a long one."""
         head = await self._store.head(self.name)
-        queries = [_opening_query(self.name), TapeQuery(self.name, Window(), missing="empty")]
+        newest = TapeQuery(self.name, Window(), missing="empty", newest=True, limit=WINDOW_CACHE_ENTRIES + 1)
         with suppress(TapeCorrupt):  # the reader of the damaged entry gets the error
-            opening, entries = await self._store.fetch(
-                [replace(query, limit=WINDOW_CACHE_ENTRIES + 1) for query in queries]
-            )
-            if (
-                opening
-                and len(entries) <= WINDOW_CACHE_ENTRIES
-                and max(opening[0].id, *(entry.id for entry in entries[-1:]), 0) == head
-            ):
-                self._window = LiveWindow(opening[0], list(entries), head)
+            opening, entries = await self._store.fetch([_opening_query(self.name), newest])
+            if opening and max(opening[0].id, *(entry.id for entry in entries[:1]), 0) == head:
+                is_partial = len(entries) > WINDOW_CACHE_ENTRIES
+                kept = entries[: WINDOW_CACHE_ENTRIES // 2] if is_partial else entries
+                self._window = LiveWindow(opening[0], list(kept[::-1]), head, is_partial)
         return head
 
     def _extend_window(self, delta: Sequence[TapeEntry]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import (
     EntryFinder,
+    IdRanges,
     OpeningAnchor,
+    Slice,
     TapeQuery,
     WholeTape,
     Window,
@@ -18,7 +21,7 @@ from bubbot.tape.query import (
 )
 
 WINDOW_CACHE_ENTRIES = 20_000
-"""Entries cached at most; a longer window is read from the store each time."""
+"""Entries cached at most; of a longer window these are the newest."""
 MAX_ANSWERS = 16
 """Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
@@ -34,38 +37,63 @@ class LiveWindow:
 
     Attributes:
         opening: the anchor that opens the window.
-        entries: every entry of the window, recalled ones included.
+        entries: every entry of the window, recalled ones included; only the newest if `is_partial`.
         head: the newest id of the tape.
+        is_partial: the window is too long to be cached whole: questions about all of it go to the store.
     """
 
     opening: TapeEntry
     entries: list[TapeEntry]
     head: int
+    is_partial: bool = False
     _answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
 
     @property
     def cached_entries(self) -> int:
         """The number of cached entries."""
-        others = [answer for query, answer in self._answers.items() if not isinstance(query.part, Window)]
+        others = [answer for query, answer in self._answers.items() if not isinstance(query.part, (Window, IdRanges))]
         return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """Answer the query if the window can; None if the store has to."""
         cached = self._answers.get(query)
-        if cached is not None or not isinstance(query.part, (Window, OpeningAnchor)):
+        if cached is not None:
             return cached
+        entries = self._entries_of(query.part)
+        if entries is None:
+            return None
         matching = build_matcher(query)
-        entries = self.entries if isinstance(query.part, Window) else [self.opening]
         result = tuple(arrange([entry for entry in entries if matching.matches(entry)], query))
         self.cache_answer(query, result)
         return result
 
+    def _entries_of(self, part: Slice) -> Sequence[TapeEntry] | None:
+        """Return the entries of a part of the tape that lies within the cached ones; None for others."""
+        match part:
+            case OpeningAnchor():
+                return [self.opening]
+            case Window() if not self.is_partial:
+                return self.entries
+            case IdRanges(((low, None),)) if low > self.opening.id and (
+                not self.is_partial or low >= self.entries[0].id
+            ):
+                return self.entries[bisect_left(self.entries, low, key=lambda entry: entry.id) :]
+        return None
+
     def cache_answer(self, query: TapeQuery, answer: tuple[TapeEntry, ...]) -> None:
         """Cache an answer if later appends tell how it changes.
 
-        That holds for the newest entries of a name, a sealed zone, and the window.
+        That holds for the newest entries of a name, a sealed zone, the window, and its end from some entry on.
         """
-        is_short = len(answer) <= MAX_ANSWER_ENTRIES or isinstance(query.part, Window)
+        part = query.part
+        if isinstance(part, IdRanges):
+            if self._entries_of(part) is None:
+                return
+            # Nobody asks for the entries from an earlier one on again.
+            self._answers = {
+                other: kept for other, kept in self._answers.items() if not isinstance(other.part, IdRanges)
+            }
+        is_short = len(answer) <= MAX_ANSWER_ENTRIES or isinstance(part, (Window, IdRanges))
         newest = max((entry.id for entry in answer), default=0)
         if len(self._answers) < MAX_ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
             self._answers[query] = answer
@@ -73,7 +101,7 @@ class LiveWindow:
     def extend(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
         """Extend the window by these appends.
 
-        None if they open another window, leave a gap, or make it too long.
+        None if they open another window, or leave a gap.
         """
         if not entries:
             return self
@@ -88,7 +116,15 @@ class LiveWindow:
         }
         self.entries += entries
         self.head = entries[-1].id
-        return self if len(self.entries) <= WINDOW_CACHE_ENTRIES else None
+        if len(self.entries) > WINDOW_CACHE_ENTRIES:
+            del self.entries[: len(self.entries) - WINDOW_CACHE_ENTRIES // 2]
+            self.is_partial = True
+            self._answers = {
+                query: answer
+                for query, answer in self._answers.items()
+                if not isinstance(query.part, (Window, IdRanges))
+            }
+        return self
 
 
 def _is_cacheable(query: TapeQuery) -> bool:
@@ -96,7 +132,7 @@ def _is_cacheable(query: TapeQuery) -> bool:
     if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:
-        case Window():
+        case Window() | IdRanges(((_, None),)):
             return not query.newest and query.limit is None
         case WholeTape():
             return (
@@ -114,4 +150,4 @@ def _updated_answer(
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
     matching = build_matcher(query)
     newer = tuple([entry for entry in entries if matching.matches(entry)])
-    return answer + newer if isinstance(query.part, Window) else (newer[::-1] + answer)[: query.limit]
+    return answer + newer if isinstance(query.part, (Window, IdRanges)) else (newer[::-1] + answer)[: query.limit]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
@@ -20,8 +18,9 @@ from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.strategy import ModelContext
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import JsonObject, TapeEntry, event
-from bubbot.tape.query import evaluate
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.query import OpeningAnchor, TapeQuery, evaluate
+from tests.provider_rules import faults
 
 IDS = st.sampled_from(["a", "b", "call_0", "call_1", ""])
 TEXTS = st.sampled_from(["", " ", "\n", "hello", "{", '{"x": 1}', "[1]", "<b>", "é"])
@@ -49,6 +48,13 @@ MESSAGE = optional(
 )
 TARGET = st.integers(0, 12) | JUNK
 DATA = optional(corrects=TARGET, content=TEXTS | JUNK, hide=st.booleans()) | JUNK
+CUTS = optional(
+    **{"from": TARGET},
+    results=st.lists(TARGET, max_size=2) | JUNK,
+    left_out=st.lists(st.lists(TARGET, max_size=2) | st.just([2, 4]), max_size=6) | JUNK,
+    since=st.just(STAMPED) | JUNK,
+    until=st.just(STAMPED) | JUNK,
+)
 ENTRY = st.one_of(
     st.builds(lambda role, text: ("message", {"role": role, "content": text}), st.sampled_from(["user", "assistant"]), TEXTS),
     st.builds(lambda calls: ("tool_call", {"calls": calls}), st.lists(CALL, max_size=3)),
@@ -56,7 +62,7 @@ ENTRY = st.one_of(
     st.tuples(st.just("message"), MESSAGE),
     st.tuples(st.sampled_from(["tool_call", "tool_result"]), optional(calls=JUNK, results=JUNK, content=JUNK)),
     st.builds(lambda data: ("event", {"name": "correction", "data": data}), DATA),
-    st.builds(lambda data: ("event", {"name": CUT, "data": data}), optional(**{"from": TARGET}) | JUNK),
+    st.builds(lambda data: ("event", {"name": CUT, "data": data}), CUTS | JUNK),
     st.just(("anchor", {"name": "phase/x", "state": {"summary": "s"}})),
     st.just(("anchor", {"name": "phase/x"})),
     st.builds(lambda spans: ("anchor", {"name": "phase/y", "state": None, "recalls": spans}), st.lists(st.lists(st.integers(0, 12), max_size=2), max_size=2)),
@@ -79,62 +85,6 @@ VIEWS = st.builds(
 
 def context_of(entries: Sequence[TapeEntry], view: ContextView) -> ModelContext:
     return view.fold([evaluate(entries, query) for query in view.queries("tape")])
-
-
-def faults(messages: Sequence[JsonObject], *, first_assistant: bool = True) -> list[str]:
-    """Every rule of the providers that these messages break."""
-    found = []
-    waiting: list[str] = []
-    seen: set[str] = set()
-    for place, message in enumerate(messages):
-        role = message["role"]
-        if role == "tool":
-            if not waiting or waiting.pop(0) != message["tool_call_id"]:
-                found.append(f"{place}: a tool message that answers no call, or the wrong one")
-            if not isinstance(message["content"], str):
-                found.append(f"{place}: a result that is not text")
-            continue
-        if waiting:
-            found.append(f"{place}: calls {waiting} have no result")
-        calls = message.get("tool_calls", ())
-        waiting = [call["id"] for call in calls]
-        found += [f"{place}: {fault}" for fault in _said(message) + _called(calls, seen)]
-    if waiting:
-        found.append(f"at the end: calls {waiting} have no result")
-    if messages and not first_assistant and messages[0]["role"] != "user":
-        found.append("it begins with an assistant message")
-    return found
-
-
-def _said(message: JsonObject) -> list[str]:
-    if message["role"] not in ("user", "assistant"):
-        return [f"the role {message['role']}"]
-    content = message["content"]
-    if isinstance(content, str):
-        blank = not content.strip() and "tool_calls" not in message
-        return ["an empty message"] if blank else []
-    if not isinstance(content, list) or not content:
-        return ["content that is neither text nor parts"]
-    return [
-        f"the part {part}" for part in content if not isinstance(part.get("type"), str) or not part.get("text", "x")
-    ]
-
-
-def _called(calls: Sequence[JsonObject], seen: set[str]) -> list[str]:
-    found = []
-    for call in calls:
-        if not call["id"] or call["id"] in seen:
-            found.append(f"the call id {call['id']!r} twice, or empty")
-        seen.add(call["id"])
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call["function"]["name"]):
-            found.append(f"the function name {call['function']['name']!r}")
-        try:
-            arguments = json.loads(call["function"]["arguments"])
-        except ValueError:
-            arguments = None
-        if not isinstance(arguments, dict):
-            found.append(f"arguments that are no object: {call['function']['arguments']!r}")
-    return found
 
 
 def asks(*ids: str | None) -> TapeEntry:
@@ -180,6 +130,14 @@ def test_every_context_is_one_that_a_provider_takes(entries: list[TapeEntry], vi
 @given(TAPES, VIEWS)
 def test_building_a_context_twice_gives_the_same_bytes(entries: list[TapeEntry], view: ContextView) -> None:
     assert context_of(entries, view) == context_of(list(entries), view)
+
+
+@given(TAPES, VIEWS.filter(lambda view: view.strategy.start_event != ""))
+def test_what_a_strategy_need_not_read_changes_nothing(entries: list[TapeEntry], view: ContextView) -> None:
+    opening = evaluate(entries, TapeQuery("tape", OpeningAnchor()))
+    newest = TapeQuery("tape", kinds=("event",), names=(view.strategy.start_event,), newest=True, limit=1)
+    start = view.strategy.find_start(opening, evaluate(entries, newest))
+    assert context_of(entries, replace(view, start=start)) == context_of(entries, view)
 
 
 @given(TAPES, st.builds(MessageStyle, st.none(), st.booleans()))

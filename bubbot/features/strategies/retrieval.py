@@ -63,18 +63,22 @@ def read_evidence(tape: str, entries: Sequence[TapeEntry]) -> tuple[TapeQuery, .
 
 def fold_retrieval(source: ContextInput) -> ModelContext:
     """Put the evidence before the messages that it was recalled for, then cut as `compact` does."""
-    body = select_messages(source.entries, source.style)
-    if source.further:
-        found, corrections = source.further
-        evidence = _Evidence.of(found, corrections)
-        places = {message.ids[-1]: place for place, message in enumerate(body) if message.ids}
-        messages = list(body)
-        for recall in find_recalls(source.entries):
-            place = places.get(recall.message)
-            if place is not None and messages[place].message["role"] == "user":
-                messages[place] = evidence.put_before(messages[place], recall)
-        body = tuple(messages)
-    return compact_messages(source, body)
+    return compact_messages(source, lambda entries: _select_with_evidence(source, entries))
+
+
+def _select_with_evidence(source: ContextInput, entries: Sequence[TapeEntry]) -> tuple[ContextMessage, ...]:
+    body = select_messages(entries, source.style)
+    if not source.further:
+        return body
+    found, corrections = source.further
+    evidence = _Evidence.of(found, corrections)
+    places = {message.ids[-1]: place for place, message in enumerate(body) if message.ids}
+    messages = list(body)
+    for recall in find_recalls(entries):
+        place = places.get(recall.message)
+        if place is not None and messages[place].message["role"] == "user":
+            messages[place] = evidence.put_before(messages[place], recall)
+    return tuple(messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,5 +158,10 @@ def _joined(message: JsonObject, block: str) -> JsonObject:
 
 
 RETRIEVAL = ContextStrategy(
-    "retrieval", fold_retrieval, is_compacting=True, events=(CUT, RECALLED), find_further=read_evidence
+    "retrieval",
+    fold_retrieval,
+    is_compacting=True,
+    events=(CUT, RECALLED),
+    find_further=read_evidence,
+    start_event=CUT,
 )

@@ -42,6 +42,7 @@ class MessageStyle:
         bootstrap: `session/start` gets a line.
         images: the number of newest images that are shown as images; 0 for a model that cannot see.
         image_bytes: the most bytes of them together.
+        tools: the model can call tools, such as those that open entries.
     """
 
     stamps: tzinfo | None = None
@@ -49,6 +50,7 @@ class MessageStyle:
     bootstrap: bool = True
     images: int = 0
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
+    tools: bool = True
 
 
 @dataclass(frozen=True, slots=True)

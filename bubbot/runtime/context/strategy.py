@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import AUTO_SELECTOR
@@ -75,6 +75,10 @@ class ContextStrategy:
         is_compacting: it respects the budget.
         events: the names of the events that it reads beside the conversation, such as its own facts.
         find_further: returns further queries on the tape of this name, by the entries of the part.
+        start_event: the name of its event of which the newest one in a window names in `from` the first entry that it
+            shows: it gets the entries from there on, so that a long window costs no more than what is shown of it. For
+            all entries of the window, it must build the same. Empty: it reads the whole part.
+        earlier: the folds of earlier versions, by version, for requests that were recorded with them.
     """
 
     name: str
@@ -85,6 +89,23 @@ class ContextStrategy:
     is_compacting: bool = False
     events: tuple[str, ...] = ()
     find_further: Callable[[str, Sequence[TapeEntry]], Sequence[TapeQuery]] = lambda _tape, _entries: ()
+    start_event: str = ""
+    earlier: Mapping[int, Callable[[ContextInput], ModelContext]] = field(default_factory=dict)
+
+    def at_version(self, version: int) -> ContextStrategy | None:
+        """Return it as it was in a version; None if that fold is gone."""
+        if version == self.version:
+            return self
+        fold = self.earlier.get(version)
+        return None if fold is None else replace(self, fold=fold, version=version, earlier={}, start_event="")
+
+    def find_start(self, opening: Sequence[TapeEntry], events: Sequence[TapeEntry]) -> int | None:
+        """Return the first entry to read, by the window's opening anchor and the newest `start_event`; None for all."""
+        if not opening or not events or not opening[0].id < events[0].id or events[0].erased:
+            return None
+        data = events[0].payload.get("data")
+        start = data.get("from") if isinstance(data, Mapping) else None
+        return start if type(start) is int and opening[0].id < start < events[0].id else None
 
     @property
     def selector(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
@@ -19,7 +19,7 @@ from bubbot.runtime.context.strategy import (
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 CONTEXT_VERSION = 2
@@ -41,6 +41,9 @@ class ContextView:
             providers refuse.
         heavy: see `View`.
         strategies: those among which the selector names one.
+        version: of the strategy; None for the current one.
+        start: the first entry to read, if the strategy needs none before it (see `ContextStrategy.start_event`). It
+            changes what is read and not what is built, so that no record needs it.
     """
 
     selector: str = "window"
@@ -49,11 +52,14 @@ class ContextView:
     ends_with_user: bool = False
     heavy: bool = False
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
+    version: int | None = None
+    start: int | None = None
 
     @property
     def strategy(self) -> ContextStrategy:
         """The strategy that the selector names. Raises `ConfigError` if there is none."""
-        return self.strategies.find(self.selector)
+        strategy = self.strategies.find(self.selector)
+        return strategy if self.version is None else strategy.at_version(self.version) or strategy
 
     def as_json(self) -> JsonObject:
         """Build the record of the view for its step, so that the request can be rebuilt."""
@@ -80,17 +86,20 @@ class ContextView:
                 f"The request was built by the context strategy {selector!r} (version {version}), which cannot be used "
                 f"here: {error}"
             ) from error
-        if strategy.version != version:
+        if strategy.at_version(version) is None:
             raise ConfigError(
                 f"The request was built by version {version} of the context strategy {selector!r}; installed is version "
                 f"{strategy.version}, which may build another one."
             )
-        return cls(selector, MessageStyle(**style), data["budget"], data.get("asking", False), strategies=strategies)
+        view = cls(selector, MessageStyle(**style), data["budget"], data.get("asking", False), strategies=strategies)
+        return view if strategy.version == version else replace(view, version=version)
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the opening anchor, and the part that the strategy names."""
         strategy = self.strategy
-        part = strategy.part(self.selector.partition(":")[2])
+        part: Slice = strategy.part(self.selector.partition(":")[2])
+        if self.start is not None:
+            part = IdRanges(((self.start, None),))
         return (
             TapeQuery(tape, OpeningAnchor(), missing="empty"),
             TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events)),

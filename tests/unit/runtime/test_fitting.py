@@ -13,10 +13,10 @@ from bubbot.features.strategies.events import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.runtime import fitting
-from bubbot.runtime.compose import ContextPolicy, rebuild_request
+from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
-from tests.turns import HOME, Bench, Options, running
+from tests.turns import Bench, Options, assert_rebuilt, running
 
 SIZE = 2_000
 ROOM = 1_500
@@ -47,18 +47,6 @@ async def talk(bench: Bench, turns: int, text: str = "many words " * 12) -> None
 
 async def steps(bench: Bench) -> list[Any]:
     return [dict(step) for step in await bench.events("loop.step")]
-
-
-async def assert_rebuilt(bench: Bench) -> None:
-    """Every request that was sent comes out again, byte for byte."""
-    entries = await bench.entries()
-    sent = [step for step in await bench.events("loop.step") if step["status"] == "ok"]
-    assert len(sent) == len(bench.requests)
-    for step, request in zip(sent, bench.requests, strict=True):
-        system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
-        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
-        assert made.as_bytes() == request.as_bytes()
-        assert made.digest() == step["request"]
 
 
 async def test_what_has_fewer_bytes_than_there_is_room_is_not_counted(memory_store: InMemoryStore) -> None:

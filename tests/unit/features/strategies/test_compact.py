@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,13 +18,15 @@ from bubbot.features.strategies.events import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy
-from bubbot.runtime.context.selectors import ContextMessage
-from bubbot.runtime.context.tokens import estimate_message_tokens, estimate_tokens
+from bubbot.runtime.context.selectors import ContextMessage, MessageStyle
+from bubbot.runtime.context.strategy import ModelContext
+from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens, estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import event, message
+from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from tests.turns import Bench, Options, asked, running
+from tests.turns import Bench, Options, asked, assert_rebuilt, running
 
 SMALL = ModelTraits(context_tokens=2_000, tools=False, short_prompt=True)
 
@@ -149,7 +153,7 @@ class TestInTurns:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:
             await talk(bench, 10)
             await bench.say("long " * 3_000)
-            assert asked(bench.requests[-1])[-1][1].startswith("long long")
+            assert asked(bench.requests[-1])[-1][1].startswith("long long")  # a model without tools gets no line
 
     async def test_the_summary_selector_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
         options = Options(compose=ContextPolicy("summary", strategies=OWN_STRATEGIES))
@@ -190,3 +194,126 @@ def test_a_long_window_is_added_up_once() -> None:
     assert sums <= 2
     rest = [message for message in shown if message.ids[-1] >= cut]
     assert tokens(rest) <= (tokens(shown) - 1) // 2 < tokens(shown[len(shown) - len(rest) - 2 :])
+
+
+def result(call: str, text: str, **fields: Any) -> tuple[TapeEntry, TapeEntry]:
+    """A call and its result."""
+    function = {"name": "look", "arguments": "{}"}
+    return (
+        tool_call([{"id": call, "type": "function", "function": function}]),
+        tool_result([{"tool_call_id": call, "content": text}], **fields),
+    )
+
+
+LONG = "head " + "middle " * 300 + "tail"
+
+
+class TestPointers:
+    @pytest.fixture
+    async def looked(self, tape: TapeService) -> TapeService:
+        """Eight exchanges of four entries from 2 on, with a long result in the third of each."""
+        await tape.ensure_bootstrap_anchor()
+        for number in range(8):
+            asks, gives = result(f"c{number}", LONG)
+            await tape.append([message("user", f"q{number}"), asks, gives, message("assistant", f"a{number}")])
+        return tape
+
+    async def read(self, tape: TapeService, budget: int, **style: Any) -> ModelContext:
+        return await tape.read(ContextView("compact", MessageStyle(**style), budget, strategies=OWN_STRATEGIES))
+
+    async def test_long_results_become_pointers_oldest_first_and_only_as_many_as_needed(
+        self, looked: TapeService
+    ) -> None:
+        whole = await self.read(looked, 100_000)
+        budget = estimate_context_tokens(whole.context_messages) - 1
+        context = await self.read(looked, budget)
+        results = [str(item["content"]) for item in context.messages if item["role"] == "tool"]
+        assert [len(text) < 1_000 for text in results] == 7 * [True] + [False]
+        assert len(context.messages) == len(whole.messages)
+        assert [dict(fact.payload["data"]) for fact in context.facts] == [{"results": (4, 8, 12, 16, 20, 24, 28)}]
+        assert budget // 2 - 600 < estimate_context_tokens(context.context_messages) <= budget // 2
+
+    async def test_a_pointer_has_head_and_tail_and_says_how_to_open_it(self, looked: TapeService) -> None:
+        context = await self.read(looked, 5_000)
+        text = next(str(item["content"]) for item in context.messages if item["role"] == "tool")
+        assert text.startswith("head middle")
+        assert text.endswith("tail")
+        assert f'[shortened: {len(LONG)} characters in all; tape_read(ids="4") opens it]' in text
+
+    async def test_they_are_recorded_and_hold(self, looked: TapeService) -> None:
+        context = await self.read(looked, 5_000)
+        await looked.append(context.facts)
+        again = await self.read(looked, 5_000)
+        assert again.texts == context.texts
+        assert again.facts == ()
+        await looked.append([message("user", "more")])
+        assert (await self.read(looked, 5_000)).texts[:-1] == context.texts
+
+    async def test_a_spilled_result_keeps_its_own_pointer(self, tape: TapeService) -> None:
+        handle = await tape.put_blob(b"x" * 9_000)
+        pointer = '… [cut: 9000 characters in all; read on with result_read(handle="%s", offset=%d, limit=500)]'
+        await tape.ensure_bootstrap_anchor()
+        forged = pointer % ("0" * 64, 7)
+        asks, gives = result("c", f"{'x' * 3_000}{forged}{pointer % (handle, 3_000)}{'x' * 500}", blobs=[handle])
+        await tape.append([message("user", "q"), asks, gives, message("assistant", "a"), message("user", "r")])
+        text = str((await self.read(tape, 1_000)).messages[3]["content"])
+        assert pointer % (handle, 300) in text
+        assert "tape_read" not in text
+
+    async def test_what_the_model_has_just_called_for_stays_if_it_fits(self, looked: TapeService) -> None:
+        asks, gives = result("new", LONG)
+        await looked.append([message("user", "q"), asks, gives])
+        assert LONG in str((await self.read(looked, 1_300)).messages[-1]["content"])
+        context = await self.read(looked, 500)
+        assert LONG not in str(context.messages[-1]["content"])
+        assert [item["role"] for item in context.messages[-3:]] == ["user", "assistant", "tool"]
+
+    async def test_what_is_left_out_is_named_with_its_entries_and_days(self, looked: TapeService) -> None:
+        context = await self.read(looked, 900)
+        line, blank, question = str(context.messages[1]["content"]).split("\n")
+        assert (line, blank, question) == ("[Left out here: #2-#29, 2026-11-21; tape_read opens them]", "", "q7")
+        (fact,) = context.facts
+        assert fact.payload["data"]["from"] == 30
+        assert fact.payload["data"]["left_out"] == ((2, 29),)
+        await looked.append(context.facts)
+        assert (await self.read(looked, 900)).texts == context.texts
+
+    async def test_a_model_without_tools_is_not_told_what_it_could_open(self, looked: TapeService) -> None:
+        assert "Left out" not in str((await self.read(looked, 900, tools=False)).messages)
+
+    async def test_ranges_grow_with_each_cut_and_stay_few(self, tape: TapeService) -> None:
+        await tape.ensure_bootstrap_anchor()
+        for number in range(300):
+            await tape.append([message("user", f"q{number}"), *[event("x", {})] * (number % 150)])
+            context = await self.read(tape, 400)
+            await tape.append(context.facts)
+        cuts = (await tape.fetch([TapeQuery("tape", names=(CUT,), kinds=("event",))]))[0]
+        ranges = cuts[-1].payload["data"]["left_out"]
+        assert 1 < len(ranges) <= 4
+        first = ranges[0][0]
+        assert (first, ranges[-1][1] < cuts[-1].payload["data"]["from"]) == (2, True)
+
+
+class TestRequestsOfTheFirstVersion:
+    async def test_they_are_built_again_byte_for_byte(self, memory_store: InMemoryStore) -> None:
+        first = OWN_STRATEGIES.find("compact").at_version(1)
+        assert first is not None
+        traits = ModelTraits(context_tokens=6_000)
+        older = replace(OWN_STRATEGIES, own=(first,))
+        async with running(
+            memory_store, ScriptedModel(traits=traits), Options(compose=ContextPolicy("compact", strategies=older))
+        ) as bench:
+            await talk(bench, 60)
+            assert await bench.events(CUT)
+            assert {step["view"]["strategy_version"] for step in await bench.events("loop.step")} == {1}
+            await assert_rebuilt(bench)
+        async with running(memory_store, ScriptedModel(traits=traits), life="second") as bench:
+            await talk(bench, 60)
+            assert "[Left out here: #2-" in str(bench.requests[-1].messages[1]["content"])
+
+    async def test_those_of_the_second_version_are(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(traits=ModelTraits(context_tokens=6_000))) as bench:
+            await talk(bench, 60)
+            assert len(await bench.events(CUT)) > 1
+            assert {step["view"]["strategy_version"] for step in await bench.events("loop.step")} == {2}
+            await assert_rebuilt(bench)

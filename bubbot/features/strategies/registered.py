@@ -1,0 +1,22 @@
+"""The strategies of the feature."""
+
+from __future__ import annotations
+
+from bubbot.features.strategies.compact import fold_compact
+from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.first_version import fold_compact_first, fold_with_hint
+from bubbot.runtime.context.strategy import ContextStrategy
+
+STRATEGIES = (
+    ContextStrategy(
+        "compact",
+        fold_compact,
+        version=2,
+        is_compacting=True,
+        events=(CUT,),
+        start_event=CUT,
+        earlier={1: fold_compact_first},
+    ),
+    ContextStrategy("summary", fold_with_hint, is_compacting=True, events=(CUT,)),
+)
+"""The strategies of this feature."""

@@ -1,0 +1,51 @@
+"""What each strategy keeps within a model's reach over a long talk; see `tests.long_talk`."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.store import TapeStore
+from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk
+
+CASES = (
+    TalkCase("window", least=0.0, most=0.0, overflows=True),  # so that a probe can fail
+    TalkCase("compact", least=0.0, most=0.0),
+)
+"""The strategies, and the share of the probes that is answered with them."""
+TURNS, FACTS = 300, 20
+PROOF_TURNS, PROOF_FACTS = 10_000, 200
+EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.selector)
+
+
+async def check(store: TapeStore, case: TalkCase, turns: int, facts: int) -> TalkReport:
+    report = await long_talk(store, case, turns, facts=facts)
+    assert report.faults == []
+    assert report.unexplained == []
+    assert report.asked == facts
+    assert case.least <= report.share <= case.most
+    assert (report.overflows > 0) == case.overflows
+    return report
+
+
+@EACH
+async def test_requests_of_a_long_talk_are_valid_and_answer_what_the_strategy_keeps(
+    memory_store: InMemoryStore, case: TalkCase
+) -> None:
+    report = await check(memory_store, case, TURNS, FACTS)
+    assert report.breaks["cut"] + report.breaks["window"] > 1, "the talk was too short"
+    assert report.breaks["day"] > 0
+    assert report.breaks["memory"] > 0
+
+
+async def test_a_model_with_room_for_the_whole_talk_answers_every_probe(memory_store: InMemoryStore) -> None:
+    case = TalkCase("window", least=1.0, make_model=lambda: RuleModel(200_000))
+    report = await check(memory_store, case, TURNS, FACTS)
+    assert (report.share, report.meant) == (1.0, 0)
+
+
+@pytest.mark.proof
+@EACH
+async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: TalkCase) -> None:
+    await check(sqlite_store, case, PROOF_TURNS, PROOF_FACTS)

@@ -1,0 +1,73 @@
+"""The cached window of a live tape: what it answers, the store would answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape import service as service_module
+from bubbot.tape import window as window_module
+from bubbot.tape.entry import Kind, event, message
+from bubbot.tape.query import IdRanges, TapeQuery, Window
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, SteppingClock
+
+LIMIT = 20
+
+
+@pytest.fixture
+def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_module, "WINDOW_CACHE_ENTRIES", LIMIT)
+    monkeypatch.setattr(service_module, "WINDOW_CACHE_ENTRIES", LIMIT)
+
+
+class Counted(InMemoryStore):
+    """Counts the entries that it gave."""
+
+    given = 0
+
+    async def fetch(self, queries):  # type: ignore[no-untyped-def]
+        answers = await super().fetch(queries)
+        self.given += sum(map(len, answers))
+        return answers
+
+
+async def turn(tape: TapeService, number: int) -> None:
+    """Append as a turn does, and compare with the store what the fork finds."""
+    fork = await tape.open_fork()
+    await fork.append([message("user", f"q{number}"), event("note", {"number": number})])
+    head = await fork.head()
+    for part in (IdRanges(((max(head - 5, 2), None),)), IdRanges(((2, None),)), Window()):
+        query = TapeQuery(tape.name, part, kinds=(Kind.MESSAGE, Kind.EVENT), names=("note",))
+        found = (await fork.fetch([query]))[0]
+        first = part.spans[0][0] if isinstance(part, IdRanges) else 2
+        assert [entry.id for entry in found] == list(range(first, head + 1))
+    await fork.merge()
+
+
+async def test_a_window_that_outgrows_the_cache_is_answered_like_any_other(
+    small_cache: None, clock: SteppingClock, ids: CountingIds
+) -> None:
+    tape = TapeService(InMemoryStore(), "tape", now=clock, new_id=ids)
+    await tape.ensure_bootstrap_anchor()
+    for number in range(40):
+        await turn(tape, number)
+        if number == 25:
+            tape.forget_window()
+    assert tape.cached_entries <= 2 * LIMIT
+
+
+async def test_its_newest_entries_come_from_memory(small_cache: None, clock: SteppingClock, ids: CountingIds) -> None:
+    store = Counted()
+    tape = TapeService(store, "tape", now=clock, new_id=ids)
+    await tape.ensure_bootstrap_anchor()
+    for number in range(40):
+        await turn(tape, number)
+    before = store.given
+    start = await tape.head() - 4
+    for number in range(5):
+        fork = await tape.open_fork()
+        await fork.append([message("user", f"r{number}")])
+        assert len((await fork.fetch([TapeQuery("tape", IdRanges(((start, None),)))]))[0]) == 6 + number
+        await fork.merge()
+    assert store.given == before
