@@ -26,6 +26,7 @@ from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.reading_tools import reading_tools
+from bubbot.features.strategies.summaries import Summaries
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
@@ -129,6 +130,7 @@ def _tools() -> list[Tool]:
         ).tools,
         *search_feature().tools,
         *reading_tools(unused),
+        Summaries(unused, unused).tool(),
         *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
         *memory_tools(unused),

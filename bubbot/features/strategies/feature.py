@@ -9,9 +9,11 @@ from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.features.strategies.recall import FindEntries, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
 
+READ_RULE = "Numbers such as #12 name entries of this chat: tape_read opens them, tape_around what was said around one."
 RECALL_SHARE = 8
 """Evidence for one message takes at most one eighth of a model's context."""
 
@@ -38,13 +40,17 @@ class StrategiesFeature:
         self._kernel = kernel
         self._find_entries = find_entries
         self._find_model = find_model
+        self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
 
     def feature(self) -> Feature:
         """Build the record."""
         return Feature(
             name="strategies",
-            tools=reading_tools(self._context_size),
-            around_turn=(self.recall_evidence,),
+            tools=[*reading_tools(self._context_size), self._summaries.tool()],
+            rules=(READ_RULE,),
+            sources={SUMMARY_ORIGIN: self._summaries},
+            around_turn=(self._summaries.around_turn, self.recall_evidence),
+            on_merged=(self._summaries.on_merged,),
             prepare=self._prepare,
         )
 

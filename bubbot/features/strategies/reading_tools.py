@@ -8,6 +8,7 @@ from dataclasses import field
 from pydantic import Field, field_validator
 
 from bubbot.errors import ToolRetry
+from bubbot.features.strategies.quotation import clip_text, format_head, indent_quotation
 from bubbot.features.strategies.reader import (
     EntriesView,
     NeighboursView,
@@ -22,10 +23,8 @@ from bubbot.features.strategies.reader import (
 from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import INDENT, escape_people_text
-from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
-from bubbot.tape.entry import Kind
-from bubbot.tape.query import format_date
+from bubbot.runtime.context.quoting import INDENT
+from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.texts import Texts
 
 READ_TOKENS = 2_000
@@ -182,52 +181,23 @@ class _Page:
         Returns:
             None if there is no room for it, the character to go on from if it was cut, and 0 if all of it is there.
         """
-        head = self._head(entry)
+        head = format_head(entry, self.turn.zone, self.turn.result_texts)
         room = self.limit - self.used - estimate_tokens(head)
         is_first = self.used == 0
         if not is_first and room < MIN_PIECE_TOKENS:
             return None
         text = entry.text[start:]
-        body = _indented(text)
+        body = indent_quotation(text)
         size = estimate_tokens(body) if body else 0
         if size > room and not is_first and size <= self.limit:
             return None  # the next call shows it whole
         end = 0
         if size > room:
-            text = _clip(text, max(room, MIN_PIECE_TOKENS))
+            text = clip_text(text, max(room, MIN_PIECE_TOKENS))
             end = start + len(text)
-            body = f"{_indented(text)}…"
+            body = f"{indent_quotation(text)}…"
         if start:
             body = f"{INDENT}…{body.removeprefix(INDENT)}"
         self.lines += [head, body] if body else [head]
         self.used += estimate_tokens(head) + estimate_tokens(body)
         return end
-
-    def _head(self, entry: OpenedEntry) -> str:
-        texts = self.turn.result_texts
-        date = format_date(entry.date, self.turn.zone, undated=texts.say("undated"))
-        marks = texts.say("hit_superseded", entry=entry.superseded_by) if entry.superseded_by else ""
-        if entry.gone:
-            name = "read_erased" if entry.gone == "erased" else "read_hidden"
-            return texts.say(name, entry=entry.id, date=date, kind=entry.kind)
-        return texts.say(
-            "read_entry", entry=entry.id, date=date, author=_author(entry, texts), kind=entry.kind, marks=marks
-        )
-
-
-def _author(entry: OpenedEntry, texts: Texts) -> str:
-    if entry.author:
-        return entry.author
-    if entry.is_person:
-        return texts.say("read_by_person")
-    return texts.say("read_by_tool" if entry.kind == Kind.TOOL_RESULT else "read_by_bot")
-
-
-def _indented(text: str) -> str:
-    """Write a text so that none of its lines looks like the head of an entry, or like a mark of the bot."""
-    return f"{INDENT}{escape_people_text(text, INDENT)}" if text.strip() else ""
-
-
-def _clip(text: str, tokens: int) -> str:
-    """Return the beginning of a text that has about so many tokens; never nothing."""
-    return text.encode(errors="replace")[: tokens * BYTES_PER_TOKEN].decode(errors="ignore") or text[:1]

@@ -17,6 +17,14 @@ STRATEGIES = (
         start_event=CUT,
         earlier={1: fold_compact_first},
     ),
-    ContextStrategy("summary", fold_with_hint, is_compacting=True, events=(CUT,)),
+    ContextStrategy(
+        "summary",
+        fold_compact,
+        version=2,
+        is_compacting=True,
+        events=(CUT,),
+        start_event=CUT,
+        earlier={1: fold_with_hint},
+    ),
 )
 """The strategies of this feature."""

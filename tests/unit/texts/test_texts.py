@@ -37,6 +37,7 @@ from bubbot.errors import (
 from bubbot.features.access.tools import access_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.strategies.reading_tools import reading_tools
+from bubbot.features.strategies.summaries import Summaries
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -177,6 +178,7 @@ class TestLanguages:
         tools = [
             *toolbox(ScriptedModel()),
             *reading_tools(unused),
+            Summaries(unused, unused).tool(),
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
@@ -188,6 +190,7 @@ class TestLanguages:
         tools = [
             *toolbox(ScriptedModel()),
             *reading_tools(unused),
+            Summaries(unused, unused).tool(),
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
@@ -205,6 +208,7 @@ class TestLanguages:
         tools = [
             *toolbox(ScriptedModel()),
             *reading_tools(unused),
+            Summaries(unused, unused).tool(),
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
