@@ -15,7 +15,7 @@ from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.home import Home
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Sender
-from tests.e2e import bot
+from tests.e2e import bot, inside
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run
 from tests.e2e.terminal import CTRL_C, Terminal
@@ -57,6 +57,24 @@ def test_a_home_that_is_new_lists_the_configured_and_says_what_to_do(tmp_path: P
     assert "Nothing was granted" in access(home, "history")
     assert not home.exists()
     assert "approve the code" in run(home, "access", "list").stdout.decode()
+
+
+def test_a_chat_may_read_another_one_until_that_is_taken_back(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert "No chat may read" in access(home, "readings")
+    inside.said(home, "the code is swordfish", session="work")
+    assert "may not read stdin:work" in inside.said(home, ",chat.read stdin:work")[-1]
+    assert access(home, "grant-reading", "work", "default").startswith("stdin:default may read stdin:work now.")
+    assert access(home, "grant-reading", "work", "default").startswith("Nothing changed: stdin:default may read it")
+    assert access(home, "readings").split()[:4] == ["stdin:default", "may", "read", "stdin:work"]
+    assert any("swordfish" in line for line in inside.said(home, ",chat.read stdin:work"))
+    assert "may not read stdin:default" in inside.said(home, ",chat.read stdin:default", session="work")[-1]
+    assert "no longer read" in access(home, "revoke-reading", "work", "default")
+    assert "no grant to read" in refused(home, 1, "revoke-reading", "work", "default")
+    assert "may not read stdin:work" in inside.said(home, ",chat.read stdin:work")[-1]
+    assert "never read by grant" in refused(home, 2, "grant-reading", "bubbot/access", "default")
+    assert "two different chats" in refused(home, 2, "grant-reading", "work", "stdin:work")
+    assert [line.split()[3] for line in access(home, "history").splitlines()] == ["revoked:", "granted:"]
 
 
 def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:

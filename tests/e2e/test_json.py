@@ -62,6 +62,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access pending": ("access", "pending"),
     "access approve": ("access", "approve", "7KQ2M9XB"),
     "access grant": ("access", "grant", "telegram", "42", "member"),
+    "access grant-reading": ("access", "grant-reading", "telegram:42", "default"),
+    "access readings": ("access", "readings"),
+    "access revoke-reading": ("access", "revoke-reading", "telegram:42", "default"),
     "access history": ("access", "history"),
     "access revoke": ("access", "revoke", "telegram", "42"),
     "model install": ("model", "install", "--dry-run"),
@@ -75,7 +78,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 REFUSED = {"access approve", "reload"}
 """They need a person who wrote, or a running bot."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "access list", "access pending",
-                "access history", "model install", "service status"}  # fmt: skip
+                "access readings", "access history", "model install", "service status"}  # fmt: skip
 """They have a result in a home where no bot ever ran."""
 FORMATS = jsonschema.FormatChecker()
 

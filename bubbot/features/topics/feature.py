@@ -16,4 +16,6 @@ TOPIC_RULE = (
 def topics_feature(settings: TopicSettings, read_session: ReadSession) -> Feature:
     """Build the record."""
     limits = RecallLimits(settings.recall_messages, settings.recall_tokens)
-    return Feature(name="topics", tools=[*topic_tools(limits), chat_read_tool(read_session)], rules=(TOPIC_RULE,))
+    return Feature(
+        name="topics", tools=[*topic_tools(limits, read_session), chat_read_tool(read_session)], rules=(TOPIC_RULE,)
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from bubbot.errors import ToolRetry
+from bubbot.errors import AccessError, ConfigError, EntryNotFound, ToolRetry
+from bubbot.feature import ReadSession
 from bubbot.features.topics.names import LEFT, MAIN_LINE, MAX_TITLE_CHARS, TAKEN_UP, TopicName, parse_topic
 from bubbot.features.topics.view import (
     BOUND,
@@ -17,6 +18,7 @@ from bubbot.features.topics.view import (
     TopicListView,
     TopicSummary,
     TopicThread,
+    read_state,
     topic_of,
 )
 from bubbot.ports.channel import Button
@@ -24,7 +26,7 @@ from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.anchor import anchor
-from bubbot.tape.handle import spans_of
+from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import format_date, union
 from bubbot.texts import Texts
 
@@ -40,6 +42,8 @@ class TopicArgs(ToolArgs):
     """The arguments of `topic.open`."""
 
     name: str = Field(default="", description="the topic; - or off for the main line", max_length=1_000)
+    source: str = Field(default="", description="another chat in which the topic goes on, if this one may read it")
+    positional: ClassVar[tuple[str, ...]] = ("name",)
 
 
 class ListTopicsArgs(ToolArgs):
@@ -96,8 +100,13 @@ async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
     return texts.say("topic_proposed_result", title=_title(name, texts))
 
 
-def topic_tools(limits: RecallLimits) -> list[Tool]:
-    """Build the tools; `limits`: how much of a topic comes back when it is taken up."""
+def topic_tools(limits: RecallLimits, read_session: ReadSession) -> list[Tool]:
+    """Build the tools.
+
+    Args:
+        limits: how much of a topic comes back when it is taken up.
+        read_session: opens the tape of another chat that this one may read.
+    """
 
     @tool(
         "topic.open",
@@ -106,7 +115,7 @@ def topic_tools(limits: RecallLimits) -> list[Tool]:
         help=CommandHelp(
             HelpTopic.TALK,
             "Open a topic, or go back to one",
-            (",topic Trip to Rome", ",topic", ",topic off"),
+            (",topic Trip to Rome", ",topic", ",topic off", ",topic Trip to Rome source=telegram:42"),
             in_menu=True,
         ),
     )
@@ -118,8 +127,13 @@ def topic_tools(limits: RecallLimits) -> list[Tool]:
         first, _, rest = args.name.strip().partition(" ")
         if first == BIND_WORD and rest.strip():
             return await _bind(turn, require_topic(turn, rest), limits)
-        name = require_topic(turn, args.name)
-        return _format_taken_up(turn, *await take_up(turn, name, limits))
+        name, source = require_topic(turn, args.name), args.source.strip()
+        if not source:
+            return _format_taken_up(turn, *await take_up(turn, name, limits))
+        if name.is_main_line:
+            raise ToolRetry(turn.texts.say("topic_bind_main_line"))
+        session = (await require_session(turn, source, read_session)).session
+        return await _go_on_with(turn, name, session, limits)
 
     @tool(
         "topic.bind",
@@ -144,24 +158,29 @@ async def take_up(turn: Turn, name: TopicName, limits: RecallLimits, *, bound_to
         turn: the turn.
         name: the topic.
         limits: how much of it comes back.
-        bound_to: the session whose topic a thread is bound to; the model is shown it with the window.
+        bound_to: the session in which the topic goes on as well; the model is shown it with the window. Empty: as it
+            was.
 
     Returns:
         Its thread as it was before, and the id of the anchor that opens the window; 0 if the chat is on it already.
     """
     tape = turn.tape
     anchor_of_current = await tape.read(CurrentTopicView())
+    is_bound = anchor_of_current is not None and read_state(anchor_of_current).get("bound_to") == bound_to
     current = TopicName(MAIN_LINE, MAIN_LINE) if anchor_of_current is None else topic_of(anchor_of_current)
-    if name.key == current.key:
+    if name.key == current.key and (is_bound or not bound_to):
         return await tape.read(ThreadView(current)), 0
     thread = await tape.read(ThreadView(name, limits))
     await _leave(turn, current)
     spans = [*thread.recalls, *spans_of(turn.message_ids)]
     corrections = await tape.find_corrections(spans)
     recalls = union([*spans, *((entry.id, entry.id) for entry in corrections)])
-    state = {**thread.state, "owner": "human", "title": name.title} | ({"bound_to": bound_to} if bound_to else {})
+    state: dict[str, Any] = {**thread.state, "owner": "human", "title": name.title}
     if thread.opened is not None:
         state["parents"] = [thread.opened.id]
+        bound_to = bound_to or str(read_state(thread.opened).get("bound_to") or "")
+    if bound_to:
+        state["bound_to"] = bound_to
     opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=[(low, high) for low, high in recalls if high])
     return thread, opened.id
 
@@ -184,10 +203,22 @@ async def _bind(turn: Turn, name: TopicName, limits: RecallLimits) -> str:
     place = turn.inbounds[0].inbound if turn.inbounds else None
     if place is None or not place.thread or name.is_main_line:
         raise ToolRetry(turn.texts.say("topic_bind_where"))
-    parent = f"{place.channel}:{place.chat}"
-    await turn.tape.append_event(BOUND, {"topic": name.key, "title": name.title, "session": parent})
-    await take_up(turn, name, limits, bound_to=parent)
-    return turn.texts.say("topic_bound", title=name.title, session=parent)
+    return await _go_on_with(turn, name, f"{place.channel}:{place.chat}", limits)
+
+
+async def _go_on_with(turn: Turn, name: TopicName, session: str, limits: RecallLimits) -> str:
+    """Take up a topic here that goes on in another chat, which can be read from here."""
+    await turn.tape.append_event(BOUND, {"topic": name.key, "title": name.title, "session": session})
+    answer = _format_taken_up(turn, *await take_up(turn, name, limits, bound_to=session))
+    return f"{answer}\n{turn.texts.say('topic_bound', session=session)}"
+
+
+async def require_session(turn: Turn, source: str, read_session: ReadSession) -> TapeHandle:
+    """Open the tape of another chat. Raise `ToolRetry` if this one may not read it, or if there is none."""
+    try:
+        return await read_session(turn, source)
+    except (AccessError, ConfigError, EntryNotFound) as error:
+        raise ToolRetry(turn.result_texts.say("read_refused", session=clean_label(source, 200))) from error
 
 
 def require_topic(turn: Turn, text: str) -> TopicName:

@@ -17,13 +17,15 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.anchor import SESSION_NEW
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, thaw
 from bubbot.tape.handle import spans_of
-from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery, WholeTape
+from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 MAX_VISIT_ANCHORS = 200
 """Anchors of one topic that are read: those of its newest hundred visits. Older ones are in the inherited state."""
 MAX_STATE_ANCHORS = 1_000
 """Anchors within these visits that are read to find the newest handoff; a memory writes two for each change."""
+MAX_BOUND_READ = 100
+"""Facts that bind a topic that are read to find that of the current one."""
 MAX_COUNTED_MESSAGES = 10_000
 """Messages of one visit that are counted."""
 INHERITED_KEYS = ("phase", "summary", "next_steps", "source_ids")
@@ -177,18 +179,24 @@ class TopicListView:
 
 @dataclass(frozen=True, slots=True)
 class BoundTopicView:
-    """The newest fact that binds this tape, of a thread, to a topic; None without one."""
+    """The session in which the current topic goes on as well, and the topic; None if it is bound to none."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest such fact."""
-        return (TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=(BOUND,), newest=True, limit=1),)
+        """Read the newest anchor that takes up a topic, and the newest facts that bind topics."""
+        bound = TapeQuery(tape, kinds=(Kind.EVENT,), names=(BOUND,), newest=True, limit=MAX_BOUND_READ)
+        return (*CurrentTopicView().queries(tape), bound)
 
-    def fold(self, answers: QueryAnswers) -> JsonObject | None:
-        """Return its data."""
-        data = answers[0][0].payload.get("data") if answers[0] else None
-        return data if isinstance(data, Mapping) else None
+    def fold(self, answers: QueryAnswers) -> tuple[str, TopicName] | None:
+        """Return what the newest fact about the current topic says."""
+        current = CurrentTopicView().fold(answers[:1])
+        name = None if current is None else topic_of(current)
+        for entry in answers[1]:
+            data = entry.payload.get("data")
+            if name is not None and isinstance(data, Mapping) and data.get("topic") == name.key:
+                return str(data.get("session", "")), name
+        return None
 
 
 BOUND = "topics/bound"

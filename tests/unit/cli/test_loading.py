@@ -54,14 +54,14 @@ def packages(modules: Sequence[str]) -> set[str]:
     ("command", "ours", "others"),
     [
         ("--help", 11, set()),
-        ("status", 261, SENTENCES),
-        ("tape list", 145, STORE),
+        ("status", 272, SENTENCES),
+        ("tape list", 147, STORE),
         ("tape search stdin:default hi", 155, SENTENCES | {"rapidfuzz", "cython_runtime"}),
-        ("usage", 140, SENTENCES),
-        ("memory show stdin:default", 130, SENTENCES),
-        ("schedule list", 164, SENTENCES),
+        ("usage", 142, SENTENCES),
+        ("memory show stdin:default", 131, SENTENCES),
+        ("schedule list", 166, SENTENCES),
         ("access list", 130, STORE),
-        ("ask hi", 285, STORE),
+        ("ask hi", 293, STORE),
     ],
 )
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:

@@ -138,7 +138,7 @@ class TestThreads:
                 await bench.say(line, chat="room")
             where = {"chat": "room", "thread": "7"}
             bound = (await bench.say(",topic bind Trip", **where)).text
-            assert bound.startswith("This thread is about Trip now.")
+            assert bound.endswith("What was said on it in test:room can be read here: ,chat.read")
             text = (await bench.say(",chat.read", **where)).text
             assert "rome it is" in text
             assert "main line" not in text
@@ -162,6 +162,47 @@ class TestThreads:
             assert (await bench.say(",topic.bind Trip")).text.startswith("only a thread")
             assert (await bench.say(",topic bind -", chat="room", thread="7")).text.startswith("only a thread")
             assert (await bench.say(",chat.read")).text == "name the chat to read, such as telegram:42"
+
+
+class TestGoingOnElsewhere:
+    async def test_a_topic_goes_on_in_another_chat_where_that_was_granted(
+        self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+    ) -> None:
+        async with running(memory_store, ScriptedModel(), Options(read_session=reader)) as bench:
+            for line in (",topic Trip", "rome it is", ",topic Cake", "sugar"):
+                await bench.say(line, chat="source")
+            typed = f",topic trip source={SOURCE}"
+            assert "may not read" in (await bench.say(typed)).text
+            assert not [entry.name for entry in await bench.entries() if (entry.name or "").startswith("topic")]
+            await access.grant_reading(SOURCE, "test:home", TERMINAL)
+            answer = (await bench.say(typed)).text
+            assert answer.endswith(f"What was said on it in {SOURCE} can be read here: ,chat.read")
+            text = (await bench.say(",chat.read")).text
+            assert ("rome it is" in text, "sugar" in text) == (True, False)
+            assert "rome" not in str([entry.payload for entry in await bench.entries() if entry.kind == "anchor"])
+            await bench.say(",topic off")
+            assert (await bench.say(",chat.read")).text == "name the chat to read, such as telegram:42"
+            await bench.say(",topic trip")
+            await bench.say("and now?")
+            assert f'"bound_to":"{SOURCE}"' in str(bench.requests[-1].messages[0]["content"])
+            assert "rome it is" in (await bench.say(",chat.read")).text
+            await access.revoke_reading(SOURCE, "test:home", TERMINAL)
+            assert "may not read" in (await bench.say(",chat.read")).text
+
+    async def test_a_topic_that_is_current_is_bound_too(
+        self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+    ) -> None:
+        async with running(memory_store, ScriptedModel(), Options(read_session=reader)) as bench:
+            await bench.say("hello", chat="source")
+            await access.grant_reading(SOURCE, "test:home", TERMINAL)
+            for line in (",topic trip", "one", f",topic trip source={SOURCE}", "two"):
+                await bench.say(line)
+            shown = [str(message["content"]) for message in bench.requests[-1].messages]
+            assert '"bound_to"' in shown[0]
+            assert "one" in shown[1]
+            assert "6 messages" not in (await bench.say(",topics")).text
+            assert "trip: 4 messages" in (await bench.say(",topics")).text
+            assert "is not a topic" in (await bench.say(f",topic - source={SOURCE}")).text
 
 
 class TestGranting:
