@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -24,6 +25,7 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import SteppingClock
+from tests.long_talk import RuleModel, TalkCase
 from tests.turns import Bench, Options, running
 
 SUMMARY_PROMPT = "You write the summary of a chat."
@@ -129,9 +131,8 @@ class SummaryParts:
             cast("Any", None),
             cast("Any", None),
         )
-        self.strategies = StrategiesFeature(
-            kernel, settings or ContextSettings(selector="summary"), find_entries=_find_nothing, find_model=_find_model
-        )
+        self._kernel = kernel
+        self._settings = settings or ContextSettings(selector="summary")
 
     async def accept(self, inbound: Inbound, extra: Mapping[str, Sequence[TapeEntry]]) -> bool:
         """See `Kernel.accept`."""
@@ -139,9 +140,21 @@ class SummaryParts:
         self.accepted.append(inbound.external_id)
         return await self.bench.gate.accept(inbound, extra, is_own=True) is not None
 
+    def join(self, bench: Bench) -> None:
+        """Accept through this bench."""
+        self.bench = bench
+
     def features(self) -> list[Feature]:
         """The features of the bench."""
-        return [self.strategies.feature()]
+        made = StrategiesFeature(
+            self._kernel,
+            self._settings,
+            find_entries=_find_nothing,
+            find_model=_find_model,
+            strategies=OWN_STRATEGIES,
+        ).feature()
+        tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
+        return [replace(made, tools=tools, choose_selector=None)]
 
 
 async def _find_nothing(*_: object) -> Sequence[int]:
@@ -167,7 +180,7 @@ async def summarising(
     policy = ContextPolicy(selector, strategies=OWN_STRATEGIES)
     made = Options(compose=policy, features=parts.features(), clock=SteppingClock(), **options)
     async with running(store, model, made, life=life) as bench:
-        parts.bench = bench
+        parts.join(bench)
         yield bench
 
 
@@ -181,3 +194,41 @@ def state_of(anchor: TapeEntry) -> JsonObject:
     state = anchor.payload["state"]
     assert isinstance(state, Mapping)
     return state
+
+
+class SummaryRuleModel(RuleModel):
+    """Writes summaries by a rule: of each sentence with a number it keeps the long words without the number, by entry."""
+
+    def is_part_of_talk(self, request: ModelRequest) -> bool:
+        """See `RuleModel.is_part_of_talk`."""
+        return not is_summary(request)
+
+    def answer(self, request: ModelRequest) -> ModelReply:
+        """See `RuleModel.answer`."""
+        return ModelReply(self._summarise(request)) if is_summary(request) else super().answer(request)
+
+    def _summarise(self, request: ModelRequest) -> str:
+        before = summary_so_far(request).get("summary", "")
+        lines = [line for line in before.split("\n") if line.startswith("#")]
+        newest = 0
+        for number, words in quoted_messages(request):
+            newest = number
+            for sentence in re.split(r"[.?!]\s", words):
+                if re.search(r"\b\d{3,}\b", sentence) and "?" not in sentence and not sentence.startswith("It is"):
+                    kept = [word for word in re.findall(r"\w+", sentence) if len(word) > 3 and not word.isdigit()]
+                    lines.append(f"#{number} {' '.join(kept)}")
+        text = "\n".join(lines) or f"Small talk (#{newest})."
+        ids = [int(number) for number in re.findall(r"#(\d+)", text)]
+        return json.dumps({"summary": text[: max_characters(request)], "source_ids": ids})
+
+
+def summary_case(least: float, size: int = 8_000) -> TalkCase:
+    """The strategy in a long talk."""
+    parts = SummaryParts()
+    return TalkCase(
+        "summary",
+        least=least,
+        features=parts.features,
+        make_model=lambda: SummaryRuleModel(size),
+        on_running=parts.join,
+    )

@@ -19,6 +19,7 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.feature import search_feature
+from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.topics.settings import TopicSettings
@@ -429,14 +430,25 @@ def _parts(
         reserved_names=RESERVED_PREFIXES,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
+    choice = StrategyChoice(options.compose.strategies, options.compose.selector)
+    strategies = Feature(name="strategies", tools=(choice.tool(),), choose_selector=choice.chosen)
     topics = topics_feature(options.topics, options.read_session)
-    features = [conversation, search_feature(), topics, why_feature(OWN_STRATEGIES), memory.feature(), files]
+    features = [
+        conversation,
+        search_feature(),
+        topics,
+        why_feature(OWN_STRATEGIES),
+        memory.feature(),
+        strategies,
+        files,
+    ]
     features += options.features
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,
         sections=[*options.compose.sections, *(section for feature in features for section in feature.prompt)],
         rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
+        choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
     composer = RequestComposer(models.model_for_turn, settings, found.specs)
     runner = ToolCallRunner(

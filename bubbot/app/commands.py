@@ -26,6 +26,7 @@ from bubbot.tape.service import TapeService
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
+    from bubbot.features.strategies.compare import CompareDeps
     from bubbot.features.usage.reporter import UsageReporter
 
 log = logging.getLogger(__name__)
@@ -71,12 +72,23 @@ def _usage_reporter(settings: Settings) -> Callable[[TapeService, Clock, ZoneInf
     return build
 
 
+def _compare_deps(settings: Settings) -> CompareDeps:
+    # Imported here: strategies and prices are for one command of many.
+    from bubbot.app.budget import model_facts
+    from bubbot.app.installed import load_strategies
+    from bubbot.features.budget.limits import budget_limits
+    from bubbot.features.strategies.compare import CompareDeps
+
+    return CompareDeps(load_strategies(), budget_limits(settings.budget, model_facts(settings)).find_price)
+
+
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
         "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.search),
         "memory": OwnCommands("bubbot.features.memory.shell", lambda settings: settings.memory),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
+        "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
         "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
     }
 )

@@ -130,7 +130,9 @@ class BotFeatures:
         if self.memory:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if "strategies" in names:
-            kept = StrategiesFeature(kernel, settings.context, find_entries=find_entries, find_model=find_model)
+            kept = StrategiesFeature(
+                kernel, settings.context, find_entries=find_entries, find_model=find_model, strategies=strategies
+            )
             self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)

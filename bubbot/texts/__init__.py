@@ -127,6 +127,13 @@ class Texts:
                 return self.format_commands(text)
         return self.format_commands(english)
 
+    def strategy(self, name: str, english: str) -> str:
+        """Return what a context strategy shows."""
+        # A strategy of an installed package may have the name of one of ours.
+        text = self._translate(f"strategy.{name}")
+        is_ours = text and self._catalogue(f"strategy.{name}").entries[f"strategy.{name}"].singular == english
+        return text if is_ours else english
+
     def topic(self, topic: str) -> str:
         """Return the heading of a part of the list of commands."""
         return self.say(f"topic.{topic}")

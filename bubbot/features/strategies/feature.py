@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
+from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.features.strategies.recall import FindEntries, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.features.strategies.shell import CONTEXT_COMMANDS
 from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.runtime.context.strategy import ContextStrategies
 
 READ_RULE = "Numbers such as #12 name entries of this chat: tape_read opens them, tape_around what was said around one."
 RECALL_SHARE = 8
@@ -26,7 +29,13 @@ class StrategiesFeature:
     """
 
     def __init__(
-        self, kernel: Kernel, settings: ContextSettings, *, find_entries: FindEntries, find_model: FindModel
+        self,
+        kernel: Kernel,
+        settings: ContextSettings,
+        *,
+        find_entries: FindEntries,
+        find_model: FindModel,
+        strategies: ContextStrategies,
     ) -> None:
         """Set what the strategies need.
 
@@ -35,20 +44,24 @@ class StrategiesFeature:
             settings: `[context]`.
             find_entries: searches the tape of a turn.
             find_model: returns the model of a turn.
+            strategies: those of the bot.
         """
         self.settings = settings
         self._kernel = kernel
         self._find_entries = find_entries
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
+        self._choice = StrategyChoice(strategies, settings.selector)
 
     def feature(self) -> Feature:
         """Build the record."""
         return Feature(
             name="strategies",
-            tools=[*reading_tools(self._context_size), self._summaries.tool()],
+            tools=(*reading_tools(self._context_size), self._choice.tool(), self._summaries.tool()),
+            commands=CONTEXT_COMMANDS.commands,
             rules=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
+            choose_selector=self._choice.chosen,
             around_turn=(self._summaries.around_turn, self.recall_evidence),
             on_merged=(self._summaries.on_merged,),
             prepare=self._prepare,
@@ -56,7 +69,7 @@ class StrategiesFeature:
 
     async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
-        if turn.message_ids and self.settings.selector == RETRIEVAL.name:
+        if turn.message_ids and await self._choice.current(turn) == RETRIEVAL.name:
             await recall_for(turn, self._find_entries, await self._recall_budget(turn))
         return await call_next(turn)
 
@@ -74,5 +87,6 @@ class StrategiesFeature:
     def _apply_later(self, settings: ContextSettings) -> Callable[[], None]:
         def apply() -> None:
             self.settings = settings
+            self._choice.configured = settings.selector
 
         return apply

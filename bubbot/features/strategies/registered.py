@@ -16,6 +16,7 @@ STRATEGIES = (
         events=(CUT,),
         start_event=CUT,
         earlier={1: fold_compact_first},
+        help="the window, and when it gets too long without its oldest part",
     ),
     ContextStrategy(
         "summary",
@@ -25,6 +26,7 @@ STRATEGIES = (
         events=(CUT,),
         start_event=CUT,
         earlier={1: fold_with_hint},
+        help="the window, and before it gets too long a new one that begins with a summary; between them as compact",
     ),
 )
 """The strategies of this feature."""

@@ -164,4 +164,5 @@ RETRIEVAL = ContextStrategy(
     events=(CUT, RECALLED),
     find_further=read_evidence,
     start_event=CUT,
+    help="as compact, with quotations from before that bear on your message",
 )

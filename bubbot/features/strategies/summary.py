@@ -19,7 +19,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import request_token_limit
 from bubbot.runtime.context.quoting import escape_people_text, escape_tags, quote_text
-from bubbot.runtime.context.tokens import MESSAGE_TOKENS, estimate_tokens
+from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, MESSAGE_TOKENS, estimate_tokens
 from bubbot.tape.entry import JsonObject, Kind, encode
 
 PURPOSE = "summary"
@@ -30,6 +30,8 @@ MIN_PIECE_TOKENS = 120
 """A piece is not made smaller than this; a model that cannot take it writes no summary."""
 ENTRY_SHARE = 4
 """One entry takes at most one fourth of a piece; the rest of it is left out."""
+ASKED_SHARE = 0.8
+"""The part of its room that a model is told to use for the text; the rest is for ids and the form."""
 TOLERANCE = 1.5
 """A summary may be longer than asked for by this factor."""
 MAX_CITED_CHARS = 120
@@ -136,11 +138,13 @@ class SummaryWriter:
     turn: Turn
     limit: int
     earlier: SummaryState = field(default_factory=SummaryState)
+    _characters: int = 0
 
     async def write(self, entries: Sequence[OpenedEntry]) -> SummaryResult:
         """Summarise the entries; where the model cannot, its newest messages of people are cited instead."""
         waiting = [entry for entry in entries if entry.text.strip()]
         state, factor = self.earlier, 1.0
+        self._characters = _count_characters(self.limit, waiting)
         try:
             size = (await self.turn.runner.find_model(self.turn)).traits.context_tokens
             while waiting:
@@ -183,7 +187,7 @@ class SummaryWriter:
         return f"{head}\n{indent_quotation(text)}{mark}"
 
     def _system(self) -> str:
-        return _SYSTEM.format(characters=self.limit * 2)
+        return _SYSTEM.format(characters=self._characters)
 
     async def _extend(
         self, state: SummaryState, entries: Sequence[OpenedEntry], size: int | None, factor: float
@@ -196,29 +200,37 @@ class SummaryWriter:
         allowed = {*ids, *state.source_ids}
         try:
             answer = await self._ask(messages, ids)
-            return parse_summary(answer, allowed, self.limit)
+            return parse_summary(answer, allowed, self.limit, self._characters)
         except SummaryInvalid as error:
             answer = clip_text(answer, round(self.limit * TOLERANCE)) if answer.strip() else "(no answer)"
             repair = _REPAIR.format(problem=escape_tags(str(error)))
             messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": repair}]
-        return parse_summary(await self._ask(messages, ids), allowed, self.limit)
+        return parse_summary(await self._ask(messages, ids), allowed, self.limit, self._characters)
 
     async def _ask(self, messages: Sequence[JsonObject], ids: Sequence[int]) -> str:
         reply = await self.turn.runner.ask(self.turn, self._system(), messages, purpose=PURPOSE, shown=ids)
         return route_assistant(clean(reply.text)).text
 
 
+def _count_characters(limit: int, entries: Sequence[OpenedEntry]) -> int:
+    """Return the characters that a summary of these entries may have: fewer in a script with more bytes for each."""
+    text = "".join(entry.text[:1000] for entry in entries)
+    bytes_each = len(text.encode(errors="replace")) / max(len(text), 1)
+    return round(limit * BYTES_PER_TOKEN / max(bytes_each, 1.0) * ASKED_SHARE)
+
+
 def _so_far(state: SummaryState) -> str:
     return "" if state.is_empty else f"{_SO_FAR}{escape_tags(encode(state.as_json()))}\n\n"
 
 
-def parse_summary(text: str, allowed: Collection[int], limit: int) -> SummaryState:
+def parse_summary(text: str, allowed: Collection[int], limit: int, characters: int) -> SummaryState:
     """Read what a model wrote.
 
     Args:
         text: its answer, which may stand in a fence or among other words.
         allowed: the ids that it was shown.
         limit: the tokens it may have.
+        characters: what it was told of that.
 
     Raises:
         SummaryInvalid: it breaks the contract.
@@ -250,7 +262,7 @@ def parse_summary(text: str, allowed: Collection[int], limit: int) -> SummarySta
     if not state.summary.strip():
         raise SummaryInvalid("its summary is empty")
     if estimate_tokens(encode(state.as_json())) > limit * TOLERANCE:
-        raise SummaryInvalid(f"it is too long: it may have {limit * 2} characters")
+        raise SummaryInvalid(f"it is too long: it may have {characters} characters")
     return state
 
 

@@ -79,6 +79,7 @@ class ContextStrategy:
             shows: it gets the entries from there on, so that a long window costs no more than what is shown of it. For
             all entries of the window, it must build the same. Empty: it reads the whole part.
         earlier: the folds of earlier versions, by version, for requests that were recorded with them.
+        help: what it shows, in a few English words.
     """
 
     name: str
@@ -91,6 +92,7 @@ class ContextStrategy:
     find_further: Callable[[str, Sequence[TapeEntry]], Sequence[TapeQuery]] = lambda _tape, _entries: ()
     start_event: str = ""
     earlier: Mapping[int, Callable[[ContextInput], ModelContext]] = field(default_factory=dict)
+    help: str = ""
 
     def at_version(self, version: int) -> ContextStrategy | None:
         """Return it as it was in a version; None if that fold is gone."""
@@ -181,10 +183,16 @@ def _fold_without_line(source: ContextInput) -> ModelContext:
 
 KERNEL_STRATEGIES = ContextStrategies(
     (
-        ContextStrategy("window", _fold_with_line),
-        ContextStrategy("messages", _fold_without_line),
-        ContextStrategy("full", _fold_without_line, part=lambda _: WholeTape()),
-        ContextStrategy("from", _fold_without_line, part=AfterAnchor, argument="<anchor>"),
+        ContextStrategy("window", _fold_with_line, help="all since the window opened"),
+        ContextStrategy("messages", _fold_without_line, help="the same without the line of the window's anchor"),
+        ContextStrategy("full", _fold_without_line, part=lambda _: WholeTape(), help="the whole tape"),
+        ContextStrategy(
+            "from",
+            _fold_without_line,
+            part=AfterAnchor,
+            argument="<anchor>",
+            help="all after the newest anchor of this name",
+        ),
     )
 )
 """The strategies that leave nothing out of their part of the tape."""

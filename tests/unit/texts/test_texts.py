@@ -21,6 +21,7 @@ import polib
 import pytest
 
 from bubbot import errors
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import (
     BubbotError,
     FeatureFailed,
@@ -63,7 +64,7 @@ PACKAGE = "bubbot.texts"
 AREAS = list_areas(PACKAGE)
 OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
 CHINESE = Texts("zh")
-TABLES = ("brief.", "command.", "error.", "meaning.", "role.", "status.", "topic.")
+TABLES = ("brief.", "command.", "error.", "meaning.", "role.", "status.", "strategy.", "topic.")
 """Beginnings of names that the code puts together from what they are about."""
 
 
@@ -202,6 +203,11 @@ class TestLanguages:
 
     def test_the_roles_have_a_name(self) -> None:
         assert _table("role.") == {role.value: role.value for role in Role}
+
+    def test_the_context_strategies_have_a_line(self) -> None:
+        assert _table("strategy.") == {one.name: one.help for one in OWN_STRATEGIES.own}
+        assert all(CHINESE.strategy(one.name, one.help) != one.help for one in OWN_STRATEGIES.own)
+        assert CHINESE.strategy("window", "what a package shows") == "what a package shows"
 
     def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
         unused: Any = None

@@ -171,7 +171,7 @@ async def test_no_summary_is_written_unasked_with_another_strategy_or_at_zero(me
 )
 def test_what_breaks_the_contract_is_named(text: str, problem: str) -> None:
     with pytest.raises(SummaryInvalid) as raised:
-        parse_summary(text, {1, 2}, 100)
+        parse_summary(text, {1, 2}, 100, 200)
     assert problem in str(raised.value)
 
 
@@ -184,7 +184,7 @@ def test_what_breaks_the_contract_is_named(text: str, problem: str) -> None:
     ],
 )
 def test_what_keeps_the_contract_is_taken_without_the_rest(text: str) -> None:
-    state = parse_summary(text, {1}, 100)
+    state = parse_summary(text, {1}, 100, 200)
     assert state.source_ids == (1,)
     assert set(state.as_json()) == {"summary", "source_ids"}
 

@@ -1,0 +1,164 @@
+"""What each context strategy would send for a chat's real window, without a call of any model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from bubbot.errors import BubbotError, EntryNotFound
+from bubbot.ports.model import NANOS_PER_USD, ModelPrice, Usage
+from bubbot.records import dataclass
+from bubbot.runtime.compose import estimate_fixed_tokens, parse_tools
+from bubbot.runtime.context.strategy import ContextStrategies, ModelContext
+from bubbot.runtime.context.tokens import estimate_context_tokens
+from bubbot.runtime.context.view import ContextView
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import OpeningAnchor, TapeQuery
+
+MAX_STEPS_SEARCHED = 20
+"""The newest model calls among which the last answer's is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareDeps:
+    """What a comparison needs of the bot.
+
+    Attributes:
+        strategies: those of the bot.
+        find_price: returns the price of a model by its name; None if unknown.
+    """
+
+    strategies: ContextStrategies
+    find_price: Callable[[str], ModelPrice | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStrategy:
+    """What one strategy would send.
+
+    Attributes:
+        selector: of the strategy.
+        version: of the strategy.
+        tokens: of the whole request, estimated.
+        cost: US dollars for a model that reads it once; null if the price is unknown.
+        shown: the number of entries that it shows.
+        left_out: the number of entries of the window that it does not show.
+        shortened: the number of results that it shows as pointers.
+        is_cut: it would cut more with the next request.
+        problem: why it cannot be used here; empty if it can.
+    """
+
+    selector: str
+    version: int = 0
+    tokens: int = 0
+    cost: float | None = None
+    shown: int = 0
+    left_out: int = 0
+    shortened: int = 0
+    is_cut: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextComparison:
+    """The next request of a chat, as each strategy would build it.
+
+    Attributes:
+        tape: the name of the tape.
+        step: the entry of the model call whose prompt, tools, model and room are those of the comparison.
+        model: its model.
+        selector: the strategy that it used.
+        budget: the estimated tokens that the messages may have; null: unlimited.
+        fixed_tokens: of the prompt and the tools, estimated; they are among the tokens of each strategy.
+        strategies: what each would send.
+    """
+
+    tape: str
+    step: int
+    model: str
+    selector: str
+    budget: int | None
+    fixed_tokens: int
+    strategies: Sequence[ComparedStrategy]
+
+
+async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComparison:
+    """Build the next request with each strategy. Raise `EntryNotFound` if no model was asked here yet."""
+    step = await _find_step(tape)
+    data = step.payload["data"]
+    recorded = data["view"]
+    # The style and the room are those of the last request; its strategy need not be one that is installed.
+    style = ContextView.from_json({**recorded, "selector": "window", "strategy_version": 1}).style
+    fixed = await _read_fixed_tokens(tape, data)
+    price = deps.find_price(str(data.get("answered") or data["model"]))
+    opening = (await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]
+    base = ContextView("window", style, recorded["budget"], ends_with_user=True, strategies=deps.strategies)
+    window = await _build(tape, base)
+    compared = []
+    for selector in _list_selectors(deps.strategies, opening):
+        view = replace(base, selector=selector)
+        try:
+            context = await _build(tape, view)
+            version = view.strategy.version
+        except Exception as error:  # noqa: BLE001 - the boundary of a package's strategy; an own one has no part of this tape
+            problem = str(error) if isinstance(error, BubbotError) else f"{type(error).__name__}: {error}"
+            compared.append(ComparedStrategy(selector, problem=problem))
+            continue
+        tokens = fixed + estimate_context_tokens(context.context_messages)
+        compared.append(
+            ComparedStrategy(
+                selector,
+                version,
+                tokens,
+                None if price is None else price.cost_nanousd(Usage(input_tokens=tokens)) / NANOS_PER_USD,
+                len(context.ids),
+                len({*window.ids} - {*context.ids}),
+                _count_shortened(window, context),
+                bool(context.facts),
+            )
+        )
+    return ContextComparison(
+        tape.name, step.id, str(data["model"]), str(recorded["selector"]), recorded["budget"], fixed, compared
+    )
+
+
+async def _find_step(tape: TapeHandle) -> TapeEntry:
+    """Find the newest model call that shows the conversation; those with a purpose of their own do not."""
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=MAX_STEPS_SEARCHED)
+    for entry in (await tape.fetch([query]))[0]:
+        data = entry.payload.get("data")
+        if not entry.erased and isinstance(data, Mapping) and data.get("view"):
+            return entry
+    raise EntryNotFound("no model has been asked here yet, so there is no request to compare with: say something first")
+
+
+async def _read_fixed_tokens(tape: TapeHandle, step: JsonObject) -> int:
+    system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+    return estimate_fixed_tokens(system, parse_tools(tools))
+
+
+def _list_selectors(strategies: ContextStrategies, opening: Sequence[TapeEntry]) -> list[str]:
+    """List what is compared; the newest window stands for an argument."""
+    name = (opening[0].name or "") if opening else ""
+    own = [
+        f"{item.name}:{name}" if item.argument else item.name for item in strategies.own if name or not item.argument
+    ]
+    return [*own, *strategies.installed]
+
+
+async def _build(tape: TapeHandle, view: ContextView) -> ModelContext:
+    answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
+    if further := view.further_queries(tape.name, answers):
+        answers += await tape.fetch(further)
+    return await asyncio.to_thread(view.fold, answers)  # a whole tape may be long
+
+
+def _count_shortened(window: ModelContext, context: ModelContext) -> int:
+    """Count the results that are shown in another form than in the window."""
+    whole = {
+        item.message["tool_call_id"]: item.text for item in window.context_messages if item.message["role"] == "tool"
+    }
+    shown = [item for item in context.context_messages if item.message["role"] == "tool"]
+    return sum(whole.get(item.message["tool_call_id"], item.text) != item.text for item in shown)
