@@ -150,4 +150,14 @@ def _typed_tool(command: Command, context: CommandContext) -> Tool:
             raise ToolRetry(str(error)) from error
 
     name = command.name.replace(" ", ".")
-    return Tool(name, command.description, command.args, run, command.typed, for_model=False, role=command.role)
+    return Tool(
+        name,
+        command.description,
+        command.args,
+        run,
+        command.typed,
+        for_model=False,
+        role=command.role,
+        effect=command.effect,
+        help=command.typed_help,
+    )

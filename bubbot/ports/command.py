@@ -26,7 +26,7 @@ from bubbot.ports.session_names import (
     require_no_open_turn,
     require_user_tape,
 )
-from bubbot.ports.tool import NoArgs, ToolArgs
+from bubbot.ports.tool import CommandHelp, Effect, NoArgs, ToolArgs
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock, TapeHandle
@@ -252,7 +252,9 @@ class Command:
         result: the dataclass that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
             reference has its schema. None: the command has no such option.
         typed: names as a comma command in chats; none by default.
+        typed_help: what people are told of that comma command.
         role: the least role that may type it in a chat. In a shell everyone is the owner.
+        effect: what it does as a command in chats.
     """
 
     name: str
@@ -270,7 +272,9 @@ class Command:
     progress: tuple[str, str] | None = None
     result: type | None = None
     typed: tuple[str, ...] = ()
+    typed_help: CommandHelp = CommandHelp()
     role: Role = Role.OWNER
+    effect: Effect = Effect()
 
     @property
     def action(self) -> str:

@@ -77,6 +77,70 @@ class CommandHelp:
     place: CommandPlace = CommandPlace.ANYWHERE
 
 
+class EffectKind(StrEnum):
+    """What a tool does.
+
+    `read`: it only answers. `inside`: it changes what the tape or the workspace can undo. `outside`: it acts on a program,
+    the network or another chat.
+    """
+
+    READ = "read"
+    INSIDE = "inside"
+    OUTSIDE = "outside"
+
+
+class Source(StrEnum):
+    """Whose words a tool may answer with: `own` (the bot's), `people` (others who may speak here) or `world`."""
+
+    OWN = "own"
+    PEOPLE = "people"
+    WORLD = "world"
+
+
+class Repeat(StrEnum):
+    """What may be done after a crash in the middle of a call.
+
+    `key`: run it again under the same key. `probe`: ask it whether it happened. `never`: neither.
+    """
+
+    KEY = "key"
+    PROBE = "probe"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a tool declares about its calls. Undeclared means the worst of each.
+
+    Attributes:
+        kind: what it does.
+        source: whose words its results are.
+        once: what may be done after a crash in the middle of a call.
+    """
+
+    kind: EffectKind = EffectKind.OUTSIDE
+    source: Source = Source.WORLD
+    once: Repeat = Repeat.NEVER
+
+    def __str__(self) -> str:
+        """Write it in words, for the reference."""
+        match self.kind:
+            case EffectKind.READ:
+                return f"read, {self.source}"
+            case EffectKind.INSIDE:
+                return "inside"
+        return f"outside, {self.once}"
+
+
+READS_OWN = Effect(EffectKind.READ, Source.OWN)
+"""The tool answers with the bot's own words: numbers, states, help."""
+READS_PEOPLE = Effect(EffectKind.READ, Source.PEOPLE)
+"""The tool answers with what people said here."""
+READS_WORLD = Effect(EffectKind.READ, Source.WORLD)
+"""The tool answers with what may come from anywhere, such as files and other tools."""
+INSIDE = Effect(EffectKind.INSIDE, Source.PEOPLE)
+"""The tool changes what the tape can undo, and answers with what people said here."""
+
 ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
@@ -95,6 +159,9 @@ class Tool:
         for_model: offered to models; otherwise it is only a command.
         role: the least role that may use it.
         help: what people are told of it as a command.
+        effect: what its calls do. Calls of one step that only read run at the same time.
+        is_parallel: calls of one step run at the same time though they do more than read: it sees to their order.
+        timeout: seconds a call may take; None for the limit of all tools.
     """
 
     name: str
@@ -105,6 +172,14 @@ class Tool:
     for_model: bool = True
     role: Role = Role.MEMBER
     help: CommandHelp = CommandHelp()
+    effect: Effect = Effect()
+    is_parallel: bool = False
+    timeout: float | None = None
+
+    @property
+    def runs_in_parallel(self) -> bool:
+        """True if a call may run while other such calls of its step do."""
+        return self.is_parallel or self.effect.kind is EffectKind.READ
 
     @property
     def typed_name(self) -> str:
@@ -210,6 +285,9 @@ def tool(
     for_model: bool = True,
     role: Role = Role.MEMBER,
     help: CommandHelp = CommandHelp(),  # noqa: A002, B008 - the field's name; frozen
+    effect: Effect = Effect(),  # noqa: B008 - frozen
+    is_parallel: bool = False,
+    timeout: float | None = None,
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -219,6 +297,9 @@ def tool(
         for_model: offer it to models.
         role: the least role that may use it.
         help: what people are told of it as a command.
+        effect: what its calls do; undeclared means that it acts outside, and on no account twice.
+        is_parallel: calls of one step run at the same time though they do more than read.
+        timeout: seconds a call may take; None for the limit of all tools.
 
     Raises:
         ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
@@ -231,7 +312,19 @@ def tool(
         summary = " ".join((handler.__doc__ or "").split())
         if not summary:
             raise ConfigError(f"the tool {name} needs a docstring: it is what the model reads")
-        return Tool(name, summary, args, handler, tuple(commands), for_model, role, help)
+        return Tool(
+            name,
+            summary,
+            args,
+            handler,
+            tuple(commands),
+            for_model,
+            role,
+            help,
+            effect=effect,
+            is_parallel=is_parallel,
+            timeout=timeout,
+        )
 
     return decorate
 

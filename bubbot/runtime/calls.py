@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
 from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
 from bubbot.ports.middleware import AroundTool, ToolInvocation, wrap
@@ -19,7 +21,7 @@ from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.blobs import cited_blobs
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import TapeHandle
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ PAGE_FRAME_CHARS = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
 TAIL_SHARE = 4
 """The end of a cut result gets one part in this many of the shown text."""
+PARALLEL_CALLS = 4
+"""Calls of one step that run at the same time at most."""
 REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
 MAX_ARGUMENTS_CHARS = 80
@@ -83,8 +87,20 @@ class RepeatedCalls:
         return self.count
 
 
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The result of one call: what the tape gets, and the blob of a text that was cut."""
+
+    item: dict[str, Any]
+    blob: str | None = None
+
+
 class ToolCallRunner:
-    """Runs calls one after another, since they may write to the same tape; `on_preview` gets each of them."""
+    """Runs the calls of a step; `on_preview` gets each of them.
+
+    Consecutive calls that only read run at the same time. Any other call runs alone, after those before it: it may write
+    to the tape.
+    """
 
     def __init__(
         self,
@@ -93,45 +109,98 @@ class ToolCallRunner:
         on_preview: PreviewCallback = ignore_preview,
         *,
         around_tool: Sequence[AroundTool] = (),
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Set the tools and how they run.
+
+        Args:
+            toolbox: the tools that models may call.
+            settings: the limits of calls.
+            on_preview: gets the beginning and the end of each call.
+            around_tool: wraps each call.
+            elapsed: a monotonic clock in seconds.
+        """
+        self._elapsed = elapsed
         self._toolbox = toolbox
         self._run = wrap(around_tool, _run_tool)
         self._show = on_preview
         self._settings = settings
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> TapeEntry:
-        """Run the calls in order and return the entry with a result for each.
+        """Run the calls and return the entry with a result for each, in the order of the calls.
 
         If this raises or is cancelled, the results so far are appended to the turn's tape.
 
         Raises:
             ModelRepeatsCall: the model does not stop repeating itself.
         """
-        results: list[dict[str, Any]] = []
-        blobs: list[str] = []
+        results: dict[int, _Result] = {}
         try:
-            for call in calls:
-                shown, failed = await self._run_call(turn, call, repeats)
-                result: dict[str, Any] = {"tool_call_id": call.id, "content": shown.text}
-                results.append(result | {"is_error": True} if failed else result)
-                blobs += [shown.blob] if shown.blob else []
+            for group in self._groups(calls):
+                await self._run_group(turn, group, repeats, results)
         except BaseException:
             if results:
-                await turn.tape.append([make.tool_result(results, blobs=blobs)])
+                await turn.tape.append([_results_entry(results)])
             raise
-        return make.tool_result(results, blobs=blobs)
+        return _results_entry(results)
 
-    async def _run_call(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[CutResult, bool]:
-        times = repeats.count_call(call)
-        if times > REPEAT_LIMIT:
-            raise ModelRepeatsCall(call.name)
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[tuple[int, ToolCall]]]:
+        """Split the calls, each with its place, into groups that run one after another."""
+        groups: list[list[tuple[int, ToolCall]]] = []
+        was_parallel = False
+        for place, call in enumerate(calls):
+            is_parallel = self._runs_in_parallel(call)
+            if is_parallel and was_parallel:
+                groups[-1].append((place, call))
+            else:
+                groups.append([(place, call)])
+            was_parallel = is_parallel
+        return groups
+
+    def _runs_in_parallel(self, call: ToolCall) -> bool:
+        try:
+            return self._toolbox.find(call.name).runs_in_parallel
+        except ToolError:
+            return False
+
+    async def _run_group(
+        self,
+        turn: Turn,
+        group: Sequence[tuple[int, ToolCall]],
+        repeats: RepeatedCalls,
+        results: dict[int, _Result],
+    ) -> None:
+        """Run the calls of a group at the same time; each result is there as soon as its call ends."""
+        counts = [repeats.count_call(call) for _, call in group]
+        running = [item for item, times in zip(group, counts, strict=True) if times <= REPEAT_LIMIT]
+        places = asyncio.Semaphore(PARALLEL_CALLS)
+
+        async def run(place: int, call: ToolCall, times: int) -> None:
+            async with places:
+                results[place] = await self._run_call(turn, call, times)
+
+        if len(running) == 1:  # most groups; it needs no task of its own
+            await run(*running[0], counts[0])
+        elif running:
+            await _run_together([run(*item, times) for item, times in zip(running, counts, strict=False)])
+        if len(running) < len(group):
+            raise ModelRepeatsCall(group[len(running)][1].name)
+
+    async def _run_call(self, turn: Turn, call: ToolCall, times: int) -> _Result:
+        started, begun = timestamp(turn.now()), self._elapsed()
         if times == REPEAT_LIMIT:
-            return CutResult(f"this is the same call {times} times in a row; it was not run. Try another way."), True
+            text = f"this is the same call {times} times in a row; it was not run. Try another way."
+            return _Result(
+                {"tool_call_id": call.id, "content": text, "started": started, "elapsed_ms": 0, "is_error": True}
+            )
         self._show(turn.session, ToolStarted(clean(call.name), shorten(clean(call.arguments))))
         output, failed = await self._invoke_call(turn, call)
         size = len(clean(output))
         self._show(turn.session, ToolFinished(clean(call.name), not failed, size, size > self._settings.result_limit))
-        return await self.cut_result(turn.tape, output), failed
+        shown = await self.cut_result(turn.tape, output)
+        elapsed = round((self._elapsed() - begun) * 1000)
+        item = {"tool_call_id": call.id, "content": shown.text, "started": started, "elapsed_ms": elapsed}
+        return _Result(item | {"is_error": True} if failed else item, shown.blob)
 
     async def _invoke_call(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
         try:
@@ -155,12 +224,13 @@ class ToolCallRunner:
             Exception: whatever the tool raised.
         """
         try:
-            async with asyncio.timeout(self._settings.timeout) as limit:
+            seconds = self._settings.timeout if tool.timeout is None else tool.timeout
+            async with asyncio.timeout(seconds) as limit:
                 output: object = await self._run(ToolInvocation(turn, tool, args))
         except TimeoutError:
             if not limit.expired():
                 raise  # the tool's own timeout
-            raise ToolError(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
+            raise ToolError(f"{tool.name} was stopped after {seconds:g} seconds") from None
         if not isinstance(output, (str, RerunModel)):
             raise ToolFailed(f"{tool.name} returned a {type(output).__name__} instead of text")
         return output
@@ -186,6 +256,23 @@ class ToolCallRunner:
         budget = max(limit - len(mark(len(text))) - 1, limit // 4)
         tail = budget // TAIL_SHARE
         return CutResult(f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}", handle)
+
+
+def _results_entry(results: Mapping[int, _Result]) -> TapeEntry:
+    ordered = [results[place] for place in sorted(results)]
+    return make.tool_result([each.item for each in ordered], blobs=[each.blob for each in ordered if each.blob])
+
+
+async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run the calls at the same time. If one raises, or the caller is cancelled, all have ended when this raises."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await run_uninterrupted(asyncio.wait(tasks))
+        raise
 
 
 def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:

@@ -23,7 +23,7 @@ from bubbot.runtime.context.attachments import (
     join_text_parts,
 )
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ContextStrategy, ModelContext
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
@@ -35,6 +35,8 @@ from bubbot.tape.references import ReferenceRegistry, entries_as_of
 
 log = logging.getLogger(__name__)
 
+MAX_START_EVENTS = 8
+"""The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
@@ -139,8 +141,15 @@ class RequestComposer:
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
         strategies = self._settings.strategies
-        view = ContextView(selector, style, budget, ends_with_user=bool(turn.message_ids), strategies=strategies)
-        if (start := await _find_start(turn.tape, view.strategy)) is not None:
+        view = ContextView(
+            selector,
+            style,
+            budget,
+            ends_with_user=bool(turn.message_ids),
+            fork=turn.tape.id if turn.is_subtask else "",
+            strategies=strategies,
+        )
+        if not turn.is_subtask and (start := await _find_start(turn.tape, view.strategy)) is not None:
             view = replace(view, start=start)
         context = await _read_context(turn.tape, view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
@@ -173,11 +182,14 @@ class RequestComposer:
         )
 
 
-async def _find_start(tape: TapeHandle, strategy: ContextStrategy) -> int | None:
+async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:
     """Return the first entry that the strategy needs, as its newest event says; None for its whole part."""
-    if not strategy.start_event:
+    strategy = view.strategy
+    if not strategy.start_event or view.fork:
         return None
-    newest = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=1)
+    newest = TapeQuery(
+        tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=MAX_START_EVENTS
+    )
     opening, events = await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty"), newest])
     return strategy.find_start(opening, events)
 

@@ -175,11 +175,24 @@ class TapeEntry:
     def opens_window(self) -> bool:
         """True for an anchor that moves the window: any whose payload does not say `"window": false`.
 
-        Imported memory zones do not say it; their markers never open a window (they would empty the context).
+        Imported memory zones do not say it; their markers never open a window (they would empty the context). One that
+        a sub-task wrote moves only its own window; see `opens_window_of`.
         """
+        return self.opens_window_of("")
+
+    def opens_window_of(self, fork: str) -> bool:
+        """Return true for an anchor that moves the window of a sub-task, by the id of its fork; empty: of the tape."""
         if self.erased or self.kind != Kind.ANCHOR or self.payload.get("window") is False:
             return False
-        return not (self.name or "").startswith("memory/")
+        return not (self.name or "").startswith("memory/") and self.is_shown_to(fork)
+
+    def is_shown_to(self, fork: str) -> bool:
+        """Return true if a sub-task, by the id of its fork, has the entry in its context; empty: if the tape has it.
+
+        Of what sub-tasks wrote, each has in its context what it wrote itself, and what those wrote that it is part of.
+        """
+        writer = self.meta.get("fork", "")
+        return not isinstance(writer, str) or writer in ("", fork) or fork.startswith(f"{writer}/")
 
     def same_content(self, other: TapeEntry) -> bool:
         """Return true if kind and payload are equal; meta and date never count."""

@@ -365,6 +365,8 @@ class ForkedTape(TapeHandle):
     async def _find(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
         if query.tape != self.name:
             return (await self._store.fetch([query]))[0]
+        if self._parent is not None and isinstance(query.part, Window | OpeningAnchor) and not query.part.fork:
+            query = replace(query, part=type(query.part)(self.id))
         if self._reset:
             return tuple(evaluate(self._delta, query))
         if isinstance(query.part, IndexProposals):  # the overlay is not indexed
@@ -381,14 +383,14 @@ class ForkedTape(TapeHandle):
         """Split the answer into what the parent and the overlay contribute, both ascending."""
         overlay = EntryFinder(self._visible(query))
         match query.part:
-            case Window() if opening := overlay.opening_anchor():
+            case Window(fork) if opening := overlay.opening_anchor(fork):
                 spans = (*recalled_ranges(opening), (opening.id + 1, None))
                 return await self._split_plain(query, IdRanges(spans), IdRanges(spans))
-            case OpeningAnchor():
+            case OpeningAnchor(fork):
                 return (
-                    ([], self._own_entries(query, OpeningAnchor()))
-                    if overlay.opening_anchor()
-                    else await self._split_plain(query, OpeningAnchor())
+                    ([], self._own_entries(query, query.part))
+                    if overlay.opening_anchor(fork)
+                    else await self._split_plain(query, query.part)
                 )
             case AfterAnchor(name) if overlay.newest_anchor(name):
                 return [], self._own_entries(query, query.part)
@@ -440,6 +442,13 @@ class ForkedTape(TapeHandle):
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
     async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        if (
+            self._parent is None
+            and isinstance(query.part, Window | OpeningAnchor)
+            and query.part.fork.startswith(f"{self.id}/")
+        ):
+            # What is on the tape was written before there was such a sub-task.
+            query = replace(query, part=type(query.part)())
         return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
 
     def _visible(self, query: TapeQuery) -> list[TapeEntry]:

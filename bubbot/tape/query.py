@@ -26,12 +26,20 @@ class WholeTape:
 
 @dataclass(frozen=True, slots=True)
 class OpeningAnchor:
-    """Only the anchor that opens the window."""
+    """Only the anchor that opens the window; see `Window`."""
+
+    fork: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The entries that the newest window-opening anchor recalls, then those after it, without the anchor."""
+    """The entries that the newest window-opening anchor recalls, then those after it, without the anchor.
+
+    Attributes:
+        fork: the fork of the sub-task whose window it is; empty: that of the tape, or on the fork of a sub-task its own.
+    """
+
+    fork: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +151,8 @@ class TapeQuery:
 class AnchorFinder(Protocol):
     """A store's search for anchors: the questions that a slice may ask."""
 
-    def opening_anchor(self) -> TapeEntry | None:
-        """Return the newest anchor that opens a window."""
+    def opening_anchor(self, fork: str = "") -> TapeEntry | None:
+        """Return the newest anchor that opens the window of the tape, or that of a sub-task."""
         ...
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
@@ -186,11 +194,11 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             return ((1, None),)
         case IdRanges(spans):
             return union(spans)
-        case OpeningAnchor():
-            opening = require(find.opening_anchor(), "that opens a window")
+        case OpeningAnchor(fork):
+            opening = require(find.opening_anchor(fork), "that opens a window")
             return ((opening.id, opening.id),)
-        case Window():
-            opening = require(find.opening_anchor(), "that opens a window")
+        case Window(fork):
+            opening = require(find.opening_anchor(fork), "that opens a window")
             return union([*recalled_ranges(opening), (opening.id + 1, None)])
         case AfterAnchor(name):
             return ((require(find.newest_anchor(name), name).id + 1, None),)
@@ -358,9 +366,9 @@ class EntryFinder:
 
     entries: Sequence[TapeEntry]
 
-    def opening_anchor(self) -> TapeEntry | None:
-        """Return the newest anchor that opens a window. An erased one does not: its content is gone."""
-        return next((entry for entry in reversed(self.entries) if entry.opens_window and not entry.erased), None)
+    def opening_anchor(self, fork: str = "") -> TapeEntry | None:
+        """Return the newest anchor that opens the window. An erased one does not: its content is gone."""
+        return next((entry for entry in reversed(self.entries) if entry.opens_window_of(fork)), None)
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Return the newest anchor of this name, below id `before` if given."""

@@ -70,9 +70,11 @@ class LiveWindow:
     def _entries_of(self, part: Slice) -> Sequence[TapeEntry] | None:
         """Return the entries of a part of the tape that lies within the cached ones; None for others."""
         match part:
-            case OpeningAnchor():
+            case OpeningAnchor(fork) | Window(fork) if fork:
+                return None
+            case OpeningAnchor(""):
                 return [self.opening]
-            case Window() if not self.is_partial:
+            case Window("") if not self.is_partial:
                 return self.entries
             case IdRanges(((low, None),)) if low > self.opening.id and (
                 not self.is_partial or low >= self.entries[0].id
@@ -132,6 +134,8 @@ def _is_cacheable(query: TapeQuery) -> bool:
     if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:
+        case Window(fork) if fork:
+            return False
         case Window() | IdRanges(((_, None),)):
             return not query.newest and query.limit is None
         case WholeTape():

@@ -25,15 +25,13 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
-from bubbot.features.strategies.reading_tools import reading_tools
-from bubbot.features.strategies.summaries import Summaries
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
-from bubbot.ports.tool import Tool
+from bubbot.ports.tool import Effect, Tool
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -41,6 +39,7 @@ from bubbot.tape.references import walk_fields
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
+from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
@@ -129,13 +128,12 @@ def _tools() -> list[Tool]:
             models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
         ).tools,
         *search_feature().tools,
-        *reading_tools(unused),
-        Summaries(unused, unused).tool(),
         *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
+        *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused),
     ]
@@ -145,8 +143,13 @@ def _tools() -> list[Tool]:
 def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) -> None:
     row = _rows(_page("tools.md"), tool.name)
     assert row
+    assert row.split("|")[0].strip() == str(tool.effect)
     assert _named(row, list(tool.args.model_fields)) == []
     assert _named(_page("commands.md"), [f",{name}" for name in tool.commands] or [f",{tool.name}"]) == []
+
+
+def test_every_tool_declares_its_effect() -> None:
+    assert [tool.name for tool in _tools() if tool.effect == Effect()] == []
 
 
 def test_the_reference_of_tools_names_no_other_tools() -> None:

@@ -16,6 +16,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
+from bubbot.app.reading import session_reader
+from bubbot.features.access.service import TERMINAL, AccessService
 from bubbot.features.budget.report import LimitReporter
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.features.usage.reporter import UsageReporter
@@ -25,8 +27,9 @@ from bubbot.ports.tool import Tool
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
 from tests.budgets import budget_tape, metering, opened, plan
-from tests.doubles import SteppingClock
+from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import admitting
 from tests.schedules import Timed, WallClock, timed
 from tests.turns import Options, Replying
@@ -40,7 +43,7 @@ WORD = re.compile(r"zq[a-z]+zq")
 _LETTERS = {OWNER: "a", MEMBER: "b", GROUP: "c"}
 _JOB_TOOLS = ("schedule.add", "schedule.remind", "schedule.edit")
 _LEFT_OUT = frozenset({"session.quit"})
-TOOLS = 35
+TOOLS = 40
 """How many there are, those left out aside."""
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -154,6 +157,10 @@ class World:
             "name": [words] if chosen.name != "session.model" else ["other"],
             "prompt": [words],
             "command": [",memory.recall", ",schedules every=true", ",context", f",memory.daily {words}"],
+            "session": [f"test:{one}" for one in CHATS],
+            "source": [f"test:{one}" for one in CHATS],
+            "topic": ["-"],
+            "before": [0],
             "query": ["zqsaid", "zqjob", ""],
             "how": ["archive", "erase"],
             "anchor": ["session/new", "1"],
@@ -179,6 +186,7 @@ class World:
                 wanted = name == what
             if name in ("handle", "text") and chosen.name == "file.send":
                 wanted = name == ("handle" if what == "prompt" else "text")
+            wanted = wanted or name == "session"
             if wanted:
                 made[name] = drawn.of(known[name]) if name in known else _value(one, words)
         if chosen.name == "session.help":
@@ -197,12 +205,12 @@ class World:
         return words, digests
 
     async def check(self) -> None:
-        """Each tape has the words of its own chat alone, and what the owner sent there."""
+        """Each tape has the words of its own chat alone, what the owner sent there, and what it was granted to read."""
         for chat in CHATS:
             found, _ = await self.found_in(chat)
             own = {said_in(chat), planned_in(chat), SENT}
             if chat == OWNER:
-                own |= {planned_in(one) for one in CHATS}
+                own |= {planned_in(one) for one in CHATS} | {said_in(GROUP)}
             assert found <= own, (chat, found - own)
 
 
@@ -220,13 +228,22 @@ def _value(one: FieldInfo, words: str) -> Any:
     return words
 
 
+def session_tape(store: InMemoryStore, clock: WallClock, session: str) -> TapeService:
+    """In these tests a session's tape has the session's name."""
+    return TapeService(store, session, now=clock, new_id=CountingIds("read"), session=session)
+
+
 async def through(sequence: Sequence[Act], used: set[str]) -> None:
     store, clock = InMemoryStore(), WallClock()
     budget = await opened(store, plan(), clock=cast("SteppingClock", clock))
     tape = budget_tape(store, cast("SteppingClock", clock))
     ledger = UsageReporter(tape, clock, UTC, LimitReporter(tape, plan(), budget.today).report_limits)
     rules = admitting(store, owners={OWNER}, members={MEMBER}, groups={GROUP}, respond_to_all={GROUP})
-    options = Options(rules=rules, tools=[usage_tool(ledger)], features=[metering(budget)])
+    access = rules.access
+    assert isinstance(access, AccessService)
+    await access.grant_reading(f"test:{GROUP}", f"test:{OWNER}", TERMINAL)
+    reader = session_reader(lambda session: session_tape(store, clock, session), access.may_read)
+    options = Options(rules=rules, read_session=reader, tools=[usage_tool(ledger)], features=[metering(budget)])
     async with timed(store, repeating(), options, clock=clock, keep=False) as bot:
         world = World(bot, clock, bot.make_timer())
         for chat in CHATS:

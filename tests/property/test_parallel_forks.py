@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,8 @@ class Forest:
     async def step(self, node: Node, view: ContextView) -> None:
         """Records a request as a turn does."""
         head = await node.handle.head()
+        if node is not self.root and node.parent is not self.root:
+            view = replace(view, fork=node.fork.id)
         try:
             context = await node.handle.read(view)
         except AnchorNotFound:  # of a view from an anchor that is not there yet

@@ -13,7 +13,7 @@ from bubbot.features.access.service import TERMINAL, AccessService
 from bubbot.features.access.state import RoleGrant
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 
@@ -63,6 +63,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.list",
+        effect=READS_PEOPLE,
         commands=("access",),
         for_model=False,
         role=Role.ADMIN,
@@ -88,6 +89,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.approve",
+        effect=INSIDE,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -105,6 +107,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.grant",
+        effect=INSIDE,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -122,6 +125,7 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "access.revoke",
+        effect=INSIDE,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -146,6 +150,7 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "grant.add",
+        effect=INSIDE,
         commands=("grant",),
         for_model=False,
         role=Role.OWNER,
@@ -164,6 +169,7 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "grant.list",
+        effect=READS_PEOPLE,
         commands=("grants",),
         for_model=False,
         role=Role.OWNER,
@@ -177,6 +183,7 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "grant.revoke",
+        effect=INSIDE,
         for_model=False,
         role=Role.OWNER,
         help=CommandHelp(

@@ -11,7 +11,7 @@ from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
 from bubbot.features.attachments.intake import image_type
 from bubbot.ports.channel import OutboundFile
 from bubbot.ports.text import clean, format_bytes
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.attachments import file_name
 
@@ -32,6 +32,7 @@ def file_tools(max_bytes: int) -> Sequence[Tool]:
 
     @tool(
         "file.send",
+        effect=INSIDE,
         help=CommandHelp(
             HelpTopic.TALK,
             "Send a text as a file",

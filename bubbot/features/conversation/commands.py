@@ -11,7 +11,20 @@ from pydantic import Field
 from bubbot.errors import ToolRetry
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import CommandInfo, Role
-from bubbot.ports.tool import CommandHelp, CommandPlace, HelpTopic, NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
+from bubbot.ports.tool import (
+    INSIDE,
+    READS_OWN,
+    READS_WORLD,
+    CommandHelp,
+    CommandPlace,
+    HelpTopic,
+    NoArgs,
+    RerunModel,
+    Tool,
+    ToolArgs,
+    Toolbox,
+    tool,
+)
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.messages import sender_data
@@ -72,6 +85,7 @@ class HelpArgs(ToolArgs):
 
 @tool(
     "session.new",
+    effect=INSIDE,
     commands=("new",),
     for_model=False,
     help=CommandHelp(HelpTopic.TALK, "Begin a new conversation", (",new",), in_menu=True),
@@ -84,6 +98,7 @@ async def session_new(turn: Turn, args: NoArgs) -> str:
 
 @tool(
     "session.resume",
+    effect=INSIDE,
     commands=("resume",),
     for_model=False,
     help=CommandHelp(HelpTopic.HISTORY, "Go back to an earlier window", (",resume 41", ",resume session/start")),
@@ -126,6 +141,7 @@ async def _find_entry(turn: Turn, entry_id: int) -> TapeEntry:
 
 @tool(
     "session.correct",
+    effect=INSIDE,
     commands=("correct",),
     for_model=False,
     help=CommandHelp(
@@ -153,6 +169,7 @@ def _is_own(turn: Turn, entry: TapeEntry) -> bool:
 
 @tool(
     "session.retry",
+    effect=INSIDE,
     commands=("retry",),
     for_model=False,
     help=CommandHelp(HelpTopic.TALK, "Answer the last message again", (",retry",), in_menu=True),
@@ -160,7 +177,7 @@ def _is_own(turn: Turn, entry: TapeEntry) -> bool:
 async def session_retry(turn: Turn, args: NoArgs) -> RerunModel:
     """Answer the last message again; the answer it had is hidden from the model."""
     query = TapeQuery(turn.tape.name, Window(), kinds=(Kind.MESSAGE,))
-    messages = (await turn.tape.fetch([query]))[0]
+    messages = [entry for entry in (await turn.tape.fetch([query]))[0] if entry.is_shown_to("")]
     prompts = [entry for entry in messages if entry.payload.get("role") == "user"]
     if not prompts:
         raise ToolRetry(turn.texts.say("nothing_to_retry"))
@@ -175,6 +192,7 @@ async def session_retry(turn: Turn, args: NoArgs) -> RerunModel:
 
 @tool(
     "session.quit",
+    effect=READS_OWN,
     commands=("quit",),
     for_model=False,
     help=CommandHelp(HelpTopic.TALK, "Leave this chat", (",quit",), place=CommandPlace.TERMINAL),
@@ -201,6 +219,7 @@ def reset_tool(
 
     @tool(
         "session.reset",
+        effect=INSIDE,
         commands=("reset",),
         for_model=False,
         role=Role.OWNER,
@@ -237,6 +256,7 @@ def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:
 
     @tool(
         "session.help",
+        effect=READS_OWN,
         commands=("help",),
         for_model=False,
         help=CommandHelp(HelpTopic.TALK, "What I can do", (",help", ",help remind"), in_menu=True),
@@ -301,6 +321,7 @@ def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
 
     @tool(
         "session.context",
+        effect=READS_WORLD,
         commands=("context",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "What the model would be shown", (",context",)),

@@ -8,7 +8,7 @@ from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model
-from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_OWN, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import SWITCHED
 from bubbot.runtime.models import SessionModels
@@ -29,6 +29,7 @@ def model_tool(models: SessionModels) -> Tool:
 
     @tool(
         "session.model",
+        effect=INSIDE,
         commands=("model",),
         for_model=False,
         help=CommandHelp(
@@ -61,6 +62,7 @@ def status_tools(models: SessionModels, report: HealthReport = report_nothing) -
 
     @tool(
         "session.status",
+        effect=READS_OWN,
         commands=("status",),
         for_model=False,
         help=CommandHelp(HelpTopic.SETTINGS, "How I am and what I am doing", (",status",), in_menu=True),
@@ -73,6 +75,7 @@ def status_tools(models: SessionModels, report: HealthReport = report_nothing) -
 
     @tool(
         "session.stop",
+        effect=INSIDE,
         commands=("stop",),
         for_model=False,
         help=CommandHelp(HelpTopic.TALK, "Stop the answer under way", (",stop",), in_menu=True),

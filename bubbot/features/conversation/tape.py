@@ -11,7 +11,18 @@ from pydantic import Field, field_validator
 from bubbot.errors import ToolRetry
 from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
-from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, split_items, tool
+from bubbot.ports.tool import (
+    INSIDE,
+    READS_OWN,
+    READS_PEOPLE,
+    CommandHelp,
+    HelpTopic,
+    NoArgs,
+    Tool,
+    ToolArgs,
+    split_items,
+    tool,
+)
 from bubbot.ports.turn import Turn
 from bubbot.tape.query import format_date
 from bubbot.texts import Texts
@@ -50,7 +61,7 @@ class HandoffArgs(ToolArgs):
         return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
-@tool("tape.info", help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
+@tool("tape.info", effect=READS_OWN, help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
 async def tape_info(turn: Turn, args: NoArgs) -> str:
     """Show how many entries the tape of this chat has, where its window opened and what the last model call used."""
     info, texts = await turn.tape.read(InfoView()), turn.result_texts
@@ -76,6 +87,7 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
 
 @tool(
     "tape.anchors",
+    effect=READS_PEOPLE,
     commands=["anchors"],
     help=CommandHelp(HelpTopic.HISTORY, "Where earlier windows begin", (",anchors", ",anchors zones=yes")),
 )
@@ -90,6 +102,7 @@ def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
 
     @tool(
         "tape.handoff",
+        effect=INSIDE,
         commands=["handoff"],
         help=CommandHelp(
             HelpTopic.TALK,

@@ -13,7 +13,7 @@ from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionsView, parse_day, recall
 from bubbot.features.memory.zone import MemoryZone, format_versions, missing_version_text
-from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.query import fold_text
 from bubbot.texts import Texts
@@ -81,6 +81,7 @@ def memory_tools(read_settings: Callable[[], MemorySettings]) -> list[Tool]:
 
 @tool(
     "memory.save",
+    effect=INSIDE,
     help=CommandHelp(
         HelpTopic.MEMORY,
         "Replace what I remember",
@@ -110,6 +111,7 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
 def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
     @tool(
         "memory.daily",
+        effect=INSIDE,
         help=CommandHelp(
             HelpTopic.MEMORY,
             "Add to a day's notes",
@@ -143,6 +145,7 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
 
 @tool(
     "memory.recall",
+    effect=READS_PEOPLE,
     help=CommandHelp(HelpTopic.MEMORY, "Search memory and recent notes", (",memory.recall", ",memory.recall allergic")),
 )
 async def _recall(turn: Turn, args: RecallArgs) -> str:
@@ -171,6 +174,7 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
 def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
     @tool(
         "memory.show",
+        effect=READS_PEOPLE,
         commands=("memory",),
         help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory",), in_menu=True),
     )
@@ -197,6 +201,7 @@ def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
 
 @tool(
     "memory.forget",
+    effect=INSIDE,
     help=CommandHelp(
         HelpTopic.MEMORY, "Forget every line with a text", (",memory.forget nuts", ",memory.forget allergic to")
     ),
@@ -223,6 +228,7 @@ async def _forget(turn: Turn, args: ForgetArgs) -> str:
 
 @tool(
     "memory.restore",
+    effect=INSIDE,
     help=CommandHelp(
         HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
     ),
@@ -246,6 +252,7 @@ async def _restore(turn: Turn, args: RestoreArgs) -> str:
 
 @tool(
     "memory.clear",
+    effect=INSIDE,
     help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
 )
 async def _clear(turn: Turn, args: ClearArgs) -> str:

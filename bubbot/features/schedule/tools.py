@@ -18,7 +18,7 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.reading import Reading
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 
 WHEN = (
@@ -165,6 +165,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.add",
+        effect=INSIDE,
         commands=("schedule",),
         help=CommandHelp(
             HelpTopic.TIMES,
@@ -179,6 +180,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.remind",
+        effect=INSIDE,
         commands=("remind",),
         for_model=False,
         help=CommandHelp(
@@ -194,6 +196,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.edit",
+        effect=INSIDE,
         help=CommandHelp(
             HelpTopic.TIMES, "Change a job", (",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"')
         ),
@@ -227,6 +230,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.list",
+        effect=READS_PEOPLE,
         commands=("schedules",),
         help=CommandHelp(
             HelpTopic.TIMES, "Your reminders and jobs", (",schedules", ",schedules every=true"), in_menu=True
@@ -240,6 +244,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.show",
+        effect=READS_PEOPLE,
         help=CommandHelp(
             HelpTopic.TIMES, "Everything about one job", (",schedule.show a1b2", ",schedule.show stretch")
         ),
@@ -251,6 +256,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.history",
+        effect=READS_PEOPLE,
         help=CommandHelp(
             HelpTopic.TIMES, "What happened with a job", (",schedule.history a1b2", ",schedule.history stretch")
         ),
@@ -270,6 +276,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.chat",
+        effect=INSIDE,
         role=Role.MEMBER,
         help=CommandHelp(
             HelpTopic.SETTINGS,
@@ -293,6 +300,7 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.pause",
+        effect=INSIDE,
         help=CommandHelp(HelpTopic.TIMES, "Pause a job", (",schedule.pause a1b2", ",schedule.pause stretch")),
     )
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
@@ -305,6 +313,7 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.resume",
+        effect=INSIDE,
         help=CommandHelp(
             HelpTopic.TIMES, "Let a paused job go on", (",schedule.resume a1b2", ",schedule.resume stretch")
         ),
@@ -319,6 +328,7 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.run",
+        effect=INSIDE,
         help=CommandHelp(HelpTopic.TIMES, "Run a job now", (",schedule.run a1b2", ",schedule.run stretch")),
     )
     async def schedule_run(turn: Turn, args: JobArgs) -> str:
@@ -331,6 +341,7 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.remove",
+        effect=INSIDE,
         help=CommandHelp(HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch")),
     )
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:

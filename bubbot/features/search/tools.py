@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from bubbot.errors import ToolRetry
 from bubbot.features.search.view import SEARCH_TOOL, SearchHit, SearchResult, SearchView
-from bubbot.ports.tool import CommandHelp, HelpTopic, ToolArgs, split_items, tool
+from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic, ToolArgs, split_items, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.tape.query import date_bounds, format_date
@@ -34,6 +34,7 @@ class SearchArgs(ToolArgs):
 
 @tool(
     SEARCH_TOOL,
+    effect=READS_PEOPLE,
     commands=["search"],
     help=CommandHelp(
         HelpTopic.HISTORY,

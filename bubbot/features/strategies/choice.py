@@ -11,7 +11,7 @@ from bubbot.features.strategies.events import CHOSEN
 from bubbot.ports.channel import Role
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -78,6 +78,7 @@ class StrategyChoice:
 
         @tool(
             "session.strategy",
+            effect=INSIDE,
             commands=("strategy",),
             for_model=False,
             help=CommandHelp(HelpTopic.SETTINGS, "See or choose what I read back", (",strategy", ",strategy window")),

@@ -81,7 +81,7 @@ class ContextComparison:
     selector: str
     budget: int | None
     fixed_tokens: int
-    strategies: Sequence[ComparedStrategy]
+    strategies: tuple[ComparedStrategy, ...]
 
 
 async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComparison:
@@ -120,7 +120,7 @@ async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComp
             )
         )
     return ContextComparison(
-        tape.name, step.id, str(data["model"]), str(recorded["selector"]), recorded["budget"], fixed, compared
+        tape.name, step.id, str(data["model"]), str(recorded["selector"]), recorded["budget"], fixed, tuple(compared)
     )
 
 

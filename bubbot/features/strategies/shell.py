@@ -9,7 +9,7 @@ from bubbot.log import printable
 from bubbot.ports.channel import Role
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.text import format_table
-from bubbot.ports.tool import ToolArgs
+from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic, ToolArgs
 from bubbot.records import json_data
 from bubbot.texts import Texts
 
@@ -26,7 +26,9 @@ class CompareArgs(ToolArgs):
     example="context compare telegram:42",
     result=ContextComparison,
     typed=("context.compare",),
+    typed_help=CommandHelp(HelpTopic.HISTORY, "What each strategy would send", (",context.compare",)),
     role=Role.MEMBER,
+    effect=READS_PEOPLE,
 )
 async def compare(context: CommandContext, args: CompareArgs) -> CommandResult:
     """Show what each context strategy would send.

@@ -13,7 +13,7 @@ from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Outbound, Role
 from bubbot.ports.middleware import CallNext
-from bubbot.ports.tool import CommandHelp, HelpTopic, NoArgs, Tool, tool
+from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, NoArgs, Tool, tool
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.compose import request_token_limit
@@ -89,6 +89,7 @@ class Summaries:
             "session.summary",
             commands=["summary"],
             for_model=False,
+            effect=INSIDE,
             help=CommandHelp(HelpTopic.TALK, "Go on from a summary", (SUMMARY_COMMAND,)),
         )
         async def summary(turn: Turn, args: NoArgs) -> str:

@@ -17,6 +17,8 @@ MAIN_LINE = "-"
 """The key of the main line: whatever belongs to no topic."""
 MAIN_LINE_WORDS = ("-", "off")
 """What a person types for the main line."""
+BIND_WORD = "bind"
+"""The first word of `,topic bind NAME`, which binds a thread; no name begins with it."""
 MAX_TITLE_CHARS = 64
 
 
@@ -40,19 +42,19 @@ class TopicName:
     @property
     def command(self) -> str:
         """The comma command that takes it up."""
-        if any(sign in self.title for sign in '"=') or self.title.split()[0] == "bind":
+        if any(sign in self.title for sign in '"='):
             return ',topic name="{}"'.format(self.title.replace('"', '""'))
         return f",topic {self.title}"
 
 
 def parse_topic(text: str) -> TopicName | None:
-    """Parse what a person or a model wrote as the name of a topic; None if it is empty or too long.
+    """Parse what a person or a model wrote as the name of a topic; None if it is empty, too long, or begins with `bind`.
 
     Upper and lower case, forms of the same character and further spaces make no difference. Control characters go, and
     brackets become `_`: a name stands among the bot's own marks.
     """
     title = clean_label(unicodedata.normalize("NFKC", text), MAX_TITLE_CHARS + 1)
-    if not title or len(title) > MAX_TITLE_CHARS:
+    if not title or len(title) > MAX_TITLE_CHARS or title.partition(" ")[0].casefold() == BIND_WORD:
         return None
     key = unicodedata.normalize("NFKC", title.casefold())
     return TopicName(MAIN_LINE, MAIN_LINE) if key in MAIN_LINE_WORDS else TopicName(key, title)

@@ -13,7 +13,7 @@ from bubbot.feature import ReadSession
 from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
 from bubbot.features.topics.tools import require_session, require_topic
 from bubbot.features.topics.view import MAX_VISIT_ANCHORS, BoundTopicView, find_visits
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_name, escape_tags, quote_text
@@ -73,7 +73,10 @@ class ReadChatView:
         shown = [
             entry
             for entry in reversed(messages)
-            if is_in_context(entry) and not entry.erased and not _is_hidden(corrections.get(entry.id))
+            if is_in_context(entry)
+            and entry.is_shown_to("")
+            and not entry.erased
+            and not _is_hidden(corrections.get(entry.id))
         ]
         return ChatExcerpt(tuple(shown), corrections)
 
@@ -136,6 +139,7 @@ def chat_read_tool(read_session: ReadSession) -> Tool:
 
     @tool(
         "chat.read",
+        effect=READS_PEOPLE,
         help=CommandHelp(
             HelpTopic.HISTORY,
             "Read in another chat, if granted",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bubbot.errors import AccessError, ConfigError, EntryNotFound, ToolRetry
 from bubbot.feature import ReadSession
-from bubbot.features.topics.names import LEFT, MAIN_LINE, MAX_TITLE_CHARS, TAKEN_UP, TopicName, parse_topic
+from bubbot.features.topics.names import BIND_WORD, LEFT, MAIN_LINE, MAX_TITLE_CHARS, TAKEN_UP, TopicName, parse_topic
 from bubbot.features.topics.view import (
     BOUND,
     CurrentTopicView,
@@ -22,11 +22,11 @@ from bubbot.features.topics.view import (
     topic_of,
 )
 from bubbot.ports.channel import Button
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.anchor import anchor
-from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import format_date, union
 from bubbot.texts import Texts
 
@@ -34,8 +34,6 @@ MAX_LISTED_TOPICS = 50
 MAX_LISTED_QUESTIONS = 5
 """Open questions of one topic that are listed."""
 MAX_QUESTION_CHARS = 200
-BIND_WORD = "bind"
-"""The first word of `,topic bind NAME`, which binds a thread."""
 
 
 class TopicArgs(ToolArgs):
@@ -66,6 +64,7 @@ class BindTopicArgs(ToolArgs):
 
 @tool(
     "topic.list",
+    effect=READS_PEOPLE,
     commands=("topics",),
     help=CommandHelp(HelpTopic.HISTORY, "The topics of this chat", (",topics", ",topics rome")),
 )
@@ -83,6 +82,7 @@ async def topic_list(turn: Turn, args: ListTopicsArgs) -> str:
 
 @tool(
     "topic.propose",
+    effect=INSIDE,
     help=CommandHelp(HelpTopic.TALK, "Propose a topic", (",topic.propose Trip to Rome", ",topic.propose -")),
 )
 async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
@@ -110,6 +110,7 @@ def topic_tools(limits: RecallLimits, read_session: ReadSession) -> list[Tool]:
 
     @tool(
         "topic.open",
+        effect=INSIDE,
         commands=("topic",),
         for_model=False,
         help=CommandHelp(
@@ -125,7 +126,7 @@ def topic_tools(limits: RecallLimits, read_session: ReadSession) -> list[Tool]:
         if not args.name.strip():
             return await _describe_current(turn)
         first, _, rest = args.name.strip().partition(" ")
-        if first == BIND_WORD and rest.strip():
+        if first.casefold() == BIND_WORD:
             return await _bind(turn, require_topic(turn, rest), limits)
         name, source = require_topic(turn, args.name), args.source.strip()
         if not source:
@@ -137,6 +138,7 @@ def topic_tools(limits: RecallLimits, read_session: ReadSession) -> list[Tool]:
 
     @tool(
         "topic.bind",
+        effect=INSIDE,
         for_model=False,
         help=CommandHelp(
             HelpTopic.SETTINGS,
@@ -172,9 +174,8 @@ async def take_up(turn: Turn, name: TopicName, limits: RecallLimits, *, bound_to
         return await tape.read(ThreadView(current)), 0
     thread = await tape.read(ThreadView(name, limits))
     await _leave(turn, current)
-    spans = [*thread.recalls, *spans_of(turn.message_ids)]
-    corrections = await tape.find_corrections(spans)
-    recalls = union([*spans, *((entry.id, entry.id) for entry in corrections)])
+    corrections = await tape.find_corrections(thread.recalls)
+    recalls = union([*thread.recalls, *((entry.id, entry.id) for entry in corrections)])
     state: dict[str, Any] = {**thread.state, "owner": "human", "title": name.title}
     if thread.opened is not None:
         state["parents"] = [thread.opened.id]

@@ -15,7 +15,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.anchor import SESSION_NEW
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -28,8 +28,6 @@ MAX_BOUND_READ = 100
 """Facts that bind a topic that are read to find that of the current one."""
 MAX_COUNTED_MESSAGES = 10_000
 """Messages of one visit that are counted."""
-INHERITED_KEYS = ("phase", "summary", "next_steps", "source_ids")
-"""The keys of a handoff's state that a topic passes on."""
 TopicSteps = Generator[tuple[TapeQuery, ...], QueryAnswers, "TopicThread"]
 
 
@@ -140,7 +138,7 @@ class ThreadView:
             TapeQuery(tape, IdRanges(tuple(visits)), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
             TapeQuery(tape, IdRanges(tuple(visits[-1:])), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
         )
-        start, state = _find_state([*inner, *found])
+        start, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
         opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
         left = next((entry for entry in found if (entry.name or "").startswith(LEFT)), None)
         count, last_date = _count(messages, opened, left)
@@ -251,10 +249,20 @@ def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
     ordered = sorted(anchors, key=lambda entry: entry.id, reverse=True)
     start = next((entry.id for entry in ordered if entry.name == SESSION_NEW), 0)
     for entry in ordered:
-        state = read_state(entry)
-        if entry.id > start and any(state.get(key) for key in ("phase", "summary", "next_steps")):
-            return start, {key: thaw(state[key]) for key in INHERITED_KEYS if key in state}
+        inherited = _inherited_state(entry)
+        if entry.id > start and inherited.keys() & {"phase", "summary", "next_steps"}:
+            return start, inherited
     return start, EMPTY_OBJECT
+
+
+def _inherited_state(entry: TapeEntry) -> JsonObject:
+    """Return what a topic passes on of an anchor's state, as the contract of handoffs has it; imports may not keep it."""
+    state = read_state(entry)
+    ids = state.get("source_ids")
+    source_ids = [one for one in ids if type(one) is int and 0 < one < entry.id] if isinstance(ids, tuple) else []
+    texts = {key: state[key] for key in ("phase", "summary") if isinstance(state.get(key), str)}
+    inherited = {**texts, "next_steps": list(open_questions(state)), "source_ids": source_ids}
+    return {key: value for key, value in inherited.items() if value}
 
 
 def _count(messages: Sequence[TapeEntry], opened: TapeEntry | None, left: TapeEntry | None) -> tuple[int, str]:
@@ -263,7 +271,8 @@ def _count(messages: Sequence[TapeEntry], opened: TapeEntry | None, left: TapeEn
     total, last = _as_count(state.get("messages")), state.get("last_message")
     if left is not None and (opened is None or left.id > opened.id):  # the newest visit is counted there
         return total, last if isinstance(last, str) else ""
-    talk = [entry for entry in messages if entry.payload.get("role") in ("user", "assistant")]
+    roles = ("user", "assistant")
+    talk = [entry for entry in messages if entry.payload.get("role") in roles and entry.is_shown_to("")]
     newest = talk[0].date if talk else last
     return total + len(talk), newest if isinstance(newest, str) else ""
 
@@ -285,11 +294,22 @@ def _as_count(value: Any) -> int:
 
 
 def _fit(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
-    """Return the newest messages that fit; one that is too long by itself is left out."""
+    """Return the newest messages that fit, the oldest of them a person's.
+
+    The opening anchor stands before it as a message of the bot, and some providers refuse two of these in a row. A message
+    that is too long by itself is left out.
+    """
+    chosen = _newest_within(newest, tokens)
+    while chosen and chosen[-1].payload.get("role") != "user":
+        chosen.pop()
+    return chosen
+
+
+def _newest_within(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
     chosen: list[TapeEntry] = []
     for entry in newest:
         size = estimate_tokens(encode(entry.payload))
-        if (size > tokens and not chosen) or not is_in_context(entry):
+        if (size > tokens and not chosen) or not is_in_context(entry) or not entry.is_shown_to(""):
             continue
         chosen.append(entry)
         tokens -= size

@@ -12,7 +12,7 @@ from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_
 from bubbot.features.usage.reporter import Period, UsageReporter
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS
 from bubbot.ports.channel import OutboundFile
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_OWN, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import JsonObject
 
@@ -55,6 +55,7 @@ def usage_tool(reporter: UsageReporter) -> Tool:
 
     @tool(
         "session.usage",
+        effect=READS_OWN,
         commands=("usage",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "What answers cost", (",usage", ",usage month", ",usage chart")),

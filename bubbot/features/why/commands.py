@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.why.view import Explanation, TurnSpansView, WhyView
 from bubbot.ports.model import ModelRequest
-from bubbot.ports.tool import CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -46,6 +46,7 @@ def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERN
 
     @tool(
         "session.why",
+        effect=READS_WORLD,
         commands=("why",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "How the last answer came about", (",why", ",why 1a2b3c4d")),

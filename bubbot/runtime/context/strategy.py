@@ -102,12 +102,18 @@ class ContextStrategy:
         return None if fold is None else replace(self, fold=fold, version=version, earlier={}, start_event="")
 
     def find_start(self, opening: Sequence[TapeEntry], events: Sequence[TapeEntry]) -> int | None:
-        """Return the first entry to read, by the window's opening anchor and the newest `start_event`; None for all."""
-        if not opening or not events or not opening[0].id < events[0].id or events[0].erased:
+        """Return the first entry to read; None for all.
+
+        Args:
+            opening: the anchor that opens the window.
+            events: the newest `start_event`s, newest first; those of sub-tasks say nothing about the window.
+        """
+        event = next((event for event in events if event.is_shown_to("")), None)
+        if not opening or event is None or event.erased or event.id <= opening[0].id:
             return None
-        data = events[0].payload.get("data")
+        data = event.payload.get("data")
         start = data.get("from") if isinstance(data, Mapping) else None
-        return start if type(start) is int and opening[0].id < start < events[0].id else None
+        return start if type(start) is int and opening[0].id < start < event.id else None
 
     @property
     def selector(self) -> str:

@@ -19,7 +19,7 @@ from bubbot.runtime.context.strategy import (
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery
+from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
 CONTEXT_VERSION = 2
@@ -39,6 +39,7 @@ class ContextView:
         budget: tokens; None: unlimited.
         ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
+        fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
         heavy: see `View`.
         strategies: those among which the selector names one.
         version: of the strategy; None for the current one.
@@ -50,6 +51,7 @@ class ContextView:
     style: MessageStyle = field(default_factory=MessageStyle)
     budget: int | None = None
     ends_with_user: bool = False
+    fork: str = ""
     heavy: bool = False
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
     version: int | None = None
@@ -67,7 +69,8 @@ class ContextView:
         style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
         data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
-        return {**data, "version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
+        data |= {"version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
+        return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
     def from_json(cls, data: JsonObject, strategies: ContextStrategies = KERNEL_STRATEGIES) -> ContextView:
@@ -91,7 +94,10 @@ class ContextView:
                 f"The request was built by version {version} of the context strategy {selector!r}; installed is version "
                 f"{strategy.version}, which may build another one."
             )
-        view = cls(selector, MessageStyle(**style), data["budget"], data.get("asking", False), strategies=strategies)
+        fork = data.get("fork", "")
+        view = cls(
+            selector, MessageStyle(**style), data["budget"], data.get("asking", False), fork, strategies=strategies
+        )
         return view if strategy.version == version else replace(view, version=version)
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -101,8 +107,13 @@ class ContextView:
         if self.start is not None:
             part = IdRanges(((self.start, None),))
         return (
-            TapeQuery(tape, OpeningAnchor(), missing="empty"),
-            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events)),
+            TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
+            TapeQuery(
+                tape,
+                Window(self.fork) if part == Window() else part,
+                kinds=_SHOWN,
+                names=(CORRECTION, *strategy.events),
+            ),
         )
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
@@ -112,6 +123,8 @@ class ContextView:
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context from the answers of the first queries, followed by those of the further ones."""
         opening, entries, *further = answers
+        if any("fork" in entry.meta for entry in entries):
+            entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)
         if not self.ends_with_user:

@@ -37,7 +37,7 @@ from bubbot.tape.chain import (
     genesis,
     older_head,
 )
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.erasure import BLOB_REMOVED, TAPE_ERASED, TAPE_NAMED, TAPE_RENAMED, is_rename
 from bubbot.tape.query import parse_moment
 
@@ -284,25 +284,25 @@ def _is_rename_event(payload: object) -> bool:
 def _check_columns(conn: sqlite3.Connection, tape: TapeNameRow) -> Iterator[AuditFinding]:
     """Check the columns copied from payload and date against these, and positions against ids."""
     rows = conn.execute(
-        "SELECT seq, id, kind, payload, name, opens, at, date FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id",
+        "SELECT seq, id, kind, payload, meta, name, opens, at, date FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id",
         (tape.number,),
     )
     last = 0
-    for seq, entry_id, kind, payload, name, opens, at, date in rows:
+    for seq, entry_id, kind, payload, meta, name, opens, at, date in rows:
         if seq <= last:
             yield AuditFinding(tape.name, entry_id, "altered", "its position is not above that of the entry before it")
         last = seq
-        if wrong := _miscopied_column(kind, payload, name, opens) or _wrong_date(at, date):
+        if wrong := _miscopied_column(kind, payload, meta, name, opens) or _wrong_date(at, date):
             yield AuditFinding(tape.name, entry_id, "altered", wrong)
 
 
-def _miscopied_column(kind: str, payload: str | None, name: object, opens: object) -> str:
+def _miscopied_column(kind: str, payload: str | None, meta: str | None, name: object, opens: object) -> str:
     if payload is None:
         return "" if name is None and opens is None else "it was erased, and its name was not"
     if name is None and opens is None and kind not in ("anchor", "event"):
         return ""
     try:
-        entry = TapeEntry(kind, json.loads(payload))
+        entry = TapeEntry(kind, json.loads(payload), json.loads(meta or "{}") if kind == Kind.ANCHOR else EMPTY_OBJECT)
         expected = entry.name, 1 if entry.opens_window else None
     except (ValueError, TypeError, AttributeError, EntryInvalid, RecursionError):  # the digest has reported it already
         return ""

@@ -154,11 +154,23 @@ class RowFinder:
     tape: int
     head: int | None = None
 
-    def opening_anchor(self) -> TapeEntry | None:
-        """Find the newest anchor that opens a window."""
-        return self._select_one(
+    def opening_anchor(self, fork: str = "") -> TapeEntry | None:
+        """Find the newest anchor that opens the window of the tape, or that of a sub-task."""
+        opening = self._select_one(
             "INDEXED BY entries_window WHERE tape = ? AND opens = 1 AND id < ? ORDER BY id DESC LIMIT 1", self._end
         )
+        return self._opening_of(fork, opening) or opening if fork else opening
+
+    def _opening_of(self, fork: str, opening: TapeEntry | None) -> TapeEntry | None:
+        """Find the newest anchor after the tape's own that opens the window of a sub-task."""
+        rows = self.conn.execute(
+            f"{SELECT_ENTRIES} INDEXED BY entries_id WHERE tape = ? AND id > ? AND id < ? AND kind = 'anchor' "
+            "ORDER BY id DESC",
+            (self.tape, opening.id if opening else 0, self._end),
+        )
+        with closing(rows):
+            anchors = (from_row(self.name, row) for row in rows)
+            return next((entry for entry in anchors if entry.opens_window_of(fork)), None)
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Find the newest anchor of this name, below id `before` if set."""

@@ -14,9 +14,9 @@ from bubbot.errors import StoreFull, ToolFailed, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.tool import INSIDE, READS_OWN, Effect, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, ToolLimits, shorten
+from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, PARALLEL_CALLS, ToolLimits, shorten
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
@@ -62,7 +62,8 @@ async def told(store: TapeStore, step: dict[str, Any], options: Options | None =
 class TestWhatAModelIsTold:
     async def test_the_output(self, memory_store: InMemoryStore) -> None:
         result = await told(memory_store, calls("odd_tool", call_id="c9"), Options(tools=[giving("fine")]))
-        assert result == {"tool_call_id": "c9", "content": "fine"}
+        assert result["tool_call_id"] == "c9"
+        assert result["content"] == "fine"
 
     async def test_of_an_unknown_tool_the_closest_ones(self, memory_store: InMemoryStore) -> None:
         result = await told(memory_store, calls("tape_serch"))
@@ -304,3 +305,137 @@ def test_arguments_are_shown_on_one_short_line() -> None:
     assert shorten('{"a":\n 1}') == '{"a": 1}'
     assert len(shorten("x" * 10_000)) == MAX_ARGUMENTS_CHARS
     assert len(shorten(" " * 10_000 + "x")) == 1
+
+
+class NumberArgs(ToolArgs):
+    number: int
+    wait: float = 0.01
+
+
+def meeting(name: str, effect: Effect, together: list[int], log: list[str], **options: Any) -> Tool:
+    """A tool that notes how many of its calls run at once, and ends when all of `together` have begun."""
+    running = [0]
+
+    @tool(name, effect=effect, **options)
+    async def meet(turn: Turn, args: NumberArgs) -> str:
+        """Meet."""
+        running[0] += 1
+        together.append(running[0])
+        log.append(f"{name} {args.number} begins")
+        try:
+            await asyncio.sleep(args.wait)
+        finally:
+            log.append(f"{name} {args.number} ends")
+            running[0] -= 1
+        return f"{name} {args.number}"
+
+    return meet
+
+
+def several(*pairs: tuple[str, int], wait: float = 0.01) -> dict[str, Any]:
+    """A step with several calls."""
+    return {"calls": [{"name": name, "arguments": {"number": number, "wait": wait}} for name, number in pairs]}
+
+
+class TestCallsOfOneStep:
+    async def test_calls_that_only_read_run_together_and_results_keep_the_order(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        together, log = list[int](), list[str]()
+        step = {
+            "calls": [
+                {"name": "look_up", "arguments": {"number": number, "wait": wait}}
+                for number, wait in ((1, 0.03), (2, 0.0), (3, 0.01))
+            ]
+        }
+        options = Options(tools=[meeting("look.up", READS_OWN, together, log)])
+        async with running(memory_store, Played(step, says("ok")), options) as bench:
+            await bench.say("look")
+            found = await results(bench)
+        assert max(together) == 3
+        assert log[-1] == "look.up 1 ends"
+        assert [result["content"] for result in found] == ["look.up 1", "look.up 2", "look.up 3"]
+
+    async def test_a_call_that_does_more_is_a_barrier(self, memory_store: InMemoryStore) -> None:
+        log = list[str]()
+        tools = [meeting("look.up", READS_OWN, [], log), meeting("write.down", INSIDE, [], log)]
+        step = several(("look_up", 1), ("look_up", 2), ("write_down", 3), ("write_down", 4), ("look_up", 5))
+        async with running(memory_store, Played(step, says("ok")), Options(tools=tools)) as bench:
+            await bench.say("look")
+        assert log[4:] == [
+            "write.down 3 begins",
+            "write.down 3 ends",
+            "write.down 4 begins",
+            "write.down 4 ends",
+            "look.up 5 begins",
+            "look.up 5 ends",
+        ]
+
+    async def test_an_undeclared_tool_runs_alone(self, memory_store: InMemoryStore) -> None:
+        together = list[int]()
+        options = Options(tools=[meeting("odd.one", Effect(), together, [])])
+        step = several(("odd_one", 1), ("odd_one", 2))
+        async with running(memory_store, Played(step, says("ok")), options) as bench:
+            await bench.say("look")
+        assert together == [1, 1]
+
+    async def test_no_more_run_at_once_than_the_limit(self, memory_store: InMemoryStore) -> None:
+        together = list[int]()
+        options = Options(tools=[meeting("look.up", READS_OWN, together, [])])
+        step = several(*[("look_up", number) for number in range(3 * PARALLEL_CALLS)])
+        async with running(memory_store, Played(step, says("ok")), options) as bench:
+            await bench.say("look")
+            assert len(await results(bench)) == 3 * PARALLEL_CALLS
+        assert max(together) == PARALLEL_CALLS
+
+    async def test_each_result_says_when_its_call_began_and_how_long_it_took(self, memory_store: InMemoryStore) -> None:
+        options = Options(tools=[meeting("look.up", READS_OWN, [], []), meeting("write.down", INSIDE, [], [])])
+        step = several(("look_up", 1), ("look_up", 2), ("write_down", 3), wait=0.02)
+        async with running(memory_store, Played(step, says("ok")), options) as bench:
+            await bench.say("look")
+            found = await results(bench)
+        assert all(result["elapsed_ms"] >= 15 for result in found)
+        assert [result["started"] for result in found] == sorted(result["started"] for result in found)
+        assert found[0]["started"].startswith("2026-11-21T20:21:")
+
+    async def test_a_stop_ends_all_of_them_and_keeps_the_results_so_far(self, memory_store: InMemoryStore) -> None:
+        log = list[str]()
+        begun = asyncio.Event()
+
+        @tool("look.long", effect=READS_OWN)
+        async def look_long(turn: Turn, args: NumberArgs) -> str:
+            """Look for long."""
+            if args.number == 1:
+                return "short"
+            try:
+                begun.set()
+                await asyncio.sleep(60)
+            finally:
+                log.append(f"ended {args.number}")
+            return ""
+
+        step = {"calls": [{"name": "look_long", "arguments": {"number": number}} for number in (1, 2, 3)]}
+        async with running(memory_store, Played(step, says("ok")), Options(tools=[look_long])) as bench:
+            answer = await bench.post("look")
+            await asyncio.wait_for(begun.wait(), WAIT)
+            bench.app.stop(HOME)
+            assert (await asyncio.wait_for(answer, WAIT)).status == "stopped"
+            assert sorted(log) == ["ended 2", "ended 3"]
+            assert [result["content"] for result in await results(bench)] == ["short"]
+
+    async def test_the_third_equal_call_of_a_step_is_not_run_and_the_fourth_ends_the_turn(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        log = list[str]()
+        options = Options(tools=[meeting("look.up", READS_OWN, [], log)])
+        step = several(*[("look_up", 1)] * 4)
+        async with running(memory_store, Played(step, says("ok")), options) as bench:
+            assert (await bench.say("look")).status == "failed"
+            found = await results(bench)
+        assert log.count("look.up 1 begins") == 2
+        assert [result["content"][:22] for result in found] == ["look.up 1", "look.up 1", "this is the same call "]
+
+    async def test_a_tool_has_its_own_time_limit(self, memory_store: InMemoryStore) -> None:
+        options = Options(tools=[meeting("look.up", READS_OWN, [], [], timeout=0.01)])
+        result = await told(memory_store, several(("look_up", 1), wait=30), options)
+        assert (result["content"], result["is_error"]) == ("look.up was stopped after 0.01 seconds", True)

@@ -37,8 +37,6 @@ from bubbot.errors import (
 )
 from bubbot.features.access.tools import access_tools
 from bubbot.features.schedule.tools import schedule_tools
-from bubbot.features.strategies.reading_tools import reading_tools
-from bubbot.features.strategies.summaries import Summaries
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -57,6 +55,7 @@ from bubbot.texts.catalogue import (
     read_catalogue,
 )
 from tests.docs.pages import ROOT
+from tests.strategy_tools import further_strategy_tools
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
 
@@ -178,11 +177,10 @@ class TestLanguages:
         unused: Any = None
         tools = [
             *toolbox(ScriptedModel()),
-            *reading_tools(unused),
-            Summaries(unused, unused).tool(),
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
+            *further_strategy_tools(),
         ]
         assert _table("command.") == {one.name: one.summary for one in tools}
 
@@ -190,11 +188,10 @@ class TestLanguages:
         unused: Any = None
         tools = [
             *toolbox(ScriptedModel()),
-            *reading_tools(unused),
-            Summaries(unused, unused).tool(),
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
+            *further_strategy_tools(),
         ]
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
 
@@ -213,11 +210,10 @@ class TestLanguages:
         unused: Any = None
         tools = [
             *toolbox(ScriptedModel()),
-            *reading_tools(unused),
-            Summaries(unused, unused).tool(),
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
+            *further_strategy_tools(),
         ]
         meanings = {
             (one.name, name): field.description

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bubbot.features.topics.names import MAIN_LINE, MAX_TITLE_CHARS, TopicName, parse_topic
+from bubbot.features.topics.tools import TopicArgs
+from bubbot.models.scripted import ScriptedModel
+from bubbot.runtime.router import parse_command
+from bubbot.texts import Texts
+from tests.turns import toolbox
 
 
 @pytest.mark.parametrize(
@@ -26,8 +31,8 @@ def test_a_name_is_folded_to_a_key_and_cleaned_for_people(typed: str, key: str, 
     assert parse_topic(typed) == TopicName(key, title)
 
 
-@pytest.mark.parametrize("typed", ["", "  ", "\x00\x01", "\u202e", "x" * (MAX_TITLE_CHARS + 1)])
-def test_an_empty_or_long_name_is_refused(typed: str) -> None:
+@pytest.mark.parametrize("typed", ["", "  ", "\x00\x01", "\u202e", "x" * (MAX_TITLE_CHARS + 1), "bind", "Bind it"])
+def test_an_empty_or_long_name_or_one_that_binds_is_refused(typed: str) -> None:
     assert parse_topic(typed) is None
     assert parse_topic("x" * MAX_TITLE_CHARS) is not None
 
@@ -45,7 +50,7 @@ def test_the_main_line_has_words_of_its_own(typed: str) -> None:
         ("Trip to Rome", ",topic Trip to Rome"),
         ('say "hi"', ',topic name="say ""hi"""'),
         ("a=b", ',topic name="a=b"'),
-        ("bind it", ',topic name="bind it"'),
+        ('key="a b" 50% \\', ',topic name="key=""a b"" 50% \\"'),
         ("off", ",topic -"),
     ],
 )
@@ -53,3 +58,7 @@ def test_the_command_names_the_topic_whatever_signs_it_has(typed: str, command: 
     name = parse_topic(typed)
     assert name is not None
     assert name.command == command
+    tool, args = parse_command(command, toolbox(ScriptedModel()), Texts())
+    assert tool.name == "topic.open"
+    assert isinstance(args, TopicArgs)
+    assert parse_topic(args.name) == name
