@@ -58,7 +58,7 @@ from bubbot.texts.catalogue import (
     read_catalogue,
 )
 from tests.docs.pages import ROOT
-from tests.strategy_tools import typed_strategy_tools
+from tests.strategy_tools import further_strategy_tools
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
 
@@ -183,7 +183,7 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
-            *typed_strategy_tools(),
+            *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("command.") == {one.name: one.summary for one in tools}
@@ -195,7 +195,7 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
-            *typed_strategy_tools(),
+            *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
@@ -218,7 +218,7 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
-            *typed_strategy_tools(),
+            *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         meanings = {
