@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -305,7 +304,3 @@ def _check_attribution(entries: tuple[TapeEntry, ...], ended: list[Any]) -> None
     for text in results:
         fork = text.rpartition("fork ")[2].partition(";")[0]
         assert text.startswith(f"result {forks[fork]}\n\n[Sub-task {forks[fork]}: ")
-
-
-if __name__ == "__main__":
-    run_life(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), sys.argv[6] == "after")

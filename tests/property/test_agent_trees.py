@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import random
 import signal
-import sys
 from pathlib import Path
-from subprocess import run
 
 import pytest
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
+from tests.e2e import forked
 from tests.property.agent_trees import Life, Outcome, check, live, open_tree_store
 
 ROOT = Path(__file__).parents[2]
-TREES, KILLED = 40, 3
+TREES, KILLED = 40, 2
 PROOF_TREES, PROOF_KILLED = 1000, 60
 
 
@@ -66,10 +65,20 @@ async def try_killed_tree(seed: int, folder: Path) -> None:
     reference, writes = await undisturbed(seed, folder / f"{seed}.whole")
     chance = random.Random(seed)
     log, path = folder / f"{seed}.log", folder / f"{seed}.db"
-    at, when = str(chance.randint(2, writes - 1)), chance.choice(("before", "after"))
-    command = [sys.executable, "-m", "tests.property.agent_trees", str(path), str(log), str(seed), "0", at, when]
-    ended = await asyncio.to_thread(run, command, cwd=ROOT, timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    at, is_after = chance.randint(2, writes - 1), chance.random() < 0.5
+    life = f"run_life({str(path)!r}, {str(log)!r}, {seed}, 0, {at}, {is_after})"
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        child = forked.start(
+            forked.PROGRAM,
+            [f"from tests.property.agent_trees import run_life; {life}"],
+            env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+            cwd=ROOT,
+            streams=(nothing, nothing, nothing),
+        )
+        assert await child.ended() == -signal.SIGKILL
+    finally:
+        os.close(nothing)
     store = await open_tree_store(path)
     try:
         outcome = await live(store, seed, Life(log), 1)
