@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
+from bubbot.features.conversation.commands import find_no_traces
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.memory.shared import SharedZones
 from bubbot.features.search.feature import search_feature
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker
@@ -24,6 +29,7 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_c
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbound import Deliverer, RetryPolicy
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.previews import PreviewSink
@@ -209,6 +215,8 @@ class Options:
     report: HealthReport = report_nothing
     features: Sequence[Feature] = ()
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
+    accounts: FindsAccounts | None = None
+    memory: MemorySettings | None = None
 
 
 @dataclass
@@ -363,7 +371,8 @@ async def _bench(
     if line.previews is not None and options.show is ignore_preview:
         shown = PreviewSink({channel.name: line.previews})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
-    memory, forgotten = KeptMemory(clock), list[str]()
+    shared = SharedZones(service, clock, options.accounts)
+    memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     parts = _parts(model, replace(options, show=show), (inbox.name, outbox.name), memory, forgotten)
     features = parts.features
@@ -392,8 +401,8 @@ async def _bench(
 class KeptMemory(MemoryFeature):
     """The memory of sessions; what a reset writes to a file is kept in `exported`."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(Path("unused"), clock, MemorySettings())
+    def __init__(self, clock: Clock, shared: SharedZones | None = None, settings: MemorySettings | None = None) -> None:
+        super().__init__(Path("unused"), clock, settings or MemorySettings(), shared)
         self.exported: dict[str, str] = {}
 
     async def export(self, turn: Turn) -> str:
@@ -421,6 +430,8 @@ def _parts(
         traces=[*traces, *(tape for feature in options.features for tape in feature.traces)],
         forget=forgotten.append,
         memory=memory,
+        view_traces=lambda session: SessionTraceView(session, tuple(ZONE_EVENTS), OWN_REFERENCES),
+        find_traces=memory.feature().find_traces or find_no_traces,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
     features = [conversation, search_feature(), why_feature(OWN_STRATEGIES), memory.feature(), files, *options.features]

@@ -28,7 +28,7 @@ from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
-from bubbot.runtime.compose import PromptSection
+from bubbot.runtime.compose import PromptSection, PromptText
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 
@@ -189,12 +189,12 @@ class FeatureGuard:
         return run
 
     def _section(self, section: PromptSection) -> PromptSection:
-        async def build(turn: Turn, traits: ModelTraits) -> str:
+        async def build(turn: Turn, traits: ModelTraits) -> str | PromptText:
             try:
                 text: object = await self.call("prompt", self.timeouts.hook, section, turn, traits)
             except FeatureFailed:
                 return ""  # the bot answers without it
-            if isinstance(text, str):
+            if isinstance(text, (str, PromptText)):
                 return text
             self.fail("prompt", f"it returned a {type(text).__name__}, not a text")
             return ""
@@ -446,7 +446,7 @@ def check_feature(feature: object, name: str) -> Feature:
     _check_items("background", feature.background.values(), callable)
     _check_items("commands", feature.commands, lambda item: isinstance(item, Command))
     _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
-    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "health", "ready", "prepare"):
+    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "health", "ready", "prepare", "find_traces"):
         _check_items(field, _given(getattr(feature, field)), callable)
     _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
     _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))

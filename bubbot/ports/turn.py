@@ -98,7 +98,8 @@ class Turn:
         cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
         time_limit_seconds: the time limit of the turn; 0 for none.
         fixed_reply: the text that the turn sends instead of an answer; None to ask the model.
-        metadata: what its source says of it, one value of each class.
+        metadata: what its source and features say of it, one value of each class.
+        replies_elsewhere: its answer goes to another chat than that of its session.
         runs_command: a command is running, not a call of the model.
     """
 
@@ -123,6 +124,7 @@ class Turn:
     fixed_reply: str | None = None
     metadata: dict[type, object] = field(default_factory=dict)
     runs_command: bool = False
+    replies_elsewhere: bool = False
 
     @property
     def has_power_over_other_chats(self) -> bool:

@@ -127,7 +127,7 @@ def _tools() -> list[Tool]:
         usage_tool(unused),
         *file_tools(0),
         *schedule_tools(unused),
-        *access_tools(unused),
+        *access_tools(unused, unused),
     ]
 
 
@@ -233,7 +233,7 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
-    of_daemons = {tool.typed_name for tool in access_tools(UNUSED)}
+    of_daemons = {tool.typed_name for tool in access_tools(UNUSED, UNUSED)}
     assert set(listed) == {tool.typed_name for tool in _tools()} - of_daemons
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bubbot.feature import Feature
-from bubbot.features.conversation.commands import KeepsMemory, context_tool, help_tool, reset_tool, session_tools
+from bubbot.features.conversation.commands import (
+    FindTraces,
+    KeepsMemory,
+    context_tool,
+    find_no_traces,
+    help_tool,
+    reset_tool,
+    session_tools,
+)
 from bubbot.features.conversation.model import model_tool, status_tools
 from bubbot.features.conversation.results import result_tools
 from bubbot.features.conversation.tape import tape_tools
@@ -29,6 +37,7 @@ def conversation_feature(
     forget: Callable[[str], None],
     memory: KeepsMemory | None,
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
+    find_traces: FindTraces = find_no_traces,
 ) -> Feature:
     """Build the record.
 
@@ -41,6 +50,7 @@ def conversation_feature(
         forget: removes the files that channels keep of a session.
         memory: the memory of sessions; None without one.
         view_traces: builds the view that finds the entries of a session on these tapes.
+        find_traces: returns further such tapes, for the session of a turn.
     """
     tools = [
         help_tool(list_tools),
@@ -48,7 +58,7 @@ def conversation_feature(
         context_tool(compose),
         model_tool(models),
         *status_tools(models, report),
-        reset_tool(traces, forget, memory, view_traces),
+        reset_tool(traces, forget, memory, view_traces, find_traces),
         *tape_tools(),
         *result_tools(),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -83,7 +84,7 @@ def _format_explanation(turn: Explanation, texts: Texts) -> str:
 def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
     usage_data = step.get("usage", {})
-    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"])
+    shown = _format_shown(step["shown"])
     model, answered = step["model"], step.get("answered", step["model"])
     failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
     head = texts.say(
@@ -107,6 +108,14 @@ def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
     if "error" in step and step["error"] not in [call["error"] for call in failed]:
         lines.append(f"  {step['error']}")
     return lines
+
+
+def _format_shown(shown: Sequence[Sequence[Any]]) -> str:
+    """Write the id ranges that a step showed; those of another tape follow its name."""
+    own = [pair for pair in shown if not isinstance(pair[0], str)]
+    others = [f"{tape} {_format_shown(spans)}" for tape, spans in (pair for pair in shown if isinstance(pair[0], str))]
+    spans = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in own)
+    return "; ".join([*([spans] if spans else []), *others])
 
 
 def _format_cost(step: JsonObject, texts: Texts) -> str:

@@ -125,10 +125,10 @@ CONVERSATION = (
     (
         ",memory.restore x",
         (
-            ',memory.restore: version is "x", but must be a whole number. Type ,memory.restore <version>, such '
+            ',memory.restore: version is "x", but must be a whole number. Type ,memory.restore <version> …, such '
             "as ,memory.restore N"
         ),
-        (",memory.restore：version 是“x”，但应为整数。请输入 ,memory.restore <version>，例如 ,memory.restore N"),
+        (",memory.restore：version 是“x”，但应为整数。请输入 ,memory.restore <version> …，例如 ,memory.restore N"),
     ),
     (
         ",memory.show x y z",

@@ -172,12 +172,12 @@ class TestLanguages:
 
     def test_the_commands_of_the_bot_have_the_summary_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused, unused)]
         assert _table("command.") == {one.name: one.summary for one in tools}
 
     def test_the_commands_of_the_bot_have_the_few_words_that_are_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused, unused)]
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
 
     def test_the_parts_of_the_list_of_commands_have_a_name(self) -> None:
@@ -188,7 +188,7 @@ class TestLanguages:
 
     def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
         unused: Any = None
-        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused)]
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused), *access_tools(unused, unused)]
         meanings = {
             (one.name, name): field.description
             for one in tools
@@ -488,9 +488,10 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
     )
 
 
-BUILT = ("argument_", "cron_", "w_", "weekday_", "month_", "state_", "do_", "h_")
+BUILT = ("argument_", "cron_", "w_", "weekday_", "month_", "state_", "do_", "h_", "zone_", "part_", "why_left_", "link_")
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
-tests/unit/runtime/test_argument_errors.py say them all."""
+tests/unit/runtime/test_argument_errors.py say them all,
+tests/unit/features/memory/test_shared.py and tests/unit/features/access/test_links.py theirs."""
 
 
 def _spelt() -> set[str]:
