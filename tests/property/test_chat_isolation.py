@@ -40,7 +40,7 @@ WORD = re.compile(r"zq[a-z]+zq")
 _LETTERS = {OWNER: "a", MEMBER: "b", GROUP: "c"}
 _JOB_TOOLS = ("schedule.add", "schedule.remind", "schedule.edit")
 _LEFT_OUT = frozenset({"session.quit"})
-TOOLS = 35
+TOOLS = 36
 """How many there are, those left out aside."""
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -156,6 +156,7 @@ class World:
             "command": [",memory.recall", ",schedules every=true", ",context", f",memory.daily {words}"],
             "query": ["zqsaid", "zqjob", ""],
             "how": ["archive", "erase"],
+            "scope": ["chat", "user", "workspace"],
             "anchor": ["session/new", "1"],
             "zone": ["Europe/Berlin"],
             "quiet": ["none"],
@@ -181,6 +182,8 @@ class World:
                 wanted = name == ("handle" if what == "prompt" else "text")
             if wanted:
                 made[name] = drawn.of(known[name]) if name in known else _value(one, words)
+        if made.get("scope") == "workspace" and (sender, chat) == (OWNER, OWNER) and "content" in made:
+            made["content"] = SENT  # what an owner keeps for everybody
         if chosen.name == "session.help":
             made.pop("command", None)
         return made

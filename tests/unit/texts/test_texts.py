@@ -488,7 +488,20 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
     )
 
 
-BUILT = ("argument_", "cron_", "w_", "weekday_", "month_", "state_", "do_", "h_", "zone_", "part_", "why_left_", "link_")
+BUILT = (
+    "argument_",
+    "cron_",
+    "w_",
+    "weekday_",
+    "month_",
+    "state_",
+    "do_",
+    "h_",
+    "zone_",
+    "part_",
+    "why_left_",
+    "link_",
+)
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,
 tests/unit/features/memory/test_shared.py and tests/unit/features/access/test_links.py theirs."""
