@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import Field, field_validator
 
-from bubbot.features.memory.scopes import Scope
+from bubbot.features.memory.scopes import FindsAccounts, Scope
 from bubbot.ports.settings import Names, SettingsSection, Whole
+from bubbot.records import dataclass
+from bubbot.tape.service import TapeService
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCommandOptions:
+    """What the commands of a shell get.
+
+    Attributes:
+        settings: the settings of memory.
+        find_accounts: returns what knows which accounts belong to one person, for the tapes of a home.
+    """
+
+    settings: MemorySettings
+    find_accounts: Callable[[Callable[[str], TapeService]], FindsAccounts]
 
 
 class MemorySettings(SettingsSection):

@@ -268,6 +268,18 @@ class SharedZones:
         names = ZoneTapes(tapes, self._load, write, self._read_changes)
         return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
 
+    async def erase(self, tapes: Sequence[str]) -> int:
+        """Erase these memories for good, with their older versions; return how many entries lost their content."""
+        count = 0
+        for tape in tapes:
+            changes = len(await self._read_changes(tape))
+            if changes:
+                await self._open_tape(tape).reset(archive=False)
+                count += changes
+            if tape in self._followed:
+                await self._project(tape).load()
+        return count
+
     async def find_user_tapes(self, account: Account) -> tuple[str, ...]:
         """Return the tapes of the person with an account; the first one is written."""
         return tuple(user_tape(each) for each in await self._accounts.linked_accounts(account))
