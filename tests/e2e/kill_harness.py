@@ -138,7 +138,7 @@ class Bench:
         ended = Counter(
             inbound for entry in self.entries(inbox, "inbox/done") for inbound in entry.payload["data"]["inbounds"]
         )
-        said = [entry for entry in self.entries(asyncio.run(_session_tape(self.home))) if entry.kind == "message"]
+        said = [entry for entry in self.entries(asyncio.run(find_session_tape(self.home))) if entry.kind == "message"]
         spoken = Counter((entry.payload["role"], entry.payload["content"]) for entry in said)
         faults = [f"inbound {entry.id} is done {ended[entry.id]} times" for entry in received if ended[entry.id] != 1]
         for message in messages:
@@ -155,7 +155,7 @@ class Bench:
         return faults
 
 
-async def _session_tape(home: Path) -> str:
+async def find_session_tape(home: Path) -> str:
     async with open_tapes(Home(home)) as (_, workspace):
         return session_tape(workspace, SESSION)
 

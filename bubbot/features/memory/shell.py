@@ -210,12 +210,15 @@ async def export(context: CommandContext, args: ExportMemory) -> CommandResult:
         return CommandResult(format_memory_page(await zone.read()), raw=True, file=args.file)
 
 
+def _owner_name(args: EraseMemory) -> str:
+    return "the workspace" if args.user is None else f"the person with the account {args.user}"
+
+
 async def _ask_erasure(context: CommandContext, args: EraseMemory) -> CommandResult:
     """Say what goes."""
     if (args.user is None) is not args.workspace:
         return CommandResult("")  # the command itself refuses
-    label, _, tapes = await _find_shared(context, args.user)
-    return CommandResult(f"Erase all of the memory of {label}, older versions included ({len(tapes)} tapes)?")
+    return CommandResult(f"Erase all memory of {_owner_name(args)}, with its older versions?")
 
 
 @command(
@@ -227,7 +230,7 @@ async def erase(context: CommandContext, args: EraseMemory) -> CommandResult:
         raise ConfigError("name --user CHANNEL:ID or --workspace; ,reset erase erases a chat with its memory")
     label, _, tapes = await _find_shared(context, args.user)
     erased = await _shared_zones(context).erase(tapes)
-    text = f"Erased all of the memory of {label}: {erased} {'entry' if erased == 1 else 'entries'}."
+    text = f"Erased all memory of {_owner_name(args)}: {erased} {'entry' if erased == 1 else 'entries'}."
     note = " What was said in chats stays on their tapes." if erased else ""
     code = 0 if erased else EXIT_NO_CHANGE
     return CommandResult(f"{text}{note}\n", code, data=json_data(MemoryErased(label, erased)))

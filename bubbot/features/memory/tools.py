@@ -316,7 +316,7 @@ async def _describe_zone(turn: Turn, scope: Scope, zone: AnyZone, settings: Memo
     kept = texts.say("memory_kept", count=settings.retention_days)
     lines += [texts.say("memory_reach", count=settings.recent_days, kept=kept)]
     if versions:
-        lines += [texts.say("memory_versions", versions=format_versions(versions, texts))]
+        lines += [texts.say("memory_versions", versions=format_versions(versions, texts), scope=_scope_option(scope))]
     return "\n".join(lines)
 
 
