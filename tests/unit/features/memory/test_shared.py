@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ from tests.doubles import SteppingClock
 from tests.turns import HOME, Bench, Options, Played, Replying, running, says
 
 ANN = ("test", "1")
-GROUP = {"chat": "-9", "direct": False}
+GROUP: dict[str, Any] = {"chat": "-9", "direct": False}
 
 
 class Linked:
@@ -51,7 +52,7 @@ def played() -> Played:
     return Played(says("ok"))
 
 
-async def block(bench: Bench, text: str = "hello", **where: object) -> str:
+async def block(bench: Bench, text: str = "hello", **where: Any) -> str:
     """The system prompt of a turn."""
     await bench.say(text, **where)
     return bench.requests[-1].system
