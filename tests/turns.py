@@ -21,7 +21,7 @@ from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.shared import SharedZones
+from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.search.feature import search_feature
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker

@@ -48,6 +48,7 @@ PASSED_ON = {
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
     "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
+    "bubbot/features/memory/shared_zone.py:_write",  # one of ZONE_EVENTS
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
 }

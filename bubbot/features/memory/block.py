@@ -34,7 +34,7 @@ LeftOut: TypeAlias = Literal["", "age", "size"]
 """Why something is not shown: it is too old, or there is no room. Empty if it is shown."""
 
 
-class Part(StrEnum):
+class BlockPart(StrEnum):
     """A part of one memory, the most important first."""
 
     LONG_TERM = "long_term"
@@ -43,12 +43,12 @@ class Part(StrEnum):
     RECENT = "recent"
 
 
-_TITLES: Mapping[Part, str] = MappingProxyType(
+_TITLES: Mapping[BlockPart, str] = MappingProxyType(
     {
-        Part.LONG_TERM: "Long-term memory",
-        Part.TODAY: "Today's notes",
-        Part.AHEAD: "Notes of days to come",
-        Part.RECENT: "Recent notes",
+        BlockPart.LONG_TERM: "Long-term memory",
+        BlockPart.TODAY: "Today's notes",
+        BlockPart.AHEAD: "Notes of days to come",
+        BlockPart.RECENT: "Recent notes",
     }
 )
 _OWNERS: Mapping[Scope, str] = MappingProxyType(
@@ -96,7 +96,7 @@ class BlockNode:
     """
 
     scope: Scope
-    part: Part
+    part: BlockPart
     days: tuple[str, ...]
     text: str
     total: int
@@ -113,8 +113,8 @@ def plan_block(memories: Sequence[ScopedMemory], policy: BlockPolicy, *, today: 
     ranks = {scope: rank for rank, scope in enumerate(policy.scopes)}
     shown = sorted((each for each in memories if each.scope in ranks), key=lambda each: ranks[each.scope])
     sections = [section for each in shown for section in _sections(each, today, policy.recent_days)]
-    parts = list(Part)
-    room, texts = policy.block_chars, dict[tuple[Scope, Part], tuple[str, LeftOut]]()
+    parts = list(BlockPart)
+    room, texts = policy.block_chars, dict[tuple[Scope, BlockPart], tuple[str, LeftOut]]()
     for node in sorted(sections, key=lambda node: (parts.index(node.part), ranks[node.scope])):
         limit = min(policy.section_chars, room)
         is_whole = node.total <= limit
@@ -122,7 +122,7 @@ def plan_block(memories: Sequence[ScopedMemory], policy: BlockPolicy, *, today: 
             texts[node.scope, node.part] = "", "size"
             continue
         texts[node.scope, node.part] = (
-            _fit(node.text, limit, newest_last=node.part is Part.TODAY),
+            _fit(node.text, limit, newest_last=node.part is BlockPart.TODAY),
             "" if is_whole else "size",
         )
         room -= min(node.total, limit)
@@ -144,11 +144,11 @@ def _sections(each: ScopedMemory, today: date, recent_days: int) -> list[BlockNo
     present = [note for note in memory.dailies if note.date == day]
     ahead = [note for note in memory.dailies if note.date > day]
     recent = [note for note in reversed(memory.dailies) if first <= note.date < day]
-    texts: Sequence[tuple[Part, Sequence[DailyNote], str]] = (
-        (Part.LONG_TERM, (), escape_note(memory.long_term)),
-        (Part.TODAY, present, "\n".join(escape_note(note.content) for note in present)),
-        (Part.AHEAD, ahead, _dated_notes(ahead)),
-        (Part.RECENT, recent, _dated_notes(recent)),
+    texts: Sequence[tuple[BlockPart, Sequence[DailyNote], str]] = (
+        (BlockPart.LONG_TERM, (), escape_note(memory.long_term)),
+        (BlockPart.TODAY, present, "\n".join(escape_note(note.content) for note in present)),
+        (BlockPart.AHEAD, ahead, _dated_notes(ahead)),
+        (BlockPart.RECENT, recent, _dated_notes(recent)),
     )
     return [
         BlockNode(each.scope, part, tuple(note.date for note in notes), text, len(text))
@@ -163,7 +163,7 @@ def _old_notes(each: ScopedMemory, today: date, recent_days: int) -> BlockNode |
     if not old:
         return None
     total = sum(len(note.content) for note in old)
-    return BlockNode(each.scope, Part.RECENT, tuple(note.date for note in old), "", total, "age")
+    return BlockNode(each.scope, BlockPart.RECENT, tuple(note.date for note in old), "", total, "age")
 
 
 def render_block(nodes: Sequence[BlockNode]) -> str:

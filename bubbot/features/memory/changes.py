@@ -22,7 +22,11 @@ from bubbot.tape.projection import Projection
 from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.view import QueryAnswers
 
-SAVED, NOTED, FORGOT, RESTORED, CLEARED = ZONE_EVENTS
+SAVED = "memory/saved"
+NOTED = "memory/noted"
+FORGOT = "memory/forgot"
+RESTORED = "memory/restored"
+CLEARED = "memory/cleared"
 WORDS = (SAVED, NOTED, RESTORED)
 """The changes that add words; the others only remove some."""
 

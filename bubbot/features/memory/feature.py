@@ -12,7 +12,7 @@ from bubbot.feature import Apply, Feature
 from bubbot.features.memory.block import MAX_SECTION_CHARS, BlockPolicy, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.scopes import Scope, ZoneAccess, choose_zones, read_facts
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.shared import AnyZone, SharedZones
+from bubbot.features.memory.shared_zone import AnyZone, SharedZones
 from bubbot.features.memory.tools import PlannedBlock, memory_tools
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.middleware import CallNext

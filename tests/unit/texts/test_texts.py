@@ -504,7 +504,7 @@ BUILT = (
 )
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,
-tests/unit/features/memory/test_shared.py and tests/unit/features/access/test_links.py theirs."""
+tests/unit/features/memory/test_shared_zone.py and tests/unit/features/access/test_links.py theirs."""
 
 
 def _spelt() -> set[str]:

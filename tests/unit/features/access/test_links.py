@@ -229,6 +229,9 @@ async def chatting(
 
     async def send(session: str, key: str, out: Outbound, facts: Mapping[str, Sequence[TapeEntry]]) -> None:
         line = benches[0].line
+        assert out.buttons is not None
+        assert [button.command for button in out.buttons.buttons] == [",link yes", ",link no"]
+        assert out.buttons.person == "1"
         await line.deliver(await line.outbox.enqueue(session, key, tuple(line.link.split(out)), facts))
 
     tools = access_tools(lambda: access, send)

@@ -232,7 +232,7 @@ class SharedZones:
         self._now = now
         self._accounts = accounts or SeparateAccounts()
         self._projections = projections or ProjectionRunner()
-        self._followed: set[str] = set()
+        self._projected: dict[str, ProjectedTape[ZoneState]] = {}
         self._loaded: set[str] = set()
         self._lock = asyncio.Lock()
 
@@ -262,8 +262,8 @@ class SharedZones:
 
         async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
             stored = await self._open_tape(tape).append(entries)
-            if tape in self._followed:
-                await self._project(tape).follow(stored)
+            if tape in self._projected:
+                await self._projected[tape].follow(stored)
 
         names = ZoneTapes(tapes, self._load, write, self._read_changes)
         return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
@@ -276,8 +276,8 @@ class SharedZones:
             if changes:
                 await self._open_tape(tape).reset(archive=False)
                 count += changes
-            if tape in self._followed:
-                await self._project(tape).load()
+            if tape in self._projected:
+                await self._projected[tape].load()
         return count
 
     async def find_user_tapes(self, account: Account) -> tuple[str, ...]:
@@ -287,11 +287,11 @@ class SharedZones:
     async def follow(self, merged: MergeResult) -> None:
         """Take over the changes of a merged turn; read everything again if it erased a tape."""
         if "tape/erased" in [entry.name for entry in merged.delta]:
-            for tape in sorted(self._followed):
-                await self._project(tape).load()
+            for projected in list(self._projected.values()):
+                await projected.load()
         else:
-            for tape in sorted(self._followed & merged.staged.keys()):
-                await self._project(tape).follow(merged.staged[tape])
+            for tape in self._projected.keys() & merged.staged.keys():
+                await self._projected[tape].follow(merged.staged[tape])
 
     async def find_traces(self, turn: Turn) -> list[str]:
         """Return the tapes with words from the turn's session, which is about to be erased.
@@ -308,8 +308,7 @@ class SharedZones:
             changes = await self._read_changes(tape)
             if any(entry.payload["data"].get("session") == turn.session for entry in changes):
                 kept = _restored_data(fold_without(changes, turn.session))
-                data = {"version": 0, **kept, **asdict(ChangeOrigin())}
-                turn.tape.stage(tape, [event(RESTORED, data)])
+                turn.tape.stage(tape, [event(RESTORED, {"version": 0, **kept, **asdict(ChangeOrigin())})])
                 found.append(tape)
         return found
 
@@ -323,17 +322,15 @@ class SharedZones:
         return await self._open_tape(tape).read(ZoneChangesView())
 
     async def _load(self, tape: str) -> ZoneState:
-        projected = self._project(tape)
+        if tape not in self._projected:  # before it is read: what is merged meanwhile must not be missed
+            self._projected[tape] = self._projections.project(ZONE_PROJECTION, self._open_tape(tape))
+        projected = self._projected[tape]
         if tape not in self._loaded:
             async with self._lock:
-                self._followed.add(tape)  # first: what is merged while it is read must not be missed
                 if tape not in self._loaded:
                     await projected.load()
                     self._loaded.add(tape)
         return replace(projected.state, head=projected.position)
-
-    def _project(self, tape: str) -> ProjectedTape[ZoneState]:
-        return self._projections.project(ZONE_PROJECTION, self._open_tape(tape))
 
 
 def pin_zones(turn: Turn) -> PinnedZones:

@@ -20,7 +20,7 @@ from bubbot.features.memory.scopes import (
     user_tape,
 )
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.shared import SharedZones
+from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
