@@ -134,6 +134,7 @@ class FeatureGuard:
                 for name, run in feature.background.items()
             },
             prepare=partial(self._prepare, feature.prepare) if feature.prepare else None,
+            find_traces=partial(self._find_traces, feature.find_traces) if feature.find_traces else None,
         )
 
     def fail(self, where: str, problem: str, error: BaseException | None = None) -> FeatureFailed:
@@ -200,6 +201,13 @@ class FeatureGuard:
             return ""
 
         return build
+
+    async def _find_traces(self, hook: Callable[[Turn], Awaitable[Sequence[str]]], turn: Turn) -> Sequence[str]:
+        """Find the traces of a session; an erasure that cannot reach them fails."""
+        tapes: object = await self.call("find_traces", self.timeouts.hook, hook, turn)
+        if isinstance(tapes, (list, tuple)) and all(isinstance(tape, str) for tape in tapes):
+            return tapes
+        raise self.fail("find_traces", f"it returned a {type(tapes).__name__}, not the names of tapes")
 
     def _around(self, where: str, around: Middleware[V, R], *kinds: type) -> Middleware[V, R]:
         """Guard middleware: its failures are told from those of what it wraps, and its own time from theirs."""
