@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.block import BlockNode, ScopedMemory
+from bubbot.features.memory.changes import forget_lines
 from bubbot.features.memory.scopes import Scope, ZoneAccess
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import AnyZone
@@ -337,6 +338,9 @@ def _make_forget(memory: OpensMemory) -> Tool:
         after = await zone.read()
         if not removed:
             hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
+            for other in await _find_scopes_with(memory, turn, args.text):
+                zone_name = _zone_name(other, turn.texts)
+                hint += turn.texts.say("forget_elsewhere", zone=zone_name, scope=_scope_option(other))
             cited = _cite(scope, after, turn.texts)
             return turn.texts.say("forgot_nothing", text=repr(args.text), cited=cited) + hint
         return turn.texts.say(
@@ -348,6 +352,13 @@ def _make_forget(memory: OpensMemory) -> Tool:
         )
 
     return forget
+
+
+async def _find_scopes_with(memory: OpensMemory, turn: Turn, text: str) -> list[Scope]:
+    """Find the memories that this turn may change and that have a line with a text."""
+    needle, writes = fold_text(text).strip(), memory.choose(turn).writes
+    zones = [(scope, await zone.read()) for scope, zone in await _open_to_read(memory, turn, "") if scope in writes]
+    return [scope for scope, snapshot in zones if forget_lines(snapshot, needle, "")[1]]
 
 
 def _make_restore(memory: OpensMemory) -> Tool:

@@ -169,6 +169,7 @@ class TestOwnMemory:
             shown = (await bench.say(",memory scope=user")).text
             assert "this person's own memory, version 3" in shown
             assert "versions 1 to 3" in shown
+            assert "`,memory.forget scope=user …` removes it there" in (await bench.say(",memory.forget cat")).text
             assert "- Has a cat." in (await bench.say(",memory.forget scope=user CAT")).text
             assert "`,memory.clear scope=user confirm=true`" in (await bench.say(",memory.clear scope=user")).text
             await bench.say(",memory.clear scope=user confirm=true")
