@@ -217,6 +217,7 @@ class Options:
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
     accounts: FindsAccounts | None = None
     memory: MemorySettings | None = None
+    on_shared: Callable[[SharedZones], None] = lambda _: None
 
 
 @dataclass
@@ -372,6 +373,7 @@ async def _bench(
         shown = PreviewSink({channel.name: line.previews})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
     shared = SharedZones(service, clock, options.accounts)
+    options.on_shared(shared)
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     parts = _parts(model, replace(options, show=show), (inbox.name, outbox.name), memory, forgotten)

@@ -186,25 +186,17 @@ class SharedZone:
         if version not in ids:
             raise EntryNotFound(missing_version_text(version, ids, Texts()))
         older = ZoneState().apply([entry for entry in changes if entry.id <= version]).memory
-        await self._replace(older, version)
-
-    async def import_snapshot(self, content: MemorySnapshot) -> None:
-        """Replace everything on the first tape by content from elsewhere."""
-        notes = sort_by_day(replace(note, content=tidy_text(note.content)) for note in content.dailies)
-        await self._replace(MemorySnapshot(long_term=tidy_text(content.long_term), dailies=notes), 0)
+        current = (await self._read_tapes())[0][1]
+        older = without_old_notes(older, self.today(), self._retention_days)
+        if not older.has_same_content(current):
+            check_size(current, older)
+            await self._write(self._tapes.names[0], RESTORED, version=version, **_restored_data(older))
 
     async def clear(self) -> None:
         """Empty the memory; the changes before stay on the tapes."""
         for name, memory in await self._read_tapes():
             if not memory.is_empty:
                 await self._write(name, CLEARED)
-
-    async def _replace(self, content: MemorySnapshot, version: int) -> None:
-        current = (await self._read_tapes())[0][1]
-        content = without_old_notes(content, self.today(), self._retention_days)
-        if not content.has_same_content(current):
-            check_size(current, content)
-            await self._write(self._tapes.names[0], RESTORED, version=version, **_restored_data(content))
 
     async def _read_tapes(self) -> list[tuple[str, MemorySnapshot]]:
         states = [(name, await self._tapes.read(name)) for name in self._tapes.names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC
 from itertools import product
 from typing import Any
 
@@ -268,6 +269,35 @@ class TestOwnMemory:
             group = (await bench.say(",memory.why", **GROUP)).text
             assert "Left out: this person's own memory is not for groups" in group
             assert "tea" not in group
+
+
+class TestOutsideOfTurns:
+    async def test_a_change_is_seen_by_the_next_turn_and_not_by_one_that_runs(
+        self, memory_store: InMemoryStore, clock: SteppingClock
+    ) -> None:
+        reached, release = asyncio.Event(), asyncio.Event()
+        shared: list[SharedZones] = []
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if request.messages[-1]["role"] == "user" and "slow" in str(request.messages[-1]["content"]):
+                reached.set()
+                await release.wait()
+                yield ModelReply("", calls=(ToolCall("c1", "memory_show", "{}"),))
+            else:
+                yield ModelReply("ok")
+
+        async with running(memory_store, Replying(stream), Options(on_shared=shared.append)) as bench:
+            slow = await bench.post("slow")
+            await reached.wait()
+            zone = await shared[0].open_outside((WORKSPACE_TAPE,), Scope.WORKSPACE, zone=UTC, retention_days=30)
+            assert await zone.save_long_term("Bins on Monday.") == []
+            release.set()
+            await slow
+            assert "Monday" not in "".join(request.system for request in bench.requests)
+            assert "Monday" in await block(bench)
+            assert await shared[0].erase([WORKSPACE_TAPE]) == 1
+            assert "Monday" not in await block(bench)
+            assert "Monday" not in str(await bench.entries(WORKSPACE_TAPE))
 
 
 class TestLinkedAccounts:
