@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -43,6 +43,7 @@ class BlockPart(StrEnum):
     RECENT = "recent"
 
 
+_PARTS = tuple(BlockPart)
 _TITLES: Mapping[BlockPart, str] = MappingProxyType(
     {
         BlockPart.LONG_TERM: "Long-term memory",
@@ -111,35 +112,32 @@ def plan_block(memories: Sequence[ScopedMemory], policy: BlockPolicy, *, today: 
     else its last. The nodes come in the order of the block, then those that are too old.
     """
     ranks = {scope: rank for rank, scope in enumerate(policy.scopes)}
-    shown = sorted((each for each in memories if each.scope in ranks), key=lambda each: ranks[each.scope])
+    shown = sorted([each for each in memories if each.scope in ranks], key=lambda each: ranks[each.scope])
     sections = [section for each in shown for section in _sections(each, today, policy.recent_days)]
-    parts = list(BlockPart)
-    room, texts = policy.block_chars, dict[tuple[Scope, BlockPart], tuple[str, LeftOut]]()
-    for node in sorted(sections, key=lambda node: (parts.index(node.part), ranks[node.scope])):
-        limit = min(policy.section_chars, room)
-        is_whole = node.total <= limit
-        if not is_whole and limit < MIN_SECTION_CHARS <= policy.section_chars:
-            texts[node.scope, node.part] = "", "size"
-            continue
-        texts[node.scope, node.part] = (
-            _fit(node.text, limit, newest_last=node.part is BlockPart.TODAY),
-            "" if is_whole else "size",
-        )
-        room -= min(node.total, limit)
-    nodes = [
-        BlockNode(node.scope, node.part, node.days, *_first(texts[node.scope, node.part], node.total))
-        for node in sections
-    ]
+    room, chosen = policy.block_chars, dict[tuple[Scope, BlockPart], BlockNode]()
+    for node in sorted(sections, key=lambda node: (_PARTS.index(node.part), ranks[node.scope])):
+        kept = _cut(node, min(policy.section_chars, room), policy.section_chars)
+        chosen[node.scope, node.part] = kept
+        room -= min(node.total, policy.section_chars, room) if kept.text else 0
+    nodes = [chosen[node.scope, node.part] for node in sections]
     return [*nodes, *(old for each in shown if (old := _old_notes(each, today, policy.recent_days)) is not None)]
 
 
-def _first(chosen: tuple[str, LeftOut], total: int) -> tuple[str, int, LeftOut]:
-    return chosen[0], total, chosen[1]
+def _cut(node: BlockNode, limit: int, usual: int) -> BlockNode:
+    """Cut a section to the limit by lines; leave it out if the limit is much less than the usual one."""
+    if node.total <= limit:
+        return node
+    if limit < MIN_SECTION_CHARS <= usual:
+        return replace(node, text="", left_out="size")
+    text = _fit(node.text, limit, newest_last=node.part is BlockPart.TODAY)
+    return replace(node, text=text, left_out="size")
 
 
 def _sections(each: ScopedMemory, today: date, recent_days: int) -> list[BlockNode]:
     """Build the parts of a memory that have a text, whole."""
     memory = each.memory
+    if memory.is_empty:
+        return []
     day, first = today.isoformat(), (today - timedelta(days=recent_days)).isoformat()
     present = [note for note in memory.dailies if note.date == day]
     ahead = [note for note in memory.dailies if note.date > day]
@@ -158,6 +156,8 @@ def _sections(each: ScopedMemory, today: date, recent_days: int) -> list[BlockNo
 
 
 def _old_notes(each: ScopedMemory, today: date, recent_days: int) -> BlockNode | None:
+    if not each.memory.dailies:
+        return None
     first = (today - timedelta(days=recent_days)).isoformat()
     old = [note for note in reversed(each.memory.dailies) if note.date < first]
     if not old:

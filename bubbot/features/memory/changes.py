@@ -51,6 +51,8 @@ class ZoneState:
 
     def apply_staged(self, entries: Sequence[TapeEntry]) -> ZoneState:
         """Return the state after entries that a fork has staged, as if nobody else wrote before its merge."""
+        if not entries:
+            return self
         return self.apply([entry.with_id(self.head + place) for place, entry in enumerate(entries, 1)])
 
 
@@ -66,6 +68,8 @@ def fold_without(entries: Sequence[TapeEntry], session: str) -> MemorySnapshot:
 
 def without_old_notes(memory: MemorySnapshot, today: date, retention_days: int) -> MemorySnapshot:
     """Return the memory without notes of days that are too long ago or too far ahead."""
+    if not memory.dailies:
+        return memory
     first, last = ((today + timedelta(days=days)).isoformat() for days in (-retention_days, retention_days))
     notes = tuple(note for note in memory.dailies if first <= note.date <= last)
     return memory if len(notes) == len(memory.dailies) else replace(memory, dailies=notes)

@@ -12,7 +12,7 @@ from bubbot.feature import Apply, Feature
 from bubbot.features.memory.block import MAX_SECTION_CHARS, BlockPolicy, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.scopes import Scope, ZoneAccess, choose_zones, read_facts
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.shared_zone import AnyZone, SharedZones
+from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
 from bubbot.features.memory.tools import PlannedBlock, memory_tools
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.middleware import CallNext
@@ -90,7 +90,8 @@ class MemoryFeature:
     async def plan(self, turn: Turn) -> PlannedBlock:
         """Choose what the model is shown of the memory that the turn may see."""
         access = self.choose(turn)
-        memories = [await self._read(turn, scope) for scope in self.settings.scopes if scope in access.reads]
+        scopes = [scope for scope in self.settings.scopes if scope in access.reads]
+        memories = [await self._read(turn, scope) for scope in scopes if not await self._is_unused(turn, scope)]
         size = self._context_tokens.get(turn.session)
         section = MAX_SECTION_CHARS if size is None else min(MAX_SECTION_CHARS, size * BYTES_PER_TOKEN // MEMORY_SHARE)
         limit = self.settings.block_tokens * BYTES_PER_TOKEN
@@ -100,14 +101,16 @@ class MemoryFeature:
         nodes = plan_block(memories, policy, today=self.open_zone(turn).today())
         return PlannedBlock(tuple(memories), tuple(nodes), access, limit)
 
+    async def _is_unused(self, turn: Turn, scope: Scope) -> bool:
+        return scope is not Scope.CHAT and self.shared is not None and await self.shared.is_unused(turn, scope)
+
     async def _read(self, turn: Turn, scope: Scope) -> ScopedMemory:
         zone = await self.open_scope(turn, scope)
+        if isinstance(zone, SharedZone):
+            return await zone.read_scoped()
         memory = await zone.read()
-        if isinstance(zone, MemoryZone):
-            return ScopedMemory(
-                scope, memory, {turn.tape.name: ((memory.open_id, memory.seal_id),)} if memory.seal_id else {}
-            )
-        return ScopedMemory(scope, memory, await zone.shown_entries())
+        entries = {turn.tape.name: ((memory.open_id, memory.seal_id),)} if memory.seal_id else {}
+        return ScopedMemory(scope, memory, entries)
 
     def choose(self, turn: Turn) -> ZoneAccess:
         """Decide which memory the turn may see and change."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import cache
 from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias
 
@@ -30,6 +31,10 @@ class Scope(StrEnum):
     CHAT = "chat"
     USER = "user"
     WORKSPACE = "workspace"
+
+
+_ALL = frozenset(Scope)
+_SHARED = (Scope.USER, Scope.WORKSPACE)
 
 
 class FindsAccounts(Protocol):
@@ -105,9 +110,9 @@ def choose_zones(facts: ChatFacts, enabled: Collection[Scope]) -> ZoneAccess:
         unread[Scope.USER] = "elsewhere"
     elif facts.account is None:
         unread[Scope.USER] = "person"
-    if not facts.role.at_least(Role.MEMBER):
+    if facts.role is Role.STRANGER:
         unread |= {Scope.USER: "role", Scope.WORKSPACE: "role"}
-    unread |= {scope: "off" for scope in Scope if scope not in enabled and scope is not Scope.CHAT}
+    unread |= {scope: "off" for scope in _SHARED if scope not in enabled}
     unwritten = dict(unread)
     if Scope.WORKSPACE not in unwritten:
         if not facts.role.at_least(Role.ADMIN):
@@ -116,24 +121,22 @@ def choose_zones(facts: ChatFacts, enabled: Collection[Scope]) -> ZoneAccess:
             unwritten[Scope.WORKSPACE] = "group"
         elif not facts.is_typed:
             unwritten[Scope.WORKSPACE] = "person"
-    everything = frozenset(Scope)
-    return ZoneAccess(everything - unread.keys(), everything - unwritten.keys(), unread, unwritten)
+    return ZoneAccess(_ALL - unread.keys(), _ALL - unwritten.keys(), unread, unwritten)
 
 
 def read_facts(turn: Turn) -> ChatFacts:
     """Read what the rule rests on from a turn."""
-    inbounds = [accepted.inbound for accepted in turn.inbounds]
-    people = {turn.sender.id, *(inbound.sender.id for inbound in inbounds)}
-    is_one = len(people) == 1 and is_id(turn.sender.id)
-    return ChatFacts(
-        account=(turn.session.partition(":")[0], turn.sender.id) if is_one else None,
-        is_direct=bool(inbounds) and all(inbound.direct for inbound in inbounds),
-        replies_elsewhere=turn.replies_elsewhere,
-        is_typed=all(inbound.is_typed for inbound in inbounds),
-        role=turn.role,
-    )
+    is_one, is_direct, is_typed = is_id(turn.sender.id), bool(turn.inbounds), True
+    for accepted in turn.inbounds:
+        inbound = accepted.inbound
+        is_one = is_one and inbound.sender.id == turn.sender.id
+        is_direct = is_direct and inbound.direct
+        is_typed = is_typed and inbound.is_typed
+    account = (turn.session.partition(":")[0], turn.sender.id) if is_one else None
+    return ChatFacts(account, is_direct, turn.replies_elsewhere, is_typed, turn.role)
 
 
+@cache
 def user_tape(account: Account) -> str:
     """Name the tape with the memory of an account's person: an opaque id, without the name or the number."""
     return USER_TAPES + sha256(":".join(account).encode()).hexdigest()[:32]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from pydantic import Field, field_validator
 
@@ -56,7 +57,7 @@ class MemorySettings(SettingsSection):
             raise ValueError(f"has to name {Scope.CHAT.value}, and each zone once")
         return value
 
-    @property
+    @cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """The scopes of memory that are on, the most important first."""
         return tuple(Scope(name) for name in self.zones)

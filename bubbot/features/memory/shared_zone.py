@@ -9,6 +9,7 @@ from datetime import date, timedelta, tzinfo
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
+from bubbot.features.memory.block import ScopedMemory
 from bubbot.features.memory.changes import (
     CLEARED,
     FORGOT,
@@ -40,7 +41,7 @@ from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape, ProjectionRunner
-from bubbot.tape.query import Span, fold_text
+from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
@@ -117,11 +118,13 @@ class SharedZone:
 
     async def read(self) -> MemorySnapshot:
         """Return the memory, without notes that are too old; its version is that of the first tape."""
-        return join_memories([memory for _, memory in await self._read_tapes()])
+        return (await self.read_scoped()).memory
 
-    async def shown_entries(self) -> dict[str, Sequence[Span]]:
-        """Return the entries that it is made of, as id ranges by tape."""
-        return {name: ((1, memory.version),) for name, memory in await self._read_tapes() if memory.version}
+    async def read_scoped(self) -> ScopedMemory:
+        """Return the memory as `read` does, with the entries that it is made of."""
+        tapes = await self._read_tapes()
+        entries = {name: ((1, memory.version),) for name, memory in tapes if memory.version}
+        return ScopedMemory(self.scope, join_memories([memory for _, memory in tapes]), entries)
 
     async def versions(self) -> tuple[MemoryVersion, ...]:
         """Return the stored versions of the first tape, newest first."""
@@ -199,9 +202,11 @@ class SharedZone:
                 await self._write(name, CLEARED)
 
     async def _read_tapes(self) -> list[tuple[str, MemorySnapshot]]:
-        states = [(name, await self._tapes.read(name)) for name in self._tapes.names]
+        memories = [(name, (await self._tapes.read(name)).memory) for name in self._tapes.names]
+        if not any(memory.dailies for _, memory in memories):
+            return memories
         today, days = self.today(), self._retention_days
-        return [(name, without_old_notes(state.memory, today, days)) for name, state in states]
+        return [(name, without_old_notes(memory, today, days)) for name, memory in memories]
 
     async def _write(self, tape: str, name: str, **data: object) -> None:
         await self._tapes.write(tape, [event(name, {**data, **asdict(self._origin)})])
@@ -230,21 +235,16 @@ class SharedZones:
 
     async def open_zone(self, turn: Turn, scope: Scope, retention_days: int) -> SharedZone:
         """Open a memory for a turn that has access to it (see `choose_zones`)."""
-        pinned = pin_zones(turn)
-        if scope not in pinned.tapes:
-            pinned.tapes[scope] = await self._find_tapes(turn, scope)
+        names = await self._pin_tapes(turn, scope)
 
         async def read(tape: str) -> ZoneState:
-            if tape not in pinned.states:
-                pinned.states[tape] = await self._load(tape)
-            return pinned.states[tape].apply_staged(turn.tape.staged_entries(tape))
+            return (await self._pin_state(turn, tape)).apply_staged(turn.tape.staged_entries(tape))
 
         async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
             turn.tape.stage(tape, entries)
 
-        tapes = ZoneTapes(pinned.tapes[scope], read, write, self._read_changes)
-        account = read_facts(turn).account
-        origin = ChangeOrigin(turn.session, *(account or ("", "")))
+        tapes = ZoneTapes(names, read, write, self._read_changes)
+        origin = ChangeOrigin(turn.session, turn.session.partition(":")[0], turn.sender.id)
         return SharedZone(scope, tapes, origin, now=turn.now, zone=turn.zone, retention_days=retention_days)
 
     async def open_outside(
@@ -304,6 +304,27 @@ class SharedZones:
                 found.append(tape)
         return found
 
+    async def is_unused(self, turn: Turn, scope: Scope) -> bool:
+        """Return true if nothing was ever kept in a memory that the turn has access to."""
+        for tape in await self._pin_tapes(turn, scope):
+            if (await self._pin_state(turn, tape)).head or turn.tape.staged_entries(tape):
+                return False
+        return True
+
+    async def _pin_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
+        """Return the tapes of a memory, the same ones until the turn ends."""
+        pinned = pin_zones(turn)
+        if scope not in pinned.tapes:
+            pinned.tapes[scope] = await self._find_tapes(turn, scope)
+        return pinned.tapes[scope]
+
+    async def _pin_state(self, turn: Turn, tape: str) -> ZoneState:
+        """Return what a tape held when the turn first asked."""
+        states = pin_zones(turn).states
+        if tape not in states:
+            states[tape] = await self._load(tape)
+        return states[tape]
+
     async def _find_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
         if scope is Scope.WORKSPACE:
             return (WORKSPACE_TAPE,)
@@ -322,7 +343,7 @@ class SharedZones:
                 if tape not in self._loaded:
                     await projected.load()
                     self._loaded.add(tape)
-        return replace(projected.state, head=projected.position)
+        return ZoneState(projected.state.memory, projected.position)
 
 
 def pin_zones(turn: Turn) -> PinnedZones:
