@@ -21,7 +21,7 @@ class Role(StrEnum):
         return _ROLES.index(self) >= _ROLES.index(other)
 
 
-_ROLES = tuple(Role)
+_ROLES = list(Role)
 
 
 class HasChat:
