@@ -14,7 +14,8 @@ import pytest
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.memory import feature as memory_feature
-from bubbot.features.memory.scopes import ChatFacts, Scope, ZoneAccess, choose_zones
+from bubbot.features.memory.scopes import ChatFacts, ZoneAccess, choose_zones
+from bubbot.features.memory.settings import Scope
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from bubbot.features.memory.scopes import Scope
+from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_note

@@ -10,8 +10,8 @@ from pathlib import Path
 from bubbot.errors import TapeCorrupt
 from bubbot.feature import Apply, Feature
 from bubbot.features.memory.block import MAX_SECTION_CHARS, BlockPolicy, ScopedMemory, plan_block, render_block
-from bubbot.features.memory.scopes import Scope, ZoneAccess, choose_zones, read_facts
-from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.memory.scopes import ZoneAccess, choose_zones, read_facts
+from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
 from bubbot.features.memory.tools import PlannedBlock, memory_tools
 from bubbot.features.memory.zone import MemoryZone

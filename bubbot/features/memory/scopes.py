@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from enum import StrEnum
 from functools import cache
 from hashlib import sha256
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from bubbot.features.memory.settings import Scope
 from bubbot.identity import is_id
 from bubbot.ports.channel import Role
-from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+
+if TYPE_CHECKING:
+    from bubbot.ports.turn import Turn
 
 ZONE_TAPES = "bubbot/memory/"
 """The prefix of the tapes with the memory of people and of the workspace."""
@@ -23,14 +25,6 @@ Account: TypeAlias = tuple[str, str]
 Denial: TypeAlias = Literal["off", "group", "elsewhere", "person", "role"]
 """Why a turn has no access: switched off; people read along; the answer goes to another chat; nobody or several people
 speak; the role is not enough."""
-
-
-class Scope(StrEnum):
-    """Whose memory it is."""
-
-    CHAT = "chat"
-    USER = "user"
-    WORKSPACE = "workspace"
 
 
 _ALL = frozenset(Scope)

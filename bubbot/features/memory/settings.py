@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
-from bubbot.features.memory.scopes import FindsAccounts, Scope
 from bubbot.ports.settings import Names, SettingsSection, Whole
 from bubbot.records import dataclass
-from bubbot.tape.service import TapeService
+
+if TYPE_CHECKING:
+    from bubbot.features.memory.scopes import FindsAccounts
+    from bubbot.tape.service import TapeService
+
+
+class Scope(StrEnum):
+    """Whose memory it is."""
+
+    CHAT = "chat"
+    USER = "user"
+    WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True, slots=True)

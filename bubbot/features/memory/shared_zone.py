@@ -28,11 +28,11 @@ from bubbot.features.memory.scopes import (
     WORKSPACE_TAPE,
     Account,
     FindsAccounts,
-    Scope,
     SeparateAccounts,
     read_facts,
     user_tape,
 )
+from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, parse_day, sort_by_day, tidy_text
 from bubbot.features.memory.zone import MemoryZone, check_size, missing_version_text
 from bubbot.ports.turn import Turn

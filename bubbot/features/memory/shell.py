@@ -10,7 +10,8 @@ from typing import Annotated, ClassVar
 
 from bubbot.errors import ConfigError, MemoryTooLarge
 from bubbot.features.memory.files import FILE_LIMIT, read_memory
-from bubbot.features.memory.scopes import WORKSPACE_TAPE, Scope
+from bubbot.features.memory.scopes import WORKSPACE_TAPE
+from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZones
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, format_memory_page
 from bubbot.features.memory.zone import MemoryZone, format_versions

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.block import BlockNode, ScopedMemory
 from bubbot.features.memory.changes import forget_lines
-from bubbot.features.memory.scopes import Scope, ZoneAccess
-from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.memory.scopes import ZoneAccess
+from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import MemorySnapshot, parse_day, recall
 from bubbot.features.memory.zone import format_versions, missing_version_text

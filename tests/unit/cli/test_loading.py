@@ -54,11 +54,11 @@ def packages(modules: Sequence[str]) -> set[str]:
     ("command", "ours", "others"),
     [
         ("--help", 11, set()),
-        ("status", 255, SENTENCES),
+        ("status", 262, SENTENCES),
         ("tape list", 145, STORE),
         ("tape search stdin:default hi", 155, SENTENCES | {"rapidfuzz", "cython_runtime"}),
         ("usage", 140, SENTENCES),
-        ("memory show stdin:default", 130, SENTENCES),
+        ("memory show stdin:default", 135, SENTENCES),
         ("schedule list", 160, SENTENCES),
         ("access list", 130, STORE),
         ("ask hi", 285, STORE),

@@ -12,15 +12,8 @@ import pytest
 
 from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState
-from bubbot.features.memory.scopes import (
-    WORKSPACE_TAPE,
-    Account,
-    ChatFacts,
-    Scope,
-    choose_zones,
-    user_tape,
-)
-from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, user_tape
+from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.ports.channel import Role
