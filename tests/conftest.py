@@ -38,6 +38,10 @@ LONG = (
     "tests/e2e/test_own_channel.py",
     "tests/e2e/test_control_clients.py",
     "tests/e2e/test_disks.py",
+    "tests/e2e/test_bench.py::test_every_row",
+    "tests/e2e/test_planted_failures.py",
+    "tests/e2e/test_status.py::test_a_model_that_still_loads",
+    "tests/e2e/test_plugins.py::TestFeature",
     "tests/e2e/test_doctor.py::test_a_token_that_is_refused_later",
     "tests/e2e/test_litellm_secrets.py",
     "tests/e2e/test_openai_client.py",
@@ -182,7 +186,8 @@ def _untouched_loggers() -> Iterator[None]:
     before = [(logger, logger.level) for logger in loggers]
     yield
     for logger, level in before:
-        logger.setLevel(level)
+        if logger.level != level:  # to set it costs more than the fixture
+            logger.setLevel(level)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
 from tests.doubles import SteppingClock
 from tests.provider_rules import alternation_faults, faults
-from tests.turns import Options, running
+from tests.turns import Bench, Options, running
 
 WINDOW_TOKENS = 6_000
 """The size of the model's context. The prompt and the schemas of the tools take 2,400 of it, and the answer a fourth, so
@@ -139,6 +139,7 @@ class RuleModel:
         faults: what a strict provider would have refused.
         breaks: the numbers of the requests that do not extend the one before, and in what.
         bytes_read: of all requests.
+        own_bytes: of those that are no part of the talk.
     """
 
     def __init__(self, context_tokens: int = WINDOW_TOKENS) -> None:
@@ -149,6 +150,7 @@ class RuleModel:
         self.faults: list[str] = []
         self.breaks: dict[int, str] = {}
         self.bytes_read = 0
+        self.own_bytes = 0
 
     @property
     def name(self) -> str:
@@ -167,6 +169,8 @@ class RuleModel:
         self.bytes_read += size
         if self.is_part_of_talk(request):
             self._check(request)
+        else:
+            self.own_bytes += size
         tokens = size // BYTES_PER_TOKEN
         if tokens > (self._traits.context_tokens or 0):
             self.overflows += 1
@@ -251,6 +255,7 @@ class TalkCase:
         features: further features of the bot, such as the one that has its tools.
         strategies: those of the bot.
         make_model: makes the model.
+        on_running: called with the bot once it runs.
     """
 
     selector: str
@@ -260,6 +265,7 @@ class TalkCase:
     features: Callable[[], Sequence[Feature]] = tuple
     strategies: ContextStrategies = OWN_STRATEGIES
     make_model: Callable[[], RuleModel] = RuleModel
+    on_running: Callable[[Bench], None] = lambda _: None
 
 
 @dataclass
@@ -276,6 +282,7 @@ class TalkReport:
         unexplained: the requests that break it without a reason.
         faults: what a strict provider would have refused.
         bytes_read: of all requests.
+        own_bytes: of those that are no part of the talk, such as requests for summaries.
     """
 
     turns: int
@@ -289,6 +296,7 @@ class TalkReport:
     unexplained: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     bytes_read: int = 0
+    own_bytes: int = 0
 
     @property
     def share(self) -> float:
@@ -306,6 +314,7 @@ async def long_talk(store: TapeStore, case: TalkCase, turns: int, *, facts: int)
         features=case.features(),
     )
     async with running(store, model, options) as bench:
+        case.on_running(bench)
         for turn, line in enumerate(script.lines):
             options.clock.advance(timedelta(minutes=7))  # type: ignore[union-attr] # it is set above
             result = await bench.say(line)
@@ -318,7 +327,7 @@ async def long_talk(store: TapeStore, case: TalkCase, turns: int, *, facts: int)
         await bench.quiet()
         _explain(report, model, await bench.entries())
     report.requests, report.overflows = model.request_count, model.overflows
-    report.faults, report.bytes_read = model.faults, model.bytes_read
+    report.faults, report.bytes_read, report.own_bytes = model.faults, model.bytes_read, model.own_bytes
     return report
 
 

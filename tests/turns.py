@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession, read_no_session
+from bubbot.features.agents.feature import agents_feature
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
@@ -212,6 +215,7 @@ class Options:
     clock: SteppingClock | None = None
     report: HealthReport = report_nothing
     features: Sequence[Feature] = ()
+    agents: AgentsSettings | None = None
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
     topics: TopicSettings = field(default_factory=TopicSettings)
     read_session: ReadSession = read_no_session
@@ -347,7 +351,7 @@ async def _bench(
     clock, (group, new_id) = options.clock or SteppingClock(), life
 
     def service(name: str) -> TapeService:
-        return TapeService(store, name, now=clock, new_id=new_id)
+        return TapeService(store, name, now=clock, new_id=new_id, references=OWN_REFERENCES)
 
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     leases = InProcessLease(store, lambda session: session)
@@ -443,6 +447,8 @@ def _parts(
         files,
     ]
     features += options.features
+    if options.agents is not None:
+        features.append(agents_feature(options.agents, lambda: tuple(found)))
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,
@@ -494,11 +500,9 @@ def asked(request: ModelRequest) -> list[tuple[str, Any]]:
 
 async def assert_rebuilt(bench: Bench) -> None:
     """Every request that was sent comes out again, byte for byte."""
-    entries = await bench.entries()
     sent = [step for step in await bench.events("loop.step") if step["status"] == "ok"]
     assert len(sent) == len(bench.requests)
     for step, request in zip(sent, bench.requests, strict=True):
-        system, tools = [(await bench.tape().get_blob(step[name])).decode() for name in ("system", "tools")]
-        made = rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
+        made = await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)
         assert made.as_bytes() == request.as_bytes()
         assert made.digest() == step["request"]

@@ -89,6 +89,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
         "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
+        "why": OwnCommands("bubbot.features.why.shell", lambda _: None),
         "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
     }
 )

@@ -34,8 +34,13 @@ from bubbot.tape.entry import timestamp
 
 log = logging.getLogger(__name__)
 
-OBJECTS_BEFORE_COLLECTION = 10_000
-"""New objects before the garbage collector looks at them. By default it is 700: those of two or three turns."""
+COLLECTION_THRESHOLDS = (2_000, 10, 50)
+"""New objects before the garbage collector looks at them, and how many collections of one generation come before one of
+the next.
+
+A turn leaves it nothing to find, so a collection only stops the event loop for as long as it takes: those of the first
+two generations have to be short, and of all objects they have to be rare.
+"""
 
 
 @dataclass
@@ -163,18 +168,15 @@ async def open_daemon(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run less often within the block, and pass over the objects that are there already.
-
-    What it finds in a turn is little, and it took a sixth of the turn. Reference counts free the rest at once.
-    """
-    newest, *older = gc.get_threshold()
-    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, *older)
+    """Let the garbage collector run less often within the block, and pass over the objects that are there already."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
-        gc.set_threshold(newest, *older)
+        gc.set_threshold(*before)
 
 
 def _warn_of_quarantine(restored: RestoreFact) -> None:

@@ -87,7 +87,7 @@ async def run_command(
     result = await carry_out(setup, command, arguments, run_here=run_here)
     if setup.as_json and result.data is None:
         raise ControlError("the running bot is an older one and knows no JSON for this: restart it after an update")
-    if result.raw or result.file is not None:
+    if result.file is not None or (result.raw and not setup.as_json):
         with open_output(result.file, replace_controls) as write:
             write(result.content or result.text.encode())
     if setup.as_json:

@@ -30,7 +30,7 @@ class ChannelDirectory:
 
     async def accept(self, inbound: Inbound, extra_entries: Mapping[str, Sequence[TapeEntry]]) -> bool:
         """Accept an inbound as the channel's gate accepts a message. Raise `ConfigError` if the channel does not run here."""
-        return await self._find(inbound.channel).gate.accept(inbound, extra_entries) is not None
+        return await self._find(inbound.channel).gate.accept(inbound, extra_entries, is_own=True) is not None
 
     async def send(
         self, session: str, key: str, outbound: Outbound, extra_entries: Mapping[str, Sequence[TapeEntry]]

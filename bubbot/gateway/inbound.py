@@ -178,13 +178,24 @@ class InboundGate:
         return None
 
     async def accept(
-        self, inbound: Inbound, extra_entries: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
+        self,
+        inbound: Inbound,
+        extra_entries: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
+        *,
+        is_own: bool = False,
     ) -> asyncio.Future[TurnResult] | None:
-        """Make an inbound durable and queue its turn; None if it was accepted before. `extra_entries`: see `Inbox.accept`."""
-        if self._slots is not None:
-            await self._slots.acquire()
+        """Make an inbound durable and queue its turn; None if it was accepted before.
+
+        Args:
+            inbound: the inbound.
+            extra_entries: see `Inbox.accept`.
+            is_own: the bot makes it: it takes no place among what waits. A turn that makes one would else wait for itself.
+        """
+        slots = None if is_own else self._slots
+        if slots is not None:
+            await slots.acquire()
         # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
-        return await run_uninterrupted(self._accept(inbound, extra_entries))
+        return await run_uninterrupted(self._accept(inbound, extra_entries, slots))
 
     async def ask(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
         """Accept an inbound of a client that waits for its result; None if it was accepted before.
@@ -208,29 +219,29 @@ class InboundGate:
         self._runtime.submit_change(change)
 
     async def _accept(
-        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]
+        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]], slots: asyncio.Semaphore | None
     ) -> asyncio.Future[TurnResult] | None:
+        def release_slot(_: object = None) -> None:
+            if slots is not None:
+                slots.release()
+
         try:
             accepted = await self._inbox.accept(inbound, also)
         except BaseException:
-            self._release_slot()
+            release_slot()
             raise
         if accepted is None:
-            self._release_slot()
+            release_slot()
             return None
         running, waiting = self._runtime.session_activity(inbound.session)
         is_behind = (running or waiting) and is_overtaking(inbound.text) and not self._runtime.is_too_old(inbound)
         if is_behind:  # what came just before it has been queued meanwhile
-            self._release_slot()
+            release_slot()
             return _settled_result(await self._answer_at_once(accepted, running=running, waiting=waiting))
         result = self._runtime.submit(accepted)
-        result.add_done_callback(self._release_slot)
+        result.add_done_callback(release_slot)
         await self._inbox.write_checkpoint()
         return result
-
-    def _release_slot(self, _: object = None) -> None:
-        if self._slots is not None:
-            self._slots.release()
 
     async def _handle_inbound(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):

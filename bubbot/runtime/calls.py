@@ -193,10 +193,16 @@ class ToolCallRunner:
             return _Result(
                 {"tool_call_id": call.id, "content": text, "started": started, "elapsed_ms": 0, "is_error": True}
             )
-        self._show(turn.session, ToolStarted(clean(call.name), shorten(clean(call.arguments))))
+        started_call = ToolStarted(clean(call.name), shorten(clean(call.arguments)))
+        self._show(turn.session, started_call)
         output, failed = await self._invoke_call(turn, call)
         size = len(clean(output))
-        self._show(turn.session, ToolFinished(clean(call.name), not failed, size, size > self._settings.result_limit))
+        self._show(
+            turn.session,
+            ToolFinished(
+                started_call.name, not failed, size, size > self._settings.result_limit, started_call.arguments
+            ),
+        )
         shown = await self.cut_result(turn.tape, output)
         elapsed = round((self._elapsed() - begun) * 1000)
         item = {"tool_call_id": call.id, "content": shown.text, "started": started, "elapsed_ms": elapsed}

@@ -28,10 +28,8 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
-from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import OpeningAnchor, TapeQuery, evaluate
-from bubbot.tape.references import ReferenceRegistry, entries_as_of
+from bubbot.tape.query import OpeningAnchor, TapeQuery
 
 log = logging.getLogger(__name__)
 
@@ -223,29 +221,22 @@ def parse_tools(text: str) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
 
 
-def rebuild_request(
-    step: JsonObject,
-    entries: Sequence[TapeEntry],
-    *,
-    tape: str,
-    system: str,
-    tools: str,
-    references: ReferenceRegistry = KERNEL_REFERENCES,
-    strategies: ContextStrategies = KERNEL_STRATEGIES,
+async def rebuild_request(
+    step: JsonObject, tape: TapeHandle, *, strategies: ContextStrategies = KERNEL_STRATEGIES
 ) -> ModelRequest:
-    """Rebuild the request of a `loop.step` event from the tape's entries and the two stored texts.
+    """Rebuild the request of a `loop.step` event from the tape that it stands on.
 
-    Its digest equals the recorded one (after `embed_images`, if it shows images): the view is run again over the
-    entries that were the tape to this step, with the ids that they had then.
+    Its digest equals the recorded one (after `embed_images`, if it shows images): the view reads the tape as it was to this
+    step, with the ids that its entries had then.
 
     Raises:
         ConfigError: none of the strategies is the one that made it.
+        EntryNotFound: the system prompt or the tool schemas are gone.
     """
     view = ContextView.from_json(step["view"], strategies)
-    visible = entries_as_of(tape, entries, step.get("as_of", ((1, step["head"]),)), references)
-    answers = [evaluate(visible, query) for query in view.queries(tape)]
-    answers += [evaluate(visible, query) for query in view.further_queries(tape, answers)]
-    context = view.fold(answers)
+    system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+    recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))
+    context = await _read_context(recorded, view)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 
 

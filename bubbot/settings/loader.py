@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from bubbot.errors import ConfigError
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
@@ -129,6 +130,7 @@ class Settings(BaseModel):
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    agents: AgentsSettings = AgentsSettings()
     budget: BudgetSettings = BudgetSettings()
     search: SearchSettings = SearchSettings()
     topics: TopicSettings = TopicSettings()

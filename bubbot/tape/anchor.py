@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from bubbot.errors import EntryInvalid
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry
@@ -17,7 +18,9 @@ MEMORY_OPEN = "memory/open"
 MEMORY_SEAL = "memory/seal"
 
 _TEXTS = ("phase", "summary", "owner")
-_LISTS = {"next_steps": str, "source_ids": int, "parents": int}
+_LISTS = {"next_steps": str, "source_ids": int}
+AnchorParent: TypeAlias = tuple[str, int]
+"""The tape of a parent, and its id there."""
 
 
 def anchor(
@@ -60,11 +63,47 @@ def recalled_ranges(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
     )
 
 
-def check_state(state: Mapping[str, Any], head: int) -> None:
-    """Check a handoff state against the contract.
+def find_parents(entry: TapeEntry, tape: str) -> tuple[AnchorParent, ...]:
+    """Return the parents that an anchor names, in its order, each once.
+
+    Left out is what cannot be one (imports): malformed names, and ids of the same tape that are not older. So the parents
+    within a tape never lead back to the anchor.
+
+    Args:
+        entry: the anchor.
+        tape: the name of its tape.
+    """
+    state = entry.payload.get("state")
+    names = _parse_parents(state, tape) if isinstance(state, Mapping) else ()
+    parents = (name for name in names if name is not None and name[1] >= 1)
+    return tuple(dict.fromkeys(parent for parent in parents if parent[0] != tape or parent[1] < entry.id))
+
+
+def _parse_parents(state: Mapping[str, Any], tape: str) -> tuple[AnchorParent | None, ...]:
+    """Parse the parents in a state of an anchor of this tape; None for each that is malformed."""
+    values = state.get("parents", ())
+    return tuple(map(partial(_parse_parent, tape=tape), values)) if isinstance(values, (list, tuple)) else (None,)
+
+
+def _parse_parent(value: object, *, tape: str) -> AnchorParent | None:
+    if type(value) is int:
+        return tape, value
+    if isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int:
+        return value[0], value[1]
+    return None
+
+
+def check_state(state: Mapping[str, Any], head: int, tape: str = "") -> tuple[AnchorParent, ...]:
+    """Check a handoff state against the contract, except that its parents exist; return the parents.
 
     All keys are optional and unknown ones pass: `phase`, `summary`, `owner` are texts, `next_steps` a list of texts,
-    `source_ids` and `parents` lists of ids of this tape, `head` at most.
+    `source_ids` a list of ids of this tape, `parents` a list of ids of this tape or pairs of a tape and an id. Ids of this
+    tape are `head` at most.
+
+    Args:
+        state: the state.
+        head: the newest id of the tape.
+        tape: its name.
 
     Raises:
         EntryInvalid: names the key and its value.
@@ -77,7 +116,16 @@ def check_state(state: Mapping[str, Any], head: int) -> None:
         if not isinstance(values, (list, tuple)) or any(type(value) is not item for value in values):
             expected = "texts" if item is str else "entry ids"
             raise EntryInvalid(f"handoff state: {key} is {values!r}; it has to be a list of {expected}")
-    for key in ("source_ids", "parents"):
-        for entry_id in state.get(key, ()):
-            if not 1 <= entry_id <= head:
-                raise EntryInvalid(f"handoff state: {key} names entry {entry_id}; this tape has entries 1 to {head}")
+    parsed = _parse_parents(state, tape)
+    parents = tuple(parent for parent in parsed if parent is not None)
+    if len(parents) != len(parsed):
+        raise EntryInvalid(
+            f"handoff state: parents is {state['parents']!r}; it has to be a list of entry ids, or of pairs of a tape and "
+            "an id"
+        )
+    own = [("source_ids", entry_id) for entry_id in state.get("source_ids", ())]
+    own += [("parents", entry_id) for name, entry_id in parents if name == tape]
+    for key, entry_id in own:
+        if not 1 <= entry_id <= head:
+            raise EntryInvalid(f"handoff state: {key} names entry {entry_id}; this tape has entries 1 to {head}")
+    return parents

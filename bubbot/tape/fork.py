@@ -33,7 +33,7 @@ from bubbot.tape.query import (
     evaluate,
     without_limit,
 )
-from bubbot.tape.references import Rebase, ReferenceRegistry
+from bubbot.tape.references import Rebase, RecordedState, ReferenceRegistry, entries_as_of
 from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 
@@ -271,6 +271,21 @@ class ForkedTape(TapeHandle):
             self._on_merged(stored[0])
             return MergeResult(stored[0], _group_by_tape(self._staged, stored[1:]))
 
+    async def merge_instead(self, entries: Sequence[TapeEntry]) -> MergeResult:
+        """Append these entries to the parent, a fork, in place of the delta, and close the fork, in one transaction.
+
+        What it staged is dropped with the delta. The entries carry its stamp.
+
+        Raises:
+            TapeConflict: see `merge`.
+        """
+        if self._parent is None:
+            raise TapeConflict(f"the fork {self.id} is no fork of a fork: merge or discard it")
+        async with self._lock:
+            own = tuple([entry.with_id(self._floor + place) for place, entry in enumerate(self._stamped(entries), 1)])
+            rebase = Rebase(self._floor, self._references)
+            return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
+
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
         """Append the delta of a fork of this fork, stage what it staged, and close it, in one transaction.
 
@@ -342,6 +357,12 @@ class ForkedTape(TapeHandle):
     async def head(self) -> int:
         """Return the id of the newest entry, as `delta` has them."""
         return self._floor + len(self._delta)
+
+    async def as_of(self, spans: Sequence[Sequence[int]]) -> ForkedTape:
+        """Return the tape as it was (see `TapeHandle.as_of`): a fork that nobody opened."""
+        return await read_as_of(
+            self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
+        )
 
     def shards_of(self, tape: str) -> tuple[str, ...]:
         """See `TapeHandle.shards_of`."""
@@ -462,7 +483,44 @@ class ForkedTape(TapeHandle):
         return evaluate(self._visible(query), without_limit(query, part))
 
 
-async def _fetch_one(source: TapeStore | ForkedTape, query: TapeQuery, as_of: int) -> tuple[TapeEntry, ...]:
+async def read_as_of(
+    tape: TapeHandle,
+    spans: Sequence[Sequence[int]],
+    store: TapeStore,
+    *,
+    now: Clock,
+    new_id: Callable[[], str],
+    references: ReferenceRegistry,
+) -> ForkedTape:
+    """Build the tape as it was at an earlier time (see `TapeHandle.as_of`), as a fork that nobody opened.
+
+    The entries that got other ids since are its delta, with the ids that they had; all others are its parent's.
+
+    Args:
+        tape: as it is now.
+        spans: what it was then.
+        store: holds it.
+        now: the clock.
+        new_id: makes the ids of forks.
+        references: what moved along.
+    """
+    state = RecordedState.parse(spans)
+    query = TapeQuery(tape.name, IdRanges(state.moved))
+    moved = state.pick_moved((await tape.fetch([query]))[0]) if state.moved else []
+    base = min(state.base, await tape.head())
+    delta = entries_as_of(tape.name, moved, references, first=base + 1)
+    return ForkedTape(
+        store,
+        ForkRecord("", tape.name, base, (Batch(tape.name, tuple(delta)),)),
+        now=now,
+        new_id=new_id,
+        session=tape.session,
+        references=references,
+        fetch_parent=partial(_fetch_one, tape),
+    )
+
+
+async def _fetch_one(source: TapeStore | TapeHandle, query: TapeQuery, as_of: int) -> tuple[TapeEntry, ...]:
     return (await source.fetch([replace(query, as_of=as_of)]))[0]
 
 

@@ -67,6 +67,18 @@ class TapeHandle(ABC):
         """Return all tapes of a system tape (see `shard_tapes`)."""
 
     @abstractmethod
+    async def as_of(self, spans: Sequence[Sequence[int]]) -> TapeHandle:
+        """Return the tape as it was at an earlier time, to read it.
+
+        Nothing of it is stored. It reads what it is asked for and the moved entries, not the whole tape. What was erased
+        since stays erased.
+
+        Args:
+            spans: the ids, as they are now, of what was entry 1, 2, 3 … of the tape then: `((1, n),)` for the tape at the
+                head `n`, or the `as_of` of a `loop.step`.
+        """
+
+    @abstractmethod
     async def put_blob(self, data: bytes) -> str:
         """Store bytes with the tape and return their digest."""
 
@@ -121,16 +133,33 @@ class TapeHandle(ABC):
         """Open a new window: append the anchor and the `handoff` event in one batch; return the anchor.
 
         Raises:
-            EntryInvalid: the state breaks its contract.
+            EntryInvalid: the state breaks its contract (see `check_anchor_state`).
         """
         state = state or {}
         if name.startswith("memory/"):
             raise EntryInvalid(f"{name} is a name of the memory zone, which never opens a window; choose another")
-        check_state(state, await self.head())
+        await self.check_anchor_state(state)
         stored = await self.append(
             [anchor(name, state, recalls=recalls), make.event("handoff", {"name": name, "state": state})]
         )
         return stored[0]
+
+    async def check_anchor_state(self, state: JsonObject) -> None:
+        """Check the state of a new anchor against its contract (see `check_state`).
+
+        Its parents have to be anchors that stand on their tapes already; so no anchor is its own ancestor.
+
+        Raises:
+            EntryInvalid: names the key and its value.
+        """
+        parents = check_state(state, await self.head(), self.name)
+        queries = [TapeQuery(tape, IdRanges(((entry_id, entry_id),))) for tape, entry_id in parents]
+        answers = await self.fetch(queries) if queries else ()
+        for (tape, entry_id), found in zip(parents, answers, strict=True):
+            if not found or found[0].kind != Kind.ANCHOR:
+                place = f"entry {entry_id}" if tape == self.name else f"entry {entry_id} of the tape {tape}"
+                reason = "which is not an anchor" if found else "which does not exist"
+                raise EntryInvalid(f"handoff state: parents names {place}, {reason}")
 
     async def ensure_bootstrap_anchor(self) -> None:
         """Write `session/start` once: on a tape without an anchor that opens a window."""

@@ -308,24 +308,59 @@ class Rebase:
 
 
 def entries_as_of(
-    tape: str, entries: Sequence[TapeEntry], spans: Sequence[Sequence[int]], references: ReferenceRegistry
+    tape: str, found: Sequence[TapeEntry], references: ReferenceRegistry, *, first: int = 1
 ) -> list[TapeEntry]:
-    """Return the entries of a recorded state of their tape, with the ids that they had in it.
+    """Return entries of a recorded state of their tape, with the ids that they had in it.
 
     Args:
         tape: its name.
-        entries: of the whole tape, by ascending id.
-        spans: the ids, as they are now, of what was entry 1, 2, 3 … of the tape then (`as_of` of a `loop.step`).
+        found: as they are now, those that were entry `first`, `first` + 1 … of the tape then. Of the entries before them
+            each must have the id now that it had then.
         references: what moves along.
+        first: see `found`.
     """
-    found = [entry for low, high in spans for entry in entries[low - 1 : high]]
-    earlier = {entry.id: place for place, entry in enumerate(found, 1) if entry.id != place}
+    earlier = {entry.id: place for place, entry in enumerate(found, first) if entry.id != place}
     if not earlier:
-        return found
+        return list(found)
     back = MovedIds(tape, dict(sorted(earlier.items())), references)
     return [
-        back.move(tape, entry).with_id(place) if entry.id in earlier else entry for place, entry in enumerate(found, 1)
+        back.move(tape, entry).with_id(place) if entry.id in earlier else entry
+        for place, entry in enumerate(found, first)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedState:
+    """What a tape was at some time, by the ids that its entries have now (`as_of` of a `loop.step`).
+
+    Attributes:
+        base: the entries 1 to this one have the ids that they had then; a store answers about them through its indexes.
+        moved: the ranges of the rest, in the order of that time: what a fork had written before its parent grew.
+    """
+
+    base: int
+    moved: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def parse(cls, spans: Sequence[Sequence[int]]) -> RecordedState:
+        """Parse id ranges: those of what was entry 1, 2, 3 … of the tape then."""
+        ranges = [(low, high) for low, high in spans]
+        base = ranges.pop(0)[1] if ranges and ranges[0][0] == 1 else 0
+        return cls(base, tuple(ranges))
+
+    def pick_moved(self, found: Sequence[TapeEntry]) -> list[TapeEntry]:
+        """Put entries that stand in the moved ranges, found by ascending id, into the order of that time."""
+        ids = [entry.id for entry in found]
+        return [entry for low, high in self.moved for entry in found[bisect_left(ids, low) : bisect_right(ids, high)]]
+
+    def current_id(self, entry_id: int) -> int:
+        """Return the id that an entry of that time has now; the same for one that was not there."""
+        place = self.base
+        for low, high in self.moved if entry_id > self.base else ():
+            if entry_id <= place + high - low + 1:
+                return low + entry_id - place - 1
+            place += high - low + 1
+        return entry_id
 
 
 def _steps(path: str) -> tuple[str, ...]:

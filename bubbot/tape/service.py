@@ -14,7 +14,7 @@ from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES
-from bubbot.tape.fork import ForkedTape
+from bubbot.tape.fork import ForkedTape, read_as_of
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.references import ReferenceRegistry
@@ -139,6 +139,12 @@ class TapeService(TapeHandle):
     async def head(self) -> int:
         """Return the newest id; 0 for an empty tape."""
         return await self._store.head(self.name)
+
+    async def as_of(self, spans: Sequence[Sequence[int]]) -> ForkedTape:
+        """Return the tape as it was (see `TapeHandle.as_of`): a fork that nobody opened."""
+        return await read_as_of(
+            self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
+        )
 
     def shards_of(self, tape: str) -> tuple[str, ...]:
         """See `TapeHandle.shards_of`."""

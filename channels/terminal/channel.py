@@ -77,8 +77,7 @@ class _LiveScreen:
         busy: a turn is running or about to.
         text: the text of the current step so far.
         answer: the last answer, until it is printed.
-        tool: the name of the running tool; empty if none is.
-        arguments: the arguments of the last tool call.
+        calls: the running tool calls; those of sub-tasks stand after that of their task.
         frame: the spinner's position.
         started: when the wait for it began, on a monotonic clock in seconds.
     """
@@ -86,8 +85,7 @@ class _LiveScreen:
     busy: bool = False
     text: str = ""
     answer: str = ""
-    tool: str = ""
-    arguments: str = ""
+    calls: list[ToolStarted] = field(default_factory=list)
     frame: int = 0
     started: float = field(default_factory=time.monotonic)
 
@@ -240,11 +238,12 @@ class TerminalChannel:
                 self._idle.clear()
             case TextStreamed(text):
                 live.text += text
-            case ToolStarted(name, arguments):
-                live.tool, live.arguments = name, arguments
-            case ToolFinished():
-                self._put(dim(format_tool_call(live.arguments, event), colour=self._colour))
-                live.tool = ""
+            case ToolStarted():
+                live.calls.append(event)
+            case ToolFinished(name, arguments=arguments):
+                self._put(dim(format_tool_call(arguments, event), colour=self._colour))
+                if (ended := ToolStarted(name, arguments)) in live.calls:
+                    live.calls.remove(ended)
             case StepFinished(_, calls) if calls and live.text:
                 self._put(self._render(live.text))
                 live.text = ""
@@ -357,7 +356,8 @@ class TerminalChannel:
         width = max(len(STOP_HINT) + 10, size.columns - 1)
         # No more than are above: tmux, folding rows, scrolls as many out at the top, where nothing can be erased.
         max_rows = min(MAX_LIVE_ROWS, max(MIN_LIVE_ROWS, self._rows_above), max(1, size.rows - MENU_ROWS - 2))
-        activity = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
+        call = live.calls[-1] if live.calls else None
+        activity = f"{call.name} {call.arguments}" if call else "writing" if live.text else "working"
         clock = f" {time.monotonic() - live.started:.0f} s"
         status = fold_rows(" ".join(neutralise(activity).split()), width - len(clock + STOP_HINT) - 2, 99)[0].rstrip()
         text = fold_rows(live.text, width, max_rows) if live.text else []

@@ -12,7 +12,7 @@ from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.ports.channel import Role
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.settings import SettingsSection, Whole
-from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_PEOPLE, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import event
 from bubbot.tape.query import TapeQuery, WholeTape
@@ -64,7 +64,7 @@ class ListView:
 def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
     """Make the tools, which are also commands."""
 
-    @tool("shopping.add", commands=("buy",))
+    @tool("shopping.add", commands=("buy",), effect=INSIDE)
     async def add(turn: Turn, args: ItemArgs) -> str:
         """Put an item on the shopping list of this conversation."""
         if len(await turn.tape.read(ListView())) >= settings.max_items:
@@ -72,7 +72,7 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         await turn.tape.append([event(ADDED, {"item": args.item})])
         return f"{args.item} is on the list."
 
-    @tool("shopping.bought", commands=("bought",))
+    @tool("shopping.bought", commands=("bought",), effect=INSIDE)
     async def bought(turn: Turn, args: ItemArgs) -> str:
         """Take an item off the shopping list."""
         if (entry_id := (await turn.tape.read(ListView())).get(args.item)) is None:
@@ -80,7 +80,7 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         await turn.tape.append([event(BOUGHT, Bought(item=args.item, added=entry_id))])
         return f"{args.item} is off the list."
 
-    @tool("shopping.list", commands=("shopping",))
+    @tool("shopping.list", commands=("shopping",), effect=READS_PEOPLE)
     async def show(turn: Turn, args: NoArgs) -> str:
         """Show the shopping list."""
         return "\n".join(await turn.tape.read(ListView())) or "The list is empty."

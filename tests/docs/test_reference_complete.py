@@ -20,6 +20,9 @@ from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
 from bubbot.feature import read_no_session
 from bubbot.features.access.tools import access_tools
+from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.agents.tools import agent_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.tools import memory_tools
@@ -56,6 +59,8 @@ PASSED_ON = {
     "bubbot/features/topics/tools.py:take_up",  # `topic/` and that name
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
+    "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task
+    "bubbot/features/agents/service.py:_opening",  # the window of a sub-task, named after it
 }
 """Places that write under a name they were given. A new one has to be looked at: is what it is given documented?"""
 
@@ -136,6 +141,7 @@ def _tools() -> list[Tool]:
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused),
+        *agent_tools(SubTaskService(AgentsSettings(), tuple)),
     ]
 
 

@@ -198,13 +198,14 @@ def move(someone: Newcomer, answer: str) -> None:
         running.type(CTRL_C)
 
 
-async def walk_all(folder: Path, model: str, answers: tuple[str, str]) -> Newcomer:
+async def walk_all(folder: Path, model: str, answers: tuple[str, str], *, talks: bool = True) -> Newcomer:
     """Walk all ways, one after the other.
 
     Args:
         folder: where the homes and the backup go.
         model: the one that answers.
         answers: the form of its answers, in the terminal as text, in Telegram as an expression.
+        talks: go on after the bot is set up: on Telegram, with other people, and in another home.
     """
     in_terminal, in_telegram = answers
     async with Server(limits=None, longest_poll=1.0) as server:
@@ -215,8 +216,9 @@ async def walk_all(folder: Path, model: str, answers: tuple[str, str]) -> Newcom
         def walk() -> None:
             get_first_answer(someone, in_terminal)
             set_up(someone)
-            talk(someone, in_telegram)
-            move(someone, in_telegram)
+            if talks:
+                talk(someone, in_telegram)
+                move(someone, in_telegram)
 
         await asyncio.to_thread(walk)
     return someone

@@ -28,6 +28,18 @@ MAX_KEYS = {
 """Keys that each way takes at most; 300 are 90 seconds."""
 
 
+async def test_a_newcomer_gets_an_answer_and_a_bot_set_up_for_telegram_with_few_keys(tmp_path: Path) -> None:
+    someone = await walk_all(tmp_path, "scripted", ("You said: hello", "You said: "), talks=False)
+    keys = {walk.name: walk.keys for walk in someone.walks}
+    assert [*keys] == [*MAX_KEYS][:2]
+    assert {name: count for name, count in keys.items() if count > MAX_KEYS[name]} == {}
+    first, telegram = (walk.commands for walk in someone.walks)
+    assert first == []
+    assert telegram == [line for line in TYPED if line not in NOT_WALKED][: len(telegram)]
+    assert telegram == ["bubbot init"]
+
+
+@pytest.mark.proof
 async def test_a_newcomer_gets_there_with_few_keys_and_the_commands_of_the_pages(tmp_path: Path) -> None:
     someone = await walk_all(tmp_path, "scripted", ("You said: hello", "You said: "))
     keys = {walk.name: walk.keys for walk in someone.walks}

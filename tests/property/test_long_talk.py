@@ -8,6 +8,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
 from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk
+from tests.summarising import summary_case
 
 CASES = (
     TalkCase("window", least=0.0, most=0.0, overflows=True),  # so that a probe can fail
@@ -49,3 +50,16 @@ async def test_a_model_with_room_for_the_whole_talk_answers_every_probe(memory_s
 @EACH
 async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: TalkCase) -> None:
     await check(sqlite_store, case, PROOF_TURNS, PROOF_FACTS)
+
+
+async def test_summaries_keep_early_facts_within_reach_and_cost_a_small_share(memory_store: InMemoryStore) -> None:
+    report = await check(memory_store, summary_case(least=0.95), TURNS, FACTS)
+    assert report.breaks["window"] > 10, "few summaries were written"
+    assert 0 < report.own_bytes / report.bytes_read < 0.1
+
+
+@pytest.mark.proof
+async def test_summaries_over_ten_thousand_turns(sqlite_store: SqliteStore) -> None:
+    # A summary has 1,500 tokens at most, whatever the window: it can name about a hundred facts, not two hundred.
+    report = await check(sqlite_store, summary_case(least=0.95, size=16_000), PROOF_TURNS, PROOF_FACTS // 4)
+    assert 0 < report.own_bytes / report.bytes_read < 0.1

@@ -20,9 +20,11 @@ from bubbot.runtime.context.view import ContextView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import AfterAnchor, IdRanges, OpeningAnchor, TapeQuery, WholeTape, Window, evaluate
+from bubbot.tape.references import entries_as_of
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, SteppingClock
@@ -241,11 +243,27 @@ class Forest:
     async def check_requests(self) -> None:
         """Each recorded request is built again byte for byte; only where other content stood under a key it is not."""
         entries = await whole(self.store, self.tape.name)
+        texts = {"system": b"", "tools": b"[]"}
+        blobs = {name: await self.store.put_blob(self.tape.name, text) for name, text in texts.items()}
         for data in [entry.payload["data"] for entry in entries if entry.name == "loop.step"]:
             if self.replaced.isdisjoint(self.steps[data["step"]]):
                 label(f"rebuilt {'after a rebase' if len(data['as_of']) > 1 else 'as it was'}")
-                request = rebuild_request(data, entries, tape=self.tape.name, system="", tools="[]")
+                request = await rebuild_request({**data, **blobs}, self.tape)
                 assert request.digest() == data["request"]
+                await self.check_recorded(data["as_of"], entries)
+
+    async def check_recorded(self, spans: Sequence[Sequence[int]], entries: Sequence[TapeEntry]) -> None:
+        """Every query on the tape as it was finds what it finds among all of its entries, put back as they were."""
+        then = [entry for low, high in spans for entry in entries[low - 1 : high]]
+        before = entries_as_of(self.tape.name, then, KERNEL_REFERENCES)
+        recorded = await self.tape.as_of(spans)
+        assert await recorded.head() == len(before)
+        queries = [TapeQuery(self.tape.name, part, missing="empty") for part in PARTS]
+        queries += [TapeQuery(self.tape.name, newest=True, limit=3, as_of=as_of) for as_of in (None, len(before) // 2)]
+        assert await recorded.fetch(queries) == [tuple(evaluate(before, query)) for query in queries]
+
+
+PARTS = (WholeTape(), Window(), OpeningAnchor(), AfterAnchor("phase"), IdRanges(((2, 4), (6, 9))))
 
 
 def _ids(spans: Sequence[Sequence[int]]) -> set[int]:

@@ -31,9 +31,12 @@ from bubbot.cli.tape.results import (
     TapeRow,
     VerifyResult,
 )
+from bubbot.features.conversation import shell as conversation
 from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.features.search.shell import TAPE_COMMANDS
+from bubbot.features.conversation.graph import AnchorGraph
+from bubbot.features.search import shell as search
 from bubbot.features.search.view import SearchResult
+from bubbot.ports.command import Command
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
@@ -54,6 +57,7 @@ RESULTS: Mapping[str, type] = {
     "tape archive": ArchiveResult,
     "tape import": TapeImportResult,
     "tape search": SearchResult,
+    "tape graph": AnchorGraph,
 }
 """What `--json` prints; of `tape show` a line each."""
 
@@ -78,6 +82,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--until", help="up to this date or time")
     show.add_argument("--last", type=parse_count, metavar="N", help="only the newest N entries")
     show.add_argument(
+        "--as-of",
+        type=parse_count,
+        metavar="N",
+        help="as the tape was when N was its newest entry: what came later is not shown",
+    )
+    show.add_argument(
         "--turn", default="", metavar="TRACE", help="only the turn whose id begins with this; failure messages show it"
     )
     add_json_option(show, "print one JSON object a line instead")
@@ -92,7 +102,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
     archive.add_argument("tape", type=partial(decode_text, name="tape"))
     add_json_option(archive)
-    for command in TAPE_COMMANDS.commands:
+    for command in _DECLARED.values():
         add_command(commands, command)
     index.configure(commands)
     files.configure(commands)
@@ -141,7 +151,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         tape = await find_tape(store, workspace, args.tape)
         newest = args.last is not None
         limit = None if args.turn else args.last
-        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit)
+        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit, as_of=args.as_of)
         entries = (await store.fetch([query]))[0]
     entries = tuple(entry for entry in entries if str(entry.meta.get("turn", "")).startswith(args.turn))[: args.last]
     if not entries and (unknown := [kind for kind in kinds if kind not in list(Kind)]):
@@ -234,18 +244,24 @@ async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
     return await run_command(setup, ARCHIVE_TAPE, ArchiveTape(tape=args.tape))
 
 
-async def _search(setup: CommandSetup, args: argparse.Namespace) -> int:
-    (command,) = TAPE_COMMANDS.commands
+async def _run_declared(setup: CommandSetup, args: argparse.Namespace) -> int:
+    command = _DECLARED[args.action]
     return await run_command(setup, command, read_arguments(command, args))
 
 
+_DECLARED: Mapping[str, Command] = {
+    command.action: command
+    for group in (search.TAPE_COMMANDS, conversation.TAPE_COMMANDS)
+    for command in group.commands
+}
+"""The actions that features declare."""
 _ACTIONS = {
     "list": _list,
     "show": _show,
     "anchors": _anchors,
     "verify": _verify,
     "archive": _archive,
-    "search": _search,
+    **dict.fromkeys(_DECLARED, _run_declared),
     "index": index.index,
     "export": files.export,
     "import": files.import_,

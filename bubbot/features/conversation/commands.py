@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from pydantic import Field
@@ -31,7 +32,7 @@ from bubbot.runtime.messages import sender_data
 from bubbot.runtime.router import command_usage, format_command, is_offered, positional_fields, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, thaw
-from bubbot.tape.query import IdRanges, TapeQuery, Window
+from bubbot.tape.query import IdRanges, TapeQuery, Window, parse_moment
 from bubbot.texts import Texts
 
 ENTRY_ID_DIGITS = 18
@@ -75,6 +76,14 @@ class CorrectArgs(ToolArgs):
 
     entry: int = Field(description="the entry to correct")
     text: str = Field(description="what it should have said", min_length=1)
+
+
+class ContextArgs(ToolArgs):
+    """The arguments of `session.context`."""
+
+    at: int | None = Field(
+        default=None, description="the entry that was the newest then; ,tape.info says how many there are"
+    )
 
 
 class HelpArgs(ToolArgs):
@@ -324,12 +333,13 @@ def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
         effect=READS_WORLD,
         commands=("context",),
         for_model=False,
-        help=CommandHelp(HelpTopic.HISTORY, "What the model would be shown", (",context",)),
+        help=CommandHelp(HelpTopic.HISTORY, "What the model would be shown", (",context", ",context at=41")),
     )
-    async def session_context(turn: Turn, args: NoArgs) -> str:
-        """Show exactly what the model would be shown next, with the ids of the entries."""
-        composed, texts = await compose(turn), turn.texts
-        lines = [texts.say("context_system", number=len(composed.request.system)), composed.request.system, ""]
+    async def session_context(turn: Turn, args: ContextArgs) -> str:
+        """Show exactly what the model would be shown next, with the ids of the entries, or what it would have been shown at an entry."""
+        composed, texts = await compose(turn if args.at is None else await _rewind(turn, args.at)), turn.texts
+        lines = [] if args.at is None else [texts.say("context_as_of", entry=args.at), ""]
+        lines += [texts.say("context_system", number=len(composed.request.system)), composed.request.system, ""]
         for shown in composed.context.context_messages:
             source = ",".join(f"#{entry_id}" for entry_id in shown.ids) or texts.say("context_made_here")
             body = {key: value for key, value in shown.message.items() if key not in ("role", "content")}
@@ -340,6 +350,15 @@ def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
         return "\n".join([*lines, "", texts.say("context_summary", selector=selector, number=number, tools=tools)])
 
     return session_context
+
+
+async def _rewind(turn: Turn, entry_id: int) -> Turn:
+    """Return the turn on the tape as it was, at the time of its newest entry then. Raise `ToolRetry` without that entry."""
+    newest = await _find_entry(turn, entry_id)
+    moment = parse_moment(newest.date)
+    return replace(
+        turn, tape=await turn.tape.as_of(((1, entry_id),)), now=turn.now if moment is None else lambda: moment
+    )
 
 
 def session_tools() -> list[Tool]:

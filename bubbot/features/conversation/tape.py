@@ -24,22 +24,32 @@ from bubbot.ports.tool import (
     tool,
 )
 from bubbot.ports.turn import Turn
+from bubbot.tape.entry import Kind
 from bubbot.tape.query import format_date
 from bubbot.texts import Texts
 
+MAX_CHAT_ANCHORS = 30
+"""Anchors that `,graph` draws by default."""
+
 
 def tape_tools(reserved_names: Sequence[str] = ()) -> list[Tool]:
-    """Return `tape.info`, `tape.anchors` and `tape.handoff`.
+    """Return `tape.info`, `tape.anchors`, `tape.graph` and `tape.handoff`.
 
     `reserved_names`: what the name of an anchor may not begin with, as a feature writes such anchors.
     """
-    return [tape_info, tape_anchors, handoff_tool(reserved_names)]
+    return [tape_info, tape_anchors, tape_graph, handoff_tool(reserved_names)]
 
 
 class AnchorsArgs(ToolArgs):
     """The arguments of `tape.anchors`."""
 
     zones: bool = Field(default=False, description="also the markers of the memory zone")
+
+
+class GraphArgs(ToolArgs):
+    """The arguments of `tape.graph`."""
+
+    last: int = Field(default=MAX_CHAT_ANCHORS, ge=1, le=500, description="how many of the newest anchors")
 
 
 class HandoffArgs(ToolArgs):
@@ -50,9 +60,10 @@ class HandoffArgs(ToolArgs):
     next_steps: tuple[str, ...] = ()
     phase: str = ""
     source_ids: tuple[int, ...] = Field(default=(), description="ids of the entries the summary rests on")
+    parents: tuple[int, ...] = Field(default=(), description="ids of the anchors that this one continues")
     positional: ClassVar[tuple[str, ...]] = ("name", "summary")
 
-    _source_ids = field_validator("source_ids", mode="before")(split_items)
+    _ids = field_validator("source_ids", "parents", mode="before")(split_items)
 
     @field_validator("next_steps", mode="before")
     @classmethod
@@ -97,6 +108,23 @@ async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     return "\n".join(_format_anchor(line, turn.zone, texts) for line in lines) or texts.say("anchors_none")
 
 
+@tool(
+    "tape.graph",
+    effect=READS_PEOPLE,
+    commands=["graph"],
+    for_model=False,
+    help=CommandHelp(HelpTopic.HISTORY, "How the windows of this chat are linked", (",graph", ",graph last=100")),
+)
+async def tape_graph(turn: Turn, args: GraphArgs) -> str:
+    """Draw the anchors of this chat, oldest first: the order of its windows, their parents, and what they recall."""
+    # Imported here: few chats draw, and `bubbot status` loads this module.
+    from bubbot.features.conversation.graph import GraphView
+    from bubbot.features.conversation.graph_formats import format_graph
+
+    graph, texts = await turn.tape.read(GraphView(turn.tape.name, args.last)), turn.result_texts
+    return format_graph(graph, turn.zone, texts, lambda _: texts.say("graph_other_chat"))
+
+
 def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
     """Build `tape.handoff`; see `tape_tools`."""
 
@@ -107,7 +135,11 @@ def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
         help=CommandHelp(
             HelpTopic.TALK,
             "Go on in a new window with a summary",
-            (",handoff plan-done", ',handoff name=trip summary="Hotel booked, flights open."'),
+            (
+                ",handoff plan-done",
+                ',handoff name=trip summary="Hotel booked, flights open."',
+                ",handoff name=trip-done parents=12,41",
+            ),
         ),
     )
     async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
@@ -123,11 +155,15 @@ def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
         for entry in args.source_ids:
             if not 1 <= entry <= last:
                 raise ToolRetry(texts.say("handoff_no_source", entry=entry, last=last))
+        for entry in args.parents:
+            if not 1 <= entry <= last or (await turn.tape.entry(entry)).kind != Kind.ANCHOR:
+                raise ToolRetry(texts.say("handoff_no_parent", entry=entry))
         fields: dict[str, Any] = {
             "phase": args.phase,
             "summary": args.summary,
             "next_steps": list(args.next_steps),
             "source_ids": list(args.source_ids),
+            "parents": list(args.parents),
         }
         state = {key: value for key, value in fields.items() if value} | {"owner": _owner(turn)}
         turn.handoff_after_results(name, state)

@@ -25,6 +25,21 @@ class RememberedSession(ToolArgs):
     session: Annotated[str, Argument("a session such as default or telegram:42")]
 
 
+def parse_entry_id(text: str) -> int:
+    """Parse the id of an entry. Raise `ValueError`."""
+    if not text.isdecimal() or not 1 <= int(text) <= 10**15:
+        raise ValueError(f"{text!r} is not the number of an entry")
+    return int(text)
+
+
+class ShowMemory(RememberedSession):
+    """Which memory, and of when."""
+
+    as_of: Annotated[
+        int | None, Argument("what was remembered when N was the newest entry of the tape", "N", parse_entry_id)
+    ] = None  # fmt: skip
+
+
 class SaveMemory(RememberedSession):
     """The complete new long-term memory of a session."""
 
@@ -108,12 +123,16 @@ class MemoryChange:
 
 @asynccontextmanager
 async def _open_memory(
-    context: CommandContext, session: str, *, write: bool = True, create: bool = False
+    context: CommandContext, session: str, *, write: bool = True, create: bool = False, as_of: int | None = None
 ) -> AsyncIterator[tuple[TapeHandle, MemoryZone]]:
-    """Open the memory of a session; to `write`, keep other writers away; `create` makes a missing session."""
+    """Open the memory of a session, to read as it was `as_of` an entry.
+
+    To `write`, keep other writers away; `create` makes a missing session.
+    """
     async with context.open_session(
         session, write=write, create=create, usage="remembered from", subject="memory"
-    ) as tape:
+    ) as current:
+        tape = current if as_of is None else await current.as_of(((1, as_of),))
         try:
             yield (
                 tape,
@@ -124,9 +143,9 @@ async def _open_memory(
 
 
 @command("memory show", example="memory show default", result=MemoryResult)
-async def show(context: CommandContext, args: RememberedSession) -> CommandResult:
+async def show(context: CommandContext, args: ShowMemory) -> CommandResult:
     """Print what is remembered, and which versions there are."""
-    async with _open_memory(context, args.session, write=False) as (tape, zone):
+    async with _open_memory(context, args.session, write=False, as_of=args.as_of) as (tape, zone):
         snapshot = await zone.read()
         versions = {fact.version for fact in await tape.read(MemoryVersionsView())}
     text = format_memory_page(snapshot)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
+from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import (
@@ -123,7 +124,7 @@ class SearchView:
             TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
             replace(base, kinds=self._kinds(), searchable_text=self.text.strip(), limit=self._few),
         )
-        matches = _MatchFilter(needle, _Corrections.of(corrections), zone[0].id if zone else 0)
+        matches = _MatchFilter(needle, Corrections.of(corrections), zone[0].id if zone else 0)
         exact: QueryAnswers = [newest_exact]
         yield from self._sift(tape, matches, [newest_exact, zone])
         if len(matches.hits) < self.limit and len(newest_exact) >= self._few:
@@ -218,7 +219,7 @@ class SearchView:
         return [part for part in parts if part]
 
     def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
-        is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and _hides(entry))
+        is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and hides(entry))
         return is_content and entry.id not in self.excluded_ids and matches.matches(entry)
 
     def _is_incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
@@ -234,29 +235,6 @@ def _by_id(item: TapeEntry | SearchHit) -> int:
 def _data(entry: TapeEntry) -> Mapping[str, Any]:
     data = entry.payload.get("data")
     return data if isinstance(data, Mapping) else {}
-
-
-def _hides(correction: TapeEntry) -> bool:
-    return _data(correction).get("hide") is True
-
-
-@dataclass(frozen=True, slots=True)
-class _Corrections:
-    """The hidden entries, and the corrections that supersede others."""
-
-    hidden: frozenset[int]
-    superseded: Mapping[int, int]
-
-    @classmethod
-    def of(cls, events: Sequence[TapeEntry]) -> _Corrections:
-        """Build from correction events in ascending order. A correction of a hidden entry is hidden too."""
-        targets = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
-        hidden = {target for event, target in targets if _hides(event)}
-        for event, target in targets:
-            if target in hidden:
-                hidden.add(event.id)
-        superseded = {target: event.id for event, target in targets if event.id not in hidden}
-        return cls(frozenset(hidden), superseded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +295,7 @@ class _MatchFilter:
     """
 
     needle: str
-    corrections: _Corrections
+    corrections: Corrections
     zone: int
     hits: dict[int, SearchHit] = field(default_factory=dict)
     rest: dict[int, TapeEntry] = field(default_factory=dict)

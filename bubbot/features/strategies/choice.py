@@ -78,9 +78,9 @@ class StrategyChoice:
 
         @tool(
             "session.strategy",
+            effect=INSIDE,
             commands=("strategy",),
             for_model=False,
-            effect=INSIDE,
             help=CommandHelp(HelpTopic.SETTINGS, "See or choose what I read back", (",strategy", ",strategy window")),
         )
         async def session_strategy(turn: Turn, args: StrategyArgs) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.strategies.choice import StrategyChoice
+from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.features.strategies.recall import FindEntries, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.shell import CONTEXT_COMMANDS
+from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.context.strategy import ContextStrategies
 
+READ_RULE = "Numbers such as #12 name entries of this chat: tape_read opens them, tape_around what was said around one."
 RECALL_SHARE = 8
 """Evidence for one message takes at most one eighth of a model's context."""
 
@@ -47,16 +50,20 @@ class StrategiesFeature:
         self._kernel = kernel
         self._find_entries = find_entries
         self._find_model = find_model
+        self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
         self._choice = StrategyChoice(strategies, settings.selector)
 
     def feature(self) -> Feature:
         """Build the record."""
         return Feature(
             name="strategies",
-            tools=(self._choice.tool(),),
+            tools=(*reading_tools(self._context_size), self._choice.tool(), self._summaries.tool()),
             commands=CONTEXT_COMMANDS.commands,
+            rules=(READ_RULE,),
+            sources={SUMMARY_ORIGIN: self._summaries},
             choose_selector=self._choice.chosen,
-            around_turn=(self.recall_evidence,),
+            around_turn=(self._summaries.around_turn, self.recall_evidence),
+            on_merged=(self._summaries.on_merged,),
             prepare=self._prepare,
         )
 
@@ -66,8 +73,11 @@ class StrategiesFeature:
             await recall_for(turn, self._find_entries, await self._recall_budget(turn))
         return await call_next(turn)
 
+    async def _context_size(self, turn: Turn) -> int | None:
+        return (await self._find_model(turn)).traits.context_tokens
+
     async def _recall_budget(self, turn: Turn) -> int:
-        size = (await self._find_model(turn)).traits.context_tokens
+        size = await self._context_size(turn)
         limit = self.settings.recall_tokens
         return limit if size is None else min(limit, size // RECALL_SHARE)
 

@@ -20,10 +20,13 @@ STRATEGIES = (
     ),
     ContextStrategy(
         "summary",
-        fold_with_hint,
+        fold_compact,
+        version=2,
         is_compacting=True,
         events=(CUT,),
-        help="as compact, with a list of what people said in that part",
+        start_event=CUT,
+        earlier={1: fold_with_hint},
+        help="the window, and before it gets too long a new one that begins with a summary; between them as compact",
     ),
 )
 """The strategies of this feature."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bubbot.ports.settings import AUTO_SELECTOR, Name, SettingsSection, Whole
+from bubbot.ports.settings import AUTO_SELECTOR, Name, Number, SettingsSection, Whole
 
 
 class ContextSettings(SettingsSection):
     """`[context]`: the part of the tape that the model sees."""
 
     selector: Name = Field(default=AUTO_SELECTOR, description="The strategy that picks the entries the model sees.")
+    summary_at: Number = Field(
+        default=0.7,
+        ge=0,
+        le=1,
+        description="The share of the room for messages after which the strategy `summary` writes one; 0 for never.",
+    )
     recall_tokens: Whole = Field(
         default=800,
         ge=50,

@@ -73,7 +73,10 @@ class ReadChatView:
         shown = [
             entry
             for entry in reversed(messages)
-            if is_in_context(entry) and not entry.erased and not _is_hidden(corrections.get(entry.id))
+            if is_in_context(entry)
+            and entry.is_shown_to("")
+            and not entry.erased
+            and not _is_hidden(corrections.get(entry.id))
         ]
         return ChatExcerpt(tuple(shown), corrections)
 

@@ -138,7 +138,7 @@ class ThreadView:
             TapeQuery(tape, IdRanges(tuple(visits)), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
             TapeQuery(tape, IdRanges(tuple(visits[-1:])), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
         )
-        start, state = _find_state([*inner, *found])
+        start, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
         opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
         left = next((entry for entry in found if (entry.name or "").startswith(LEFT)), None)
         count, last_date = _count(messages, opened, left)
@@ -271,7 +271,8 @@ def _count(messages: Sequence[TapeEntry], opened: TapeEntry | None, left: TapeEn
     total, last = _as_count(state.get("messages")), state.get("last_message")
     if left is not None and (opened is None or left.id > opened.id):  # the newest visit is counted there
         return total, last if isinstance(last, str) else ""
-    talk = [entry for entry in messages if entry.payload.get("role") in ("user", "assistant")]
+    roles = ("user", "assistant")
+    talk = [entry for entry in messages if entry.payload.get("role") in roles and entry.is_shown_to("")]
     newest = talk[0].date if talk else last
     return total + len(talk), newest if isinstance(newest, str) else ""
 
@@ -293,11 +294,22 @@ def _as_count(value: Any) -> int:
 
 
 def _fit(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
-    """Return the newest messages that fit; one that is too long by itself is left out."""
+    """Return the newest messages that fit, the oldest of them a person's.
+
+    The opening anchor stands before it as a message of the bot, and some providers refuse two of these in a row. A message
+    that is too long by itself is left out.
+    """
+    chosen = _newest_within(newest, tokens)
+    while chosen and chosen[-1].payload.get("role") != "user":
+        chosen.pop()
+    return chosen
+
+
+def _newest_within(newest: Sequence[TapeEntry], tokens: int) -> list[TapeEntry]:
     chosen: list[TapeEntry] = []
     for entry in newest:
         size = estimate_tokens(encode(entry.payload))
-        if (size > tokens and not chosen) or not is_in_context(entry):
+        if (size > tokens and not chosen) or not is_in_context(entry) or not entry.is_shown_to(""):
             continue
         chosen.append(entry)
         tokens -= size

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.why.view import Explanation, TurnSpansView, WhyView
-from bubbot.ports.model import ModelRequest
+from bubbot.features.why.view import Explanation, find_explanation
 from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION
-from bubbot.tape.entry import JsonObject
-from bubbot.tape.events import KERNEL_REFERENCES
-from bubbot.tape.query import TapeQuery, WholeTape
-from bubbot.tape.references import ReferenceRegistry
-from bubbot.texts import Texts
 
 _TRACE = re.compile(r"[0-9a-f]{4,32}")
 
@@ -41,8 +34,8 @@ class WhyArgs(ToolArgs):
         return {"turn": word} if is_trace else arguments
 
 
-def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERNEL_REFERENCES) -> Tool:
-    """Make the command; the strategies and the references of entries rebuild requests."""
+def why_tool(strategies: ContextStrategies) -> Tool:
+    """Make the command; the strategies rebuild requests."""
 
     @tool(
         "session.why",
@@ -54,12 +47,15 @@ def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERN
     async def session_why(turn: Turn, args: WhyArgs) -> str:
         """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
         trace = args.turn.strip()
-        for span in await turn.tape.read(TurnSpansView(trace)):
-            explanation = await turn.tape.read(WhyView(span, without_model=bool(trace)))
-            if explanation is not None:
-                if args.request and explanation.answering_steps:
-                    return await _format_request(turn, explanation, strategies, references)
-                return _format_explanation(explanation, turn.texts)
+        explanation = await find_explanation(turn.tape, trace)
+        if explanation is not None:
+            if args.request and explanation.answering_steps:
+                return await _format_request(turn, explanation, strategies)
+            # Imported here: `bubbot status` loads this module and explains nothing.
+            from bubbot.features.why.formats import format_explanation
+            from bubbot.features.why.lineage import read_step_lineage
+
+            return format_explanation(explanation, turn.texts, await read_step_lineage(turn.tape, explanation))
         if trace:
             raise ToolRetry(turn.texts.say("why_unknown", trace=trace))
         return turn.texts.say("why_none")
@@ -67,83 +63,11 @@ def why_tool(strategies: ContextStrategies, references: ReferenceRegistry = KERN
     return session_why
 
 
-def _format_explanation(turn: Explanation, texts: Texts) -> str:
-    answer = texts.say("why_answer", entry=turn.answer) if turn.answer else texts.say("why_no_answer")
-    status = texts.status(turn.status)
-    lines = [texts.say("why_turn", turn=turn.turn, first=turn.first, last=turn.last, status=status, answer=answer)]
-    for entry_id, step in turn.steps:
-        lines += _format_step(entry_id, step, texts)
-    lines += [texts.say("why_tool", name=name, entry=entry_id) for entry_id, name in turn.tools]
-    lines += [
-        texts.say("why_error", kind=kind, entry=entry_id, message=message) for entry_id, kind, message in turn.errors
-    ]
-    if turn.steps:
-        lines.append(texts.say("why_hint"))
-    return "\n".join(lines)
-
-
-def _format_step(entry_id: int, step: JsonObject, texts: Texts) -> list[str]:
-    """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
-    usage_data = step.get("usage", {})
-    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"])
-    model, answered = step["model"], step.get("answered", step["model"])
-    failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
-    head = texts.say(
-        "why_step",
-        step=step["step"],
-        entry=entry_id,
-        status=texts.status(step["status"]),
-        cut=texts.say("why_cut") if step.get("finish") == "length" else "",
-        models=model if answered == model else texts.say("why_models", model=model, answered=answered),
-        input=usage_data.get("input_tokens", 0),
-        output=usage_data.get("output_tokens", 0),
-        cost=_format_cost(step, texts),
-        elapsed=step["elapsed_ms"],
-        shown=shown or texts.say("none"),
-        request=step["request"][:12],
-    )
-    lines = [head]
-    lines += [
-        texts.say("why_failed", model=call["model"], elapsed=call["elapsed_ms"], error=call["error"]) for call in failed
-    ]
-    if "error" in step and step["error"] not in [call["error"] for call in failed]:
-        lines.append(f"  {step['error']}")
-    return lines
-
-
-def _format_cost(step: JsonObject, texts: Texts) -> str:
-    """Say what a step cost. Steps of earlier versions have only the cost that the model reported, if any."""
-    if step.get("attempts") == ():
-        return texts.say("why_not_asked")
-    cost = step.get("cost", step.get("usage", {}).get("cost"))
-    if not isinstance(cost, int | float):
-        return texts.say("why_cost_unknown")
-    return texts.say("why_cost", cost=f"{cost:.9f}".rstrip("0").rstrip("."))
-
-
-async def _format_request(
-    turn: Turn, explanation: Explanation, strategies: ContextStrategies, references: ReferenceRegistry
-) -> str:
+async def _format_request(turn: Turn, explanation: Explanation, strategies: ContextStrategies) -> str:
     """Rebuild the last step's request from the tape and check it against its recorded digest."""
     _, step = explanation.answering_steps[-1]
-    batches = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
-    system = (await turn.tape.get_blob(step["system"])).decode()
-    tools = (await turn.tape.get_blob(step["tools"])).decode()
-
-    def rebuild() -> ModelRequest:
-        entries = batches.pop()
-        return rebuild_request(
-            step,
-            entries,
-            tape=turn.tape.name,
-            system=system,
-            tools=tools,
-            references=references,
-            strategies=strategies,
-        )
-
     try:
-        request = await asyncio.to_thread(rebuild)  # the thread reads the whole tape and frees it, off the event loop
+        request = await rebuild_request(step, turn.tape, strategies=strategies)
     except ConfigError as error:
         return str(error)
     is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 from bubbot.tape.view import QueryAnswers
 
@@ -26,6 +28,8 @@ class Explanation:
         tools: entry id and name of the tools it ran.
         answer: the entry of the answer; None without one.
         errors: entry id, kind and message of the errors that ended it early.
+        labels: by entry id of a step, what it was for if it is none of the answer: the origin of the sub-task that made
+            it, or its purpose.
     """
 
     turn: str
@@ -36,11 +40,12 @@ class Explanation:
     tools: tuple[tuple[int, str], ...]
     answer: int | None
     errors: tuple[tuple[int, str, str], ...] = ()
+    labels: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def answering_steps(self) -> tuple[tuple[int, JsonObject], ...]:
-        """The steps whose requests show the conversation; the others ask a model for a purpose of their own."""
-        return tuple((entry, step) for entry, step in self.steps if "purpose" not in step)
+        """The steps that led to the answer; the others are those of sub-tasks, or ask a model for their own purpose."""
+        return tuple((entry, step) for entry, step in self.steps if entry not in self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,9 @@ class WhyView:
         if not steps and not self.without_model:
             return None
         answer = [
-            entry.id for entry in entries if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant"
+            entry.id
+            for entry in entries
+            if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant" and entry.is_shown_to("")
         ]
         status = next(
             (entry.payload["data"].get("status", "") for entry in entries if entry.name == "turn/end"), "interrupted"
@@ -103,7 +110,25 @@ class WhyView:
             for entry in entries
             if entry.kind == Kind.ERROR
         )
-        return Explanation(turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors)
+        labels = {entry.id: label for entry in entries if entry.name == "loop.step" and (label := _step_label(entry))}
+        return Explanation(
+            turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors, labels
+        )
+
+
+def _step_label(entry: TapeEntry) -> str:
+    if entry.is_shown_to(""):
+        return str(entry.payload["data"].get("purpose", ""))
+    return str(entry.meta.get("origin", ""))
+
+
+async def find_explanation(tape: TapeHandle, trace: str = "") -> Explanation | None:
+    """Explain the newest turn that called a model, or with a trace the newest one whose id begins so; None without one."""
+    for span in await tape.read(TurnSpansView(trace)):
+        explanation = await tape.read(WhyView(span, without_model=bool(trace)))
+        if explanation is not None:
+            return explanation
+    return None
 
 
 def _tools(entries: Sequence[TapeEntry]) -> tuple[tuple[int, str], ...]:

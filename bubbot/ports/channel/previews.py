@@ -40,12 +40,14 @@ class ToolFinished:
         ok: it succeeded.
         size: characters of its result.
         spilled: the result was too long, so all of it is stored separately.
+        arguments: those of `ToolStarted`, which tell calls apart that run at the same time.
     """
 
     name: str
     ok: bool
     size: int
     spilled: bool
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)

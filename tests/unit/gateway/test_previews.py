@@ -67,7 +67,7 @@ async def test_a_turn_shows_its_text_its_tools_and_its_end_in_order(memory_store
         TurnStarted(1, "m-first-1"),
         StepFinished(1, 1),
         ToolStarted("tape_info", "{}"),
-        ToolFinished("tape_info", ok=True, size=size, spilled=False),
+        ToolFinished("tape_info", ok=True, size=size, spilled=False, arguments="{}"),
         StepFinished(2, 0),
         TurnFinished("answered"),
     ]

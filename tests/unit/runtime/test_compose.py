@@ -28,8 +28,8 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import TapeStore
-from tests.doubles import SteppingClock
+from bubbot.tape.store import Batch, TapeStore
+from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import notes
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_other, running, says
 
@@ -41,6 +41,10 @@ SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {
 async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
     await tape.ensure_bootstrap_anchor()
     return Turn("t", "stdin:default", await tape.open_fork(), Sender("1"), Role.OWNER, clock, BERLIN)
+
+
+def open_tape(store: TapeStore) -> TapeService:
+    return TapeService(store, HOME, now=SteppingClock(), new_id=CountingIds())
 
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
@@ -148,14 +152,9 @@ async def assert_rebuilt(bench: Bench) -> int:
     steps = [entry.payload["data"] for entry in entries if entry.name == "loop.step"]
     assert len(steps) == len(bench.requests)
     for step, sent in zip(steps, bench.requests, strict=True):
-        assert (await _rebuilt(bench, step, entries)).as_bytes() == sent.as_bytes()
+        assert (await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)).as_bytes() == sent.as_bytes()
         assert sent.digest() == step["request"]
     return len(steps)
-
-
-async def _rebuilt(bench: Bench, step: Any, entries: tuple[TapeEntry, ...]) -> ModelRequest:
-    system, tools = [(await bench.store.get_blob(HOME, step[name])).decode() for name in ("system", "tools")]
-    return rebuild_request(step, entries, tape=HOME, system=system, tools=tools, strategies=OWN_STRATEGIES)
 
 
 LIFE = (
@@ -248,7 +247,12 @@ async def test_what_is_built_again_is_checked_against_what_was_sent(memory_store
             else e
             for e in entries
         ]
-        assert (await _rebuilt(bench, step, tuple(forged))).digest() != step["request"]
+        other = InMemoryStore()
+        await other.append([Batch(HOME, tuple(forged))])
+        for name in ("system", "tools"):
+            await other.put_blob(HOME, await bench.store.get_blob(HOME, step[name]))
+        assert (await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)).digest() == step["request"]
+        assert (await rebuild_request(step, open_tape(other), strategies=OWN_STRATEGIES)).digest() != step["request"]
 
 
 @pytest.mark.law("T8", "T13")
@@ -286,7 +290,9 @@ async def test_the_requests_of_a_turn_whose_fork_was_rebased_can_be_built_again(
         assert "[corrects #" in sent[2].as_bytes().decode()
         for entry, request in zip(steps, sent, strict=True):
             step = entry.payload["data"]
-            assert (await _rebuilt(bench, step, entries)).as_bytes() == request.as_bytes()
+            assert (
+                await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)
+            ).as_bytes() == request.as_bytes()
             assert request.digest() == step["request"]
             assert all(high < entry.id for _, high in step["shown"])
         assert [len(entry.payload["data"]["as_of"]) for entry in steps] == [1, 2, 2, 2]

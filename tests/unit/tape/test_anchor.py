@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.anchor import anchor, check_state, recalled_ranges
+from bubbot.tape.anchor import anchor, check_state, find_parents, recalled_ranges
 from bubbot.tape.entry import TapeEntry, thaw
 
 
@@ -59,13 +60,14 @@ def test_a_malformed_recall_does_not_take_the_others_with_it() -> None:
         {},
         {"phase": "a", "summary": "b", "owner": "human"},
         {"next_steps": [], "source_ids": [1, 9], "parents": [3]},
+        {"parents": (3, ["other", 77], ("tape", 9))},
         {"next_steps": ("one", "two")},
         {"something": object(), "else": 7},
     ],
 )
 @pytest.mark.law("T7")
 def test_a_state_that_keeps_its_contract_passes(state: dict[str, Any]) -> None:
-    check_state(state, 9)
+    check_state(state, 9, "tape")
     with pytest.raises(EntryInvalid, match="phase is 7"):  # with the same state and one fault it says so
         check_state({**state, "phase": 7}, 9)
 
@@ -83,9 +85,21 @@ def test_a_state_that_keeps_its_contract_passes(state: dict[str, Any]) -> None:
         ({"source_ids": [0]}, "names entry 0; this tape has entries 1 to 9"),
         ({"source_ids": [1, 10]}, "names entry 10"),
         ({"parents": [-1]}, "names entry -1"),
+        ({"parents": 3}, "parents is 3; it has to be a list of entry ids, or of pairs of a tape and an id"),
+        ({"parents": [1, "2"]}, "parents is"),
+        ({"parents": [["other", 2, 3]]}, "parents is"),
+        ({"parents": [["other", True]]}, "parents is"),
+        ({"parents": [["tape", 10]]}, "parents names entry 10; this tape has entries 1 to 9"),
     ],
 )
 @pytest.mark.law("T7")
 def test_a_state_that_breaks_its_contract_is_refused_naming_key_and_value(state: dict[str, Any], told: str) -> None:
-    with pytest.raises(EntryInvalid, match=told):
-        check_state(state, 9)
+    with pytest.raises(EntryInvalid, match=re.escape(told)):
+        check_state(state, 9, "tape")
+
+
+def test_the_parents_of_a_stored_anchor_are_older_and_well_formed() -> None:
+    names = [3, ["other", 70], 3, ["tape", 2], "x", None, [1, 2], 5, ["tape", 6], 0, ["other", 0], True]
+    assert find_parents(anchor("a", {"parents": names}).with_id(5), "tape") == (("tape", 3), ("other", 70), ("tape", 2))
+    for state in ({}, {"parents": 3}, "text"):
+        assert find_parents(TapeEntry("anchor", {"name": "a", "state": state}, id=5), "tape") == ()

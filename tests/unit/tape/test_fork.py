@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.errors import AnchorNotFound, EntryNotFound, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import anchor
+from bubbot.tape.anchor import anchor, find_parents
 from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.query import (
@@ -362,6 +362,20 @@ async def test_a_merge_onto_a_parent_that_moved_gives_the_next_ids_and_moves_ref
     assert opening.payload["state"] == handoff.payload["data"]["state"] == {"source_ids": (2, 5)}
     assert opening.payload["recalls"] == ((3, 3), (5, 5))
     assert merged.staged["other"][0].meta["source"] == ("tape", 5)
+
+
+@pytest.mark.law("T13")
+async def test_the_parents_of_an_anchor_move_along_with_a_rebase(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    await memory_store.append([batch(*(anchor("theirs") for _ in range(4)), tape="other")])
+    first = await fork.handoff("one", {"parents": [1]})
+    await fork.handoff("two", {"parents": [1, first.id, ["tape", first.id], ["other", first.id]]})
+    assert [find_parents(entry, "tape") for entry in fork.delta[2:3]] == [(("tape", 1), ("tape", 4), ("other", 4))]
+    await tape.append([note("someone else"), note("and more")])
+    one, _, two, handoff = (await fork.merge()).delta
+    assert (one.id, two.payload["state"]["parents"]) == (6, (1, 6, ("tape", 6), ("other", 4)))
+    assert handoff.payload["data"]["state"] == two.payload["state"]
 
 
 async def whole_of(tape: TapeService) -> tuple[TapeEntry, ...]:

@@ -20,6 +20,7 @@ from bubbot.tape.references import (
     MovedIds,
     PersonId,
     Rebase,
+    RecordedState,
     SessionId,
     TapeEntryId,
     TapeSpans,
@@ -116,11 +117,25 @@ def test_entries_as_of_a_recorded_state_have_the_ids_they_had_then() -> None:
         anchor("x", {"parents": [3, 5]}).with_id(5),
         note("later").with_id(6),
     ]
-    found = entries_as_of("tape", tape, [[1, 1], [3, 5]], KERNEL_REFERENCES)
+    then = [tape[0], *tape[2:5]]
+    found = entries_as_of("tape", then, KERNEL_REFERENCES)
+    assert found[1:] == entries_as_of("tape", then[1:], KERNEL_REFERENCES, first=2)
     assert found[2:] == [event("correction", {"corrects": 3}).with_id(3), anchor("x", {"parents": [2, 4]}).with_id(4)]
     assert [entry.payload for entry in found[:2]] == [entry.payload for entry in before[:2]]
-    assert entries_as_of("tape", tape, [[1, 4]], KERNEL_REFERENCES) == tape[:4]
-    assert entries_as_of("tape", tape, [], KERNEL_REFERENCES) == []
+    assert entries_as_of("tape", tape[:4], KERNEL_REFERENCES) == tape[:4]
+    assert entries_as_of("tape", [], KERNEL_REFERENCES) == []
+
+
+def test_a_recorded_state_tells_the_moved_entries_from_the_others() -> None:
+    tape = [note(str(entry_id)).with_id(entry_id) for entry_id in range(1, 11)]
+    state = RecordedState.parse([[1, 2], [9, 10], [5, 6]])
+    assert state == RecordedState(2, ((9, 10), (5, 6)))
+    found = [entry for entry in tape if entry.id in (5, 6, 9, 10)]
+    assert [entry.id for entry in state.pick_moved(found)] == [9, 10, 5, 6]
+    assert [state.current_id(entry_id) for entry_id in range(1, 8)] == [1, 2, 9, 10, 5, 6, 7]
+    assert RecordedState.parse([]) == RecordedState(0)
+    assert RecordedState.parse([[3, 4]]) == RecordedState(0, ((3, 4),))
+    assert RecordedState.parse([[1, 7]]).current_id(4) == 4
 
 
 class Cited(TypedDict):

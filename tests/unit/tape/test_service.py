@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta, timezone
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import pytest
 
 from bubbot.errors import AnchorNotFound, EntryInvalid, EntryNotFound, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import anchor
+from bubbot.tape.anchor import anchor, find_parents
 from bubbot.tape.entry import event, thaw
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import TapeService, session_tape
@@ -112,6 +113,34 @@ async def test_a_handoff_that_breaks_the_contract_writes_nothing(tape: TapeServi
     with pytest.raises(EntryInvalid):
         await tape.handoff("phase/two", state)
     assert await tape.head() == 1
+
+
+@pytest.mark.law("T7")
+async def test_a_handoff_may_have_several_parents_on_any_tape(
+    tape: TapeService, memory_store: InMemoryStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await tape.append([anchor("session/start"), note("a"), anchor("topic/b", window=False)])
+    await TapeService(memory_store, "other", now=clock, new_id=ids).append([anchor("theirs")])
+    opened = await tape.handoff("both", {"parents": [1, 3, ["other", 1], ["tape", 3]]})
+    assert find_parents(opened, "tape") == (("tape", 1), ("tape", 3), ("other", 1))
+
+
+@pytest.mark.law("T7")
+@pytest.mark.parametrize(
+    ("parent", "reason"),
+    [
+        (2, "parents names entry 2, which is not an anchor"),
+        (3, "parents names entry 3; this tape has entries 1 to 2"),
+        (["other", 1], "parents names entry 1 of the tape other, which does not exist"),
+        (["other", -7], "parents names entry -7 of the tape other, which does not exist"),
+        (["other", 2**70], f"parents names entry {2**70} of the tape other, which does not exist"),
+    ],
+)
+async def test_the_parents_of_a_handoff_are_anchors_that_exist(tape: TapeService, parent: object, reason: str) -> None:
+    await tape.append([anchor("session/start"), note("a")])
+    with pytest.raises(EntryInvalid, match=re.escape(reason)):
+        await tape.handoff("phase/two", {"parents": [1, parent]})
+    assert await tape.head() == 2
 
 
 async def test_a_handoff_needs_a_name(tape: TapeService) -> None:

@@ -36,6 +36,9 @@ from bubbot.errors import (
     TapeCorrupt,
 )
 from bubbot.features.access.tools import access_tools
+from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.agents.tools import agent_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -55,7 +58,7 @@ from bubbot.texts.catalogue import (
     read_catalogue,
 )
 from tests.docs.pages import ROOT
-from tests.strategy_tools import typed_strategy_tools
+from tests.strategy_tools import further_strategy_tools
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
 
@@ -180,8 +183,9 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
-            *typed_strategy_tools(),
+            *further_strategy_tools(),
         ]
+        tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("command.") == {one.name: one.summary for one in tools}
 
     def test_the_commands_of_the_bot_have_the_few_words_that_are_translated(self) -> None:
@@ -191,8 +195,9 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
-            *typed_strategy_tools(),
+            *further_strategy_tools(),
         ]
+        tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
 
     def test_the_parts_of_the_list_of_commands_have_a_name(self) -> None:
@@ -213,8 +218,9 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused),
-            *typed_strategy_tools(),
+            *further_strategy_tools(),
         ]
+        tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         meanings = {
             (one.name, name): field.description
             for one in tools

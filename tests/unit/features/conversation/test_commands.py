@@ -367,6 +367,37 @@ class TestContext:
             first = (await bench.say(",context")).text
             assert (await bench.say(",context")).text == first
 
+    async def test_it_shows_what_the_model_would_have_been_shown_then(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("first of all")
+            sent = bench.requests[-1]
+            (step,) = await bench.events("loop.step")
+            await bench.say(",memory.save Likes tea.")
+            await bench.say(",new")
+            await bench.say("much later")
+            then = (await bench.say(f",context at={step['head']}")).text
+            assert then.startswith(f"as of entry {step['head']}, with the settings of today:\n\nsystem prompt (")
+            assert sent.system in then
+            assert str(sent.messages[-1]["content"]) in then
+            assert "much later" not in then
+            assert "Likes tea." not in then
+            now = (await bench.say(",context")).text
+            assert "Likes tea." in now
+            assert (await bench.say(",context at=0")).text.startswith(
+                "there is no entry 0; this tape has entries 1 to "
+            )
+            assert "there is no entry 999999" in (await bench.say(",context at=999999")).text
+
+    async def test_looking_back_writes_nothing_but_the_turn(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            before = await bench.entries()
+            await bench.say(",context at=3")
+            after = await bench.entries()
+            assert after[: len(before)] == before
+            assert {entry.name for entry in after[len(before) :]} == {"turn/start", "command", "turn/end"}
+            assert await memory_store.forks() == []
+
 
 async def test_quit_is_for_terminals(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:

@@ -30,6 +30,7 @@ def test_the_tools_and_their_names() -> None:
     assert [(one.name, one.commands) for one in tape_tools()] == [
         ("tape.info", ()),
         ("tape.anchors", ("anchors",)),
+        ("tape.graph", ("graph",)),
         ("tape.handoff", ("handoff",)),
     ]
     schema = json.dumps([dict(one.spec().as_json()) for one in tape_tools()])
@@ -85,10 +86,10 @@ async def test_a_handoff_says_who_owns_the_next_phase(begin: Callable[..., Any],
 
 
 async def test_a_handoff_typed_as_text(chat: TapeService, begin: Callable[..., Any]) -> None:
-    await chat.append([message("user", "a"), message("user", "b")])
+    await chat.append([message("user", "a"), message("user", "b"), anchor("one"), anchor("two", window=False)])
     turn = await begin(runs_command=True)
-    await use(turn, "handoff", name="phase/b", source_ids="1, 2", next_steps="go\nrest", phase="b")
-    state = {"phase": "b", "next_steps": ["go", "rest"], "source_ids": [1, 2], "owner": "human"}
+    await use(turn, "handoff", name="phase/b", source_ids="1, 2", next_steps="go\nrest", phase="b", parents="3, 4")
+    state = {"phase": "b", "next_steps": ["go", "rest"], "source_ids": [1, 2], "parents": [3, 4], "owner": "human"}
     assert turn.pending_handoffs == [("phase/b", state)]
 
 
@@ -100,6 +101,9 @@ async def test_a_handoff_typed_as_text(chat: TapeService, begin: Callable[..., A
         ({"name": "memory/seal"}, "memory zone"),
         ({"name": "phase/b", "source_ids": [3]}, "names entry 3; this tape has entries 1 to 1"),
         ({"name": "phase/b", "source_ids": "one"}, "source_ids"),
+        ({"name": "phase/b", "parents": [1]}, "parents names entry 1, which is not an anchor of this tape"),
+        ({"name": "phase/b", "parents": [2]}, "parents names entry 2, which is not an anchor"),
+        ({"name": "phase/b", "parents": [2**70]}, "is not an anchor"),
         ({"name": "phase/b", "sumary": "x"}, "there is no sumary"),
     ],
 )

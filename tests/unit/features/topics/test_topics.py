@@ -115,6 +115,11 @@ class TestTakingUp:
         async with running(memory_store, ScriptedModel(), Options(topics=limits)) as bench:
             await chat(bench, ",topic a", "a1", "a2", "a3", ",topic b", ",topic a", "a4")
             assert await shown(bench) == ["a2", "You said: a2", "a3", "You said: a3", "a4"]
+            await chat(bench, ",topic b")
+        odd = TopicSettings(recall_messages=3)
+        async with running(memory_store, ScriptedModel(), Options(topics=odd), life="odd") as bench:
+            await chat(bench, ",topic a", "a5")  # never an answer first
+            assert await shown(bench) == ["a4", "You said: a4", "a5"]
         async with running(memory_store, ScriptedModel(), Options(topics=limits), life="second") as bench:
             await chat(bench, ",topic long", "x" * 300, ",topic b", ",topic long", "on")
             assert await shown(bench) == ["on"]
@@ -129,6 +134,18 @@ class TestTakingUp:
             texts = [str(content) for _, content in asked(bench.requests[-1])]
             assert [text for text in texts if "at six" in text] == [f"[corrects #{five}, by Ann (#1)] at six"]
             assert "my secret" not in {text.partition("] ")[2] for text in texts}
+
+    async def test_what_a_sub_task_said_or_handed_over_is_no_part_of_the_thread(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await chat(bench, ",topic a", "a1")
+            said = message("user", "do this apart", fork="t/1")
+            await bench.tape().append([said, anchor("apart", {"summary": "apart"}, meta={"fork": "t/1"})])
+            assert "2 messages" in await chat(bench, ",topic")
+            assert "apart" not in await chat(bench, ",topic b", ",topic a")
+            await chat(bench, "a2")
+            assert await shown(bench) == ["a1", "You said: a1", "a2"]
 
     @pytest.mark.parametrize("wrong", ["x" * 65, "x" * 1001])
     async def test_a_wrong_name_is_refused_and_changes_nothing(self, memory_store: InMemoryStore, wrong: str) -> None:

@@ -18,7 +18,6 @@ from bubbot.errors import DeliveryFailed
 from bubbot.features.attachments.intake import image_type
 from bubbot.features.usage import chart as chart_module
 from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, DrawnChart, build_chart, draw_chart
-from bubbot.features.usage.draw import Labels, draw
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.usage.tools import UsageArgs, usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -173,6 +172,8 @@ async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
 
 
 def test_what_no_font_has_is_replaced_by_english_or_a_number() -> None:
+    from bubbot.features.usage.draw import Labels  # here, as every worker collects: matplotlib takes a second
+
     nowhere = "\U0001f9ff\U0010fffd"  # the second one is for private use
     labels = Labels([(nowhere, "By day"), (f"stdin:{nowhere}", ""), ("plain", "")])
     assert labels.choose((nowhere, "By day")) == "By day"
@@ -184,6 +185,8 @@ def test_what_no_font_has_is_replaced_by_english_or_a_number() -> None:
 
 @pytest.mark.filterwarnings("default")  # the suite would turn any warning into an error
 def test_a_character_without_a_glyph_fails_instead_of_being_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bubbot.features.usage.draw import Labels, draw
+
     monkeypatch.setattr(Labels, "choose", lambda self, pair: pair[0])
     panel = {"kind": "bars", "title": ["a", ""], "rows": [[["a", ""], 1.0, ["1", ""]]]}
     with pytest.raises(UserWarning, match="missing from font"):

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
+
+from bubbot.ops.doctor.conflicts import check_conflicts
+from bubbot.ops.doctor.versions import check_libraries
+from bubbot.ports.checks import Finding
+
+
+@cache
+def _library_findings() -> tuple[Finding, ...]:
+    return tuple(check_libraries())
+
+
+@cache
+def _conflict_findings() -> tuple[Finding, ...]:
+    return tuple(check_conflicts())
 
 
 @pytest.fixture
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the checks of plugins, which have tests of their own and take the most time by far."""
+    """Leave out the checks of plugins, and look at the installed packages once: they have tests of their own.
+
+    They take the most time by far.
+    """
     monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
+    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_libraries", _library_findings)
+    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_conflicts", _conflict_findings)

@@ -1,0 +1,1 @@
+"""Sub-tasks: a model works on a part of a turn in a fork of its own."""

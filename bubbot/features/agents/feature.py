@@ -1,0 +1,42 @@
+"""The feature: sub-tasks in forks of a turn's tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bubbot.feature import Feature
+from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.agents.task import SubTask, keep_token_limit, record_effects
+from bubbot.features.agents.tools import agent_tools
+from bubbot.ports.model import ModelTraits
+from bubbot.ports.tool import Tool
+from bubbot.ports.turn import Turn
+
+SUBTASK_PROMPT = (
+    "You work on one sub-task. Nobody is there to answer questions, and people do not read your messages: your last message "
+    "is the result, which goes to the assistant that ordered it. Put all it needs into that message; if you cannot do the "
+    "task, say why."
+)
+
+
+def agents_feature(settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]]) -> Feature:
+    """Build the record.
+
+    Args:
+        settings: the limits.
+        list_tools: returns all tools.
+    """
+    return Feature(
+        name="agents",
+        tools=agent_tools(SubTaskService(settings, list_tools)),
+        prompt=(describe_subtask,),
+        around_model=(keep_token_limit,),
+        around_tool=(record_effects,),
+    )
+
+
+async def describe_subtask(turn: Turn, traits: ModelTraits) -> str:
+    """Tell the model of a sub-task with a window of its own for whom it works."""
+    task = turn.find_metadata(SubTask)
+    return SUBTASK_PROMPT if task is not None and task.order.has_own_window else ""

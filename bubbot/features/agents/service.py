@@ -1,0 +1,229 @@
+"""Running a sub-task: its fork, its turn, and what becomes of both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from bubbot.concurrency import run_uninterrupted
+from bubbot.errors import BubbotError, LeaseLost, ModelRepeatsCall, ModelStepLimit, StoreError, TapeConflict, ToolFailed
+from bubbot.features.agents.events import ENDED, STARTED, AgentEnded, AgentStarted
+from bubbot.features.agents.record import AttemptsView, RecordedCallsView, find_cut_off, find_finished
+from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
+from bubbot.ports.text import clean
+from bubbot.ports.tool import EffectKind, Tool
+from bubbot.ports.turn import Turn
+from bubbot.tape import entry as make
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import JsonObject, TapeEntry, thaw
+from bubbot.tape.fork import ForkedTape
+from bubbot.texts import Texts
+
+log = logging.getLogger(__name__)
+
+STEP_EVENT = "loop.step"
+
+
+class SubTaskService:
+    """Runs sub-tasks of turns under the settings; `list_tools` returns all tools."""
+
+    def __init__(self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]]) -> None:
+        self.settings = settings
+        self._list_tools = list_tools
+
+    def available_tools(self, turn: Turn) -> dict[str, Tool]:
+        """Return the tools that a sub-task of this turn may be given, by every name they answer to."""
+        can_nest = _depth(turn) + 1 < self.settings.max_depth
+        return {
+            name: tool
+            for tool in self._list_tools()
+            if tool.for_model and turn.role.at_least(tool.role) and turn.may_call(tool.name)
+            if can_nest or tool.name != RUN_TOOL
+            for name in tool.names
+        }
+
+    async def run(self, turn: Turn, order: TaskOrder) -> str:
+        """Run a sub-task and return its result, which cites its entries.
+
+        Its turn is told the same if an interrupted attempt of this turn has finished it already.
+
+        Raises:
+            ToolFailed: it gave no result; the text says why, and cites its entries.
+        """
+        depth = _depth(turn) + 1
+        if depth > self.settings.max_depth:
+            raise ToolFailed(turn.result_texts.say("agent_too_deep", depth=self.settings.max_depth))
+        tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(self.settings.max_parallel))
+        assert isinstance(tasks, RunningTasks)
+        task = SubTask(order, depth, turn.find_metadata(SubTask))
+        ended = await self._take_up(turn, task, tasks)
+        if ended is None:
+            async with AsyncExitStack() as stack:
+                if order.may_write:
+                    await stack.enter_async_context(tasks.writer(turn.tape.id))
+                await stack.enter_async_context(tasks.places(depth))
+                ended = await self._run(turn, task)
+        data = ended.payload["data"]
+        if data["status"] != "answered":
+            raise ToolFailed(f"{data['result']}\n\n{_cite(turn, ended)}")
+        text = data["result"] or turn.result_texts.say("agent_silent")
+        return f"{text}\n\n{_cite(turn, ended)}"
+
+    async def _take_up(self, turn: Turn, task: SubTask, tasks: RunningTasks) -> TapeEntry | None:
+        """Find what an interrupted attempt of this turn has done: its end, or the calls that it made."""
+        interrupted = {accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn}
+        if not interrupted:
+            return None
+        attempts = await turn.tape.read(AttemptsView(task.order.digest, frozenset(interrupted)))
+        if (finished := find_finished(attempts, tasks.answered)) is not None:
+            tasks.answered.add(finished.fork)
+            return finished.ended
+        if (cut_off := find_cut_off(attempts, tasks.answered)) is not None:
+            tasks.answered.add(cut_off.fork)
+            task.recorded += await turn.tape.read(RecordedCallsView(cut_off))
+        return None
+
+    async def _run(self, turn: Turn, task: SubTask) -> TapeEntry:
+        """Run a sub-task in a fork and close that; return the event of its end, as the turn's tape has it."""
+        order, origin = task.order, f"agent:{task.order.name}"
+        fork = await turn.tape.fork(stamp={"origin": origin})
+        try:
+            stored = await fork.append(_opening(fork, task))
+            await fork.save()
+            child = turn.derive(
+                fork,
+                origin=origin,
+                message_ids=[stored[-1].id],
+                allowed_tools=order.tools,
+                max_steps=order.steps,
+                metadata=[task],
+            )
+            status, text = await _answer(child, turn.result_texts)
+        except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
+            await run_uninterrupted(_close(fork, task, "stopped", turn.result_texts.say("agent_stopped")))
+            raise
+        return await run_uninterrupted(_close(fork, task, status, text))
+
+
+def _depth(turn: Turn) -> int:
+    task = turn.find_metadata(SubTask)
+    return task.depth if task else 0
+
+
+def _opening(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
+    """Build the first entries: a window of its own unless it continues that of its turn, what it is, and the task."""
+    order = task.order
+    started: AgentStarted = {
+        "fork": fork.id,
+        "name": order.name,
+        "order": order.digest,
+        "depth": task.depth,
+        "tools": sorted(order.tools),
+        "steps": order.steps,
+        "tokens": order.tokens,
+        "mode": order.mode,
+    }
+    window = [anchor(f"agent/{order.name}", {"phase": "sub-task", "owner": "agent"})] if order.has_own_window else []
+    return [*window, make.event(STARTED, started), make.message("user", clean(order.text))]
+
+
+async def _answer(child: Turn, texts: Texts) -> tuple[str, str]:
+    """Ask the model; return how that ended, with the answer or the reason. What ended it early is a fact (T14)."""
+    try:
+        return "answered", (await child.runner.run_model(child)).text
+    except (StoreError, LeaseLost):
+        raise  # nothing can be recorded; what the fork saved is durable
+    except BubbotError as error:
+        kind, text = error.kind, clean(_failure_text(error, texts))
+    except Exception as error:  # sub-task boundary: our own defect ends it and not its turn
+        log.exception("sub-task failed", extra={"action": "agent.failed"})
+        kind, text = "internal", clean(texts.say("agent_failed", reason=f"{type(error).__name__}: {error}"))
+    await child.tape.append([make.error(kind, text)])
+    return "failed", text
+
+
+def _failure_text(error: BubbotError, texts: Texts) -> str:
+    match error:
+        case ModelStepLimit():
+            return texts.say("agent_steps_used", steps=error.steps)
+        case ModelRepeatsCall():
+            return texts.say("agent_repeats", tool=error.name)
+        case TaskBudgetExceeded():
+            return texts.say("agent_tokens_used", left=error.left, limit=error.limit, needed=error.needed)
+    return texts.say("agent_failed", reason=texts.reason(error).rstrip("."))
+
+
+async def _close(fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
+    """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
+    if task.order.mode == "result" and not task.has_effects and status == "answered":
+        return await _close_with_result(fork, task, status, text)
+    end = _end(fork, task, status, text, [[fork.base + 1, await fork.head() + 1]])
+    await fork.append([end])
+    try:
+        return (await fork.merge()).delta[-1]
+    except TapeConflict as error:  # another sub-task wrote other content under one of its keys
+        return await _close_with_result(fork, task, "failed", clean(str(error)))
+
+
+async def _close_with_result(fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
+    entries = [*_usage_entries(fork, task), _end(fork, task, status, text, [])]
+    return (await fork.merge_instead(entries)).delta[-1]
+
+
+def _end(fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]) -> TapeEntry:
+    """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
+    data: AgentEnded = {
+        "fork": fork.id,
+        "name": task.order.name,
+        "order": task.order.digest,
+        "status": status,
+        "merged": bool(entries),
+        "entries": entries,
+        "result": text,
+        "steps": task.steps,
+        "tools": list(task.tools),
+        "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
+    }
+    return make.event(ENDED, data)
+
+
+def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
+    """Build the steps of a discarded sub-task as calls with a purpose: what they cost stays a fact (T13)."""
+    steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == STEP_EVENT]
+    base: JsonObject = {
+        "view": {},
+        "head": fork.base,
+        "as_of": [[1, fork.base]] if fork.base else [],
+        "shown": [],
+    }
+    purpose = f"agent:{task.order.name}"
+    return [make.event(STEP_EVENT, {**step, **base, "purpose": step.get("purpose", purpose)}) for step in steps]
+
+
+def _cite(turn: Turn, ended: TapeEntry) -> str:
+    """Name the entries of a sub-task, and what it used. The entries of a fork of a fork have no ids yet: `+n`."""
+    data, texts = ended.payload["data"], turn.result_texts
+    spans = data["entries"] or [[ended.id, ended.id]]
+    base, sign = (turn.tape.base, "+") if turn.is_subtask and spans[0][0] > turn.tape.base else (0, "#")
+    low, high = spans[0][0] - base, spans[-1][-1] - base
+    entries = f"{sign}{low}" if low == high else f"{sign}{low}-{sign}{high}"
+    tokens = data["usage"]["input_tokens"] + data["usage"]["output_tokens"]
+    if turn.runs_command:  # people find the fork on the tape
+        return texts.say("agent_entries", entries=entries, steps=data["steps"], tokens=tokens)
+    return texts.say(
+        "agent_cited" if data["merged"] else "agent_cited_result",
+        name=data["name"],
+        entries=entries,
+        fork=data["fork"],
+        steps=data["steps"],
+        tokens=tokens,
+    )
+
+
+def may_write(tools: Sequence[Tool]) -> bool:
+    """Return true if one of the tools does more than read, sub-tasks of its own included."""
+    return any(tool.effect.kind is not EffectKind.READ for tool in tools)

@@ -1,0 +1,224 @@
+"""Opening entries of a chat's tape by their ids: what summaries, evidence and search hits cite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bubbot.records import dataclass
+from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
+from bubbot.runtime.context.quoting import clean_label, clean_name
+from bubbot.tape.corrections import Corrections, hides
+from bubbot.tape.entry import Kind, TapeEntry, encode
+from bubbot.tape.handle import CORRECTION, spans_of
+from bubbot.tape.query import IdRanges, Span, TapeQuery, union
+from bubbot.tape.view import QueryAnswers
+
+MAX_ENTRIES = 200
+"""Entries that one call opens at most."""
+MAX_NAME_CHARS = 100
+_CONVERSATION = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT)
+_RANGE = re.compile(r"#?(\d{1,12})(?:\s*[-–—~]\s*#?(\d{1,12}))?")
+_NOT_AGAIN = "not shown again"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEntry:
+    """An entry of the conversation, as a quotation needs it.
+
+    Attributes:
+        id: its id.
+        kind: its kind; `correction` for a correction.
+        date: ISO 8601; empty if unknown.
+        author: the shown name and the numeric id of a person, or the name of an anchor; empty for the bot's own.
+        text: its words; not escaped.
+        superseded_by: the id of its newest correction; 0 for none.
+        is_person: a person wrote it.
+        gone: `erased` or `hidden`; such an entry has no text.
+    """
+
+    id: int
+    kind: str
+    date: str
+    author: str = ""
+    text: str = ""
+    superseded_by: int = 0
+    is_person: bool = False
+    gone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEntries:
+    """Entries in the order of their ids, and the ids of those that are no part of the conversation."""
+
+    entries: tuple[OpenedEntry, ...]
+    bookkeeping: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesView:
+    """The entries of these id ranges, without what the bot keeps for itself.
+
+    Messages, calls, results, anchors and corrections are opened; the rest is bookkeeping, whose ids are named. Memory is
+    read with its own tools: older versions of it may hold what people wanted forgotten.
+    """
+
+    spans: tuple[Span, ...]
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the entries, and all corrections."""
+        return (TapeQuery(tape, IdRanges(self.spans)), TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)))
+
+    def fold(self, answers: QueryAnswers) -> OpenedEntries:
+        """Open the entries."""
+        entries, events = answers
+        corrections = Corrections.of(events)
+        opened = {entry.id: _open(entry, corrections) for entry in sorted(entries, key=lambda entry: entry.id)}
+        return OpenedEntries(
+            tuple(item for item in opened.values() if item is not None),
+            tuple(entry_id for entry_id, item in opened.items() if item is None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NeighboursView:
+    """The ids of an entry and of the nearest `number` entries of the conversation on each side of it."""
+
+    entry: int
+    number: int
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the nearest messages, calls and results, and the nearest anchors, before and after."""
+        before, after = IdRanges(((1, self.entry - 1),)), IdRanges(((self.entry + 1, None),))
+        kinds = (*_CONVERSATION, Kind.ANCHOR)
+        limit = 4 * self.number + 10  # among the anchors are markers of the memory, which do not count
+        return (
+            TapeQuery(tape, before, kinds=kinds, newest=True, limit=limit if self.entry > 1 else 0),
+            TapeQuery(tape, after, kinds=kinds, limit=limit),
+        )
+
+    def fold(self, answers: QueryAnswers) -> tuple[int, ...]:
+        """Return the ids, ascending."""
+        sides = [[entry.id for entry in side if is_readable(entry)][: self.number] for side in answers]
+        return tuple(sorted({self.entry, *sides[0], *sides[1]}))
+
+
+def is_readable(entry: TapeEntry) -> bool:
+    """Return true for an entry of the conversation."""
+    if entry.kind == Kind.ANCHOR:
+        return not (entry.name or "").startswith("memory/")
+    return entry.kind in _CONVERSATION or (entry.kind == Kind.EVENT and entry.name == CORRECTION and not hides(entry))
+
+
+def parse_spans(items: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Parse ids and ranges of ids, such as `12`, `#12` or `15-20`. Raise `ValueError` with the one that is neither."""
+    spans = []
+    for item in items:
+        match = _RANGE.fullmatch(item.strip())
+        if match is None:
+            raise ValueError(item.strip())
+        low, high = int(match[1]), int(match[2] or match[1])
+        spans.append((min(low, high), max(low, high)))
+    return tuple((low, low if high is None else high) for low, high in union(spans))
+
+
+def split_spans(spans: Sequence[tuple[int, int]], head: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the first ids that the tape has, and the ranges of the others that it has."""
+    inside = [(max(low, 1), min(high, head)) for low, high in spans if low <= head and high >= 1]
+    ids: list[int] = []
+    rest: list[tuple[int, int]] = []
+    for low, high in inside:
+        end = min(high, low + MAX_ENTRIES - len(ids) - 1)
+        ids += range(low, end + 1)
+        if end < high:
+            rest.append((max(low, end + 1), high))
+    return ids, rest
+
+
+def format_spans(spans: Sequence[tuple[int, int]]) -> str:
+    """Write ranges of ids as the tools take them: `12,15-20`."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def format_ids(ids: Sequence[int]) -> str:
+    """Write ids as citations: `#12, #15-#20`."""
+    return ", ".join(f"#{low}" if low == high else f"#{low}-#{high}" for low, high in spans_of(ids))
+
+
+def merge_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges of these ids and ranges together."""
+    return [(low, low if high is None else high) for low, high in union([*spans_of(ids), *spans])]
+
+
+def _open(entry: TapeEntry, corrections: Corrections) -> OpenedEntry | None:
+    """Open an entry; None for one that is no part of the conversation."""
+    if entry.erased:
+        return OpenedEntry(entry.id, entry.kind, entry.date, gone="erased")
+    if not is_readable(entry):
+        return None
+    kind = CORRECTION if entry.kind == Kind.EVENT else entry.kind
+    if entry.id in corrections.hidden:
+        return OpenedEntry(entry.id, kind, entry.date, gone="hidden")
+    sender = entry.meta.get("sender")
+    is_person = entry.payload.get("role") == "user" or kind == CORRECTION
+    return OpenedEntry(
+        entry.id,
+        kind,
+        entry.date,
+        author=_name(sender) if isinstance(sender, Mapping) and is_person else "",
+        text=describe_content(entry),
+        superseded_by=corrections.superseded.get(entry.id, 0),
+        is_person=is_person and entry.meta.get("origin", "human") == "human",
+    )
+
+
+def _name(sender: Mapping[str, Any]) -> str:
+    return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
+
+
+def describe_content(entry: TapeEntry) -> str:
+    """Write what an entry of the conversation says, in words; nothing is escaped."""
+    payload = entry.payload
+    if entry.kind == Kind.ANCHOR:
+        return f"{clean_label(entry.name or '', MAX_NAME_CHARS)}: {encode(payload.get('state') or {})}"
+    if entry.kind == Kind.EVENT:
+        data = payload.get("data")
+        return f"#{data['corrects']}: {data.get('content', '')}" if isinstance(data, Mapping) else ""
+    if entry.kind == Kind.TOOL_CALL:
+        calls = [_describe_call(call) for call in _items(payload.get("calls"))]
+        return "\n".join([text for text in (_text(payload.get("content")), *calls) if text])
+    if entry.kind == Kind.TOOL_RESULT:
+        return "\n".join(_text(item.get("content", item)) for item in _items(payload.get("results")))
+    return _text(payload.get("content"))
+
+
+def _items(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, tuple) else []
+
+
+def _describe_call(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        return ""
+    arguments = function.get("arguments")
+    return f"{function.get('name')}({arguments if isinstance(arguments, str) else _text(arguments)})"
+
+
+def _text(content: object) -> str:
+    """Write a content in words: a text, the parts of a message, or any JSON value."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, tuple) and all(isinstance(part, Mapping) for part in content):
+        return "\n".join(_describe_part(part) for part in content)
+    return "" if content is None else encode(content if isinstance(content, Mapping) else {"content": content})
+
+
+def _describe_part(part: Mapping[str, Any]) -> str:
+    if isinstance(part.get("text"), str) and part.get("type") == "text":
+        return str(part["text"])
+    if is_attached(part):
+        return describe_file(part) if part["type"] == FILE else describe_image(part, _NOT_AGAIN)
+    return encode(part)

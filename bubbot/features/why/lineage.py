@@ -1,0 +1,113 @@
+"""The lineage of a window: the anchors that it continues, and the entries that their summaries rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+
+from bubbot.features.why.view import Explanation
+from bubbot.records import dataclass
+from bubbot.tape.anchor import find_parents, recalled_ranges
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, union
+from bubbot.tape.references import RecordedState
+from bubbot.tape.view import QueryAnswers
+
+MAX_LINEAGE_DEPTH = 20
+MAX_LINEAGE_ANCHORS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LineageAnchor:
+    """An anchor in the lineage of a window. A range is its first and last id.
+
+    Attributes:
+        id: its entry.
+        name: its name; empty if it was erased.
+        date: its time, ISO 8601; empty if it came from a file without one.
+        parents: the anchors of the same tape that it names as its parents.
+        elsewhere: how many parents it names on other tapes.
+        sources: the ranges of entries that its summary rests on (`source_ids`), anchors among them.
+        recalls: the ranges of earlier entries that its window shows.
+    """
+
+    id: int
+    name: str
+    date: str
+    parents: tuple[int, ...] = ()
+    elsewhere: int = 0
+    sources: tuple[tuple[int, ...], ...] = ()
+    recalls: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The anchors that a window comes from. A range is its first and last id.
+
+    Attributes:
+        anchors: the one that opens the window first, then its parents and the anchors among its sources, then theirs.
+        entries: the ranges of all entries that these anchors rest on or recall.
+        is_cut: there are more anchors, further back.
+    """
+
+    anchors: tuple[LineageAnchor, ...]
+    entries: tuple[tuple[int, ...], ...] = ()
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LineageView:
+    """The lineage of the window that the anchor `opening` opens; None if it is no anchor.
+
+    Each round reads the anchors that the last one named; they are older, so the rounds end.
+    """
+
+    opening: int
+
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, Lineage | None]:
+        """Read the anchors, nearest first."""
+        anchors: dict[int, LineageAnchor] = {}
+        names = [self.opening]
+        for _ in range(MAX_LINEAGE_DEPTH):
+            room = MAX_LINEAGE_ANCHORS - len(anchors)
+            part = IdRanges(tuple(spans_of(names)))
+            (found,) = yield (TapeQuery(tape, part, kinds=(Kind.ANCHOR,), newest=True, limit=room + 1),)
+            anchors |= {entry.id: _describe(entry, tape) for entry in found[:room]}
+            named = {name for entry in found[:room] for name in _named_ids(anchors[entry.id])}
+            names = sorted(named - anchors.keys())
+            if not names or len(found) > room:
+                break
+        if not anchors:
+            return None
+        spans = [span for anchor in anchors.values() for span in (*anchor.sources, *anchor.recalls)]
+        merged = union((low, high) for low, high in spans)
+        entries = tuple((low, low if high is None else high) for low, high in merged)
+        is_cut = bool({parent for anchor in anchors.values() for parent in anchor.parents} - anchors.keys())
+        return Lineage(tuple(anchors.values()), entries, is_cut)
+
+
+def _describe(entry: TapeEntry, tape: str) -> LineageAnchor:
+    parents = find_parents(entry, tape)
+    own = tuple(parent for name, parent in parents if name == tape)
+    state = entry.payload.get("state")
+    sources = state.get("source_ids", ()) if isinstance(state, Mapping) else ()
+    ids = [each for each in sources if type(each) is int and 1 <= each < entry.id] if isinstance(sources, tuple) else []
+    recalls = tuple((max(low, 1), high) for low, high in recalled_ranges(entry) if high >= max(low, 1))
+    elsewhere = len(parents) - len(own)
+    return LineageAnchor(entry.id, entry.name or "", entry.date, own, elsewhere, tuple(spans_of(ids)), recalls)
+
+
+def _named_ids(anchor: LineageAnchor) -> Sequence[int]:
+    """Return the older entries that an anchor names, which may be anchors."""
+    return (*anchor.parents, *(each for low, high in anchor.sources for each in range(low, high + 1)))
+
+
+async def read_step_lineage(tape: TapeHandle, turn: Explanation) -> Lineage | None:
+    """Read the lineage of the window that the turn's last step was built from; None if there was none."""
+    if not turn.steps:
+        return None
+    _, step = turn.steps[-1]
+    spans = step.get("as_of") or (((1, step["head"]),) if step.get("head") else ())
+    recorded = await tape.as_of(spans)
+    opening = (await recorded.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]
+    return await tape.read(LineageView(RecordedState.parse(spans).current_id(opening[0].id))) if opening else None

@@ -1,0 +1,127 @@
+"""The command `bubbot why`: the explanation of `,why`, from the shell."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from bubbot.errors import EntryNotFound
+from bubbot.features.why.formats import format_explanation
+from bubbot.features.why.lineage import Lineage, read_step_lineage
+from bubbot.features.why.view import find_explanation
+from bubbot.log import printable
+from bubbot.ports.command import DEFAULT_SESSION, Argument, CommandContext, CommandGroup, CommandResult, command
+from bubbot.ports.tool import ToolArgs
+from bubbot.records import dataclass, json_data
+from bubbot.texts import Texts
+
+EXIT_NO_ANSWER = 1
+
+
+class ExplainAnswer(ToolArgs):
+    """Which answer."""
+
+    session: Annotated[str, Argument(f"a session such as telegram:42 (default: {DEFAULT_SESSION})")] = DEFAULT_SESSION
+    trace: Annotated[str, Argument("the turn whose id begins so, which failure messages show (default: the last)")] = ""
+    positional: ClassVar[tuple[str, ...]] = ("session", "trace")
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """A step of a turn.
+
+    Attributes:
+        entry: its entry.
+        status: how it ended.
+        model: the model that was asked.
+        shown: the ranges of entries that the model was shown, each as its first and last id.
+        request: the digest of the request.
+    """
+
+    entry: int
+    status: str
+    model: str
+    shown: tuple[tuple[int, ...], ...]
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """A tool that ran.
+
+    Attributes:
+        entry: the entry of its call.
+        name: its name.
+    """
+
+    entry: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhyResult:
+    """The explanation of an answer.
+
+    Attributes:
+        session: the session, as it was named.
+        turn: the id of the turn; empty if no model has answered there.
+        status: how the turn ended.
+        first: its first entry.
+        last: its last entry.
+        answer: the entry of the answer; None without one.
+        steps: its steps, in order.
+        tools: the tools that ran, in order.
+        lineage: where the window of the last step comes from; None if there was none.
+    """
+
+    session: str
+    turn: str = ""
+    status: str = ""
+    first: int = 0
+    last: int = 0
+    answer: int | None = None
+    steps: tuple[StepLine, ...] = ()
+    tools: tuple[ToolRun, ...] = ()
+    lineage: Lineage | None = None
+
+
+@command("why", example="why telegram:42", result=WhyResult)
+async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult:
+    """Explain the last answer of a session."""
+    texts = Texts()
+    async with context.open_session(args.session, usage="explained") as tape:
+        found = await find_explanation(tape, args.trace)
+        lineage = None if found is None else await read_step_lineage(tape, found)
+    if found is None:
+        if args.trace:
+            raise EntryNotFound(texts.say("why_unknown", trace=args.trace))
+        return CommandResult(f"{texts.say('why_none')}\n", EXIT_NO_ANSWER, data=json_data(WhyResult(args.session)))
+    data = WhyResult(
+        args.session,
+        found.turn,
+        found.status,
+        found.first,
+        found.last,
+        found.answer,
+        tuple(
+            StepLine(
+                entry_id,
+                str(step.get("status", "")),
+                str(step.get("model", "")),
+                tuple((low, high) for low, high in step.get("shown", ()) if type(low) is int),  # not of other tapes
+                str(step.get("request", "")),
+            )
+            for entry_id, step in found.steps
+        ),
+        tuple(ToolRun(entry_id, name) for entry_id, name in found.tools),
+        lineage,
+    )
+    text = format_explanation(found, texts, lineage, with_hint=False)
+    return CommandResult(printable(text, keep="\n") + "\n", data=json_data(data))
+
+
+WHY_COMMANDS = CommandGroup(
+    "why",
+    (explain,),
+    "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
+    "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
+)

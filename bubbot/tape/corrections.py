@@ -1,0 +1,43 @@
+"""Corrections of a tape: what they hide, and what they supersede."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bubbot.records import dataclass
+from bubbot.tape.entry import TapeEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """What the corrections of a tape say of its entries.
+
+    Attributes:
+        hidden: the ids of hidden entries, and of corrections of these.
+        superseded: the id of the newest correction of each corrected entry that is not hidden.
+    """
+
+    hidden: frozenset[int]
+    superseded: Mapping[int, int]
+
+    @classmethod
+    def of(cls, events: Sequence[TapeEntry]) -> Corrections:
+        """Build from correction events in ascending order."""
+        targets = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
+        hidden = {target for event, target in targets if hides(event)}
+        for event, target in targets:
+            if target in hidden:
+                hidden.add(event.id)
+        superseded = {target: event.id for event, target in targets if event.id not in hidden}
+        return cls(frozenset(hidden), superseded)
+
+
+def hides(correction: TapeEntry) -> bool:
+    """Return true for a correction that hides its entry."""
+    return _data(correction).get("hide") is True
+
+
+def _data(entry: TapeEntry) -> Mapping[str, Any]:
+    data = entry.payload.get("data")
+    return data if isinstance(data, Mapping) else {}

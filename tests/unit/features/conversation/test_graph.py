@@ -1,0 +1,185 @@
+"""The graph of anchors: its links, and how they are drawn."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bubbot.errors import ConfigError
+from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
+from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
+from bubbot.features.conversation.shell import DrawGraph, graph
+from bubbot.features.conversation.tape import tape_graph
+from bubbot.ports.command import CommandContext
+from bubbot.tape.anchor import MEMORY_OPEN, anchor
+from bubbot.tape.entry import TapeEntry, message
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
+from tests.doubles import CountingIds, SteppingClock
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = 'a"]; click a1 "javascript:x" <script>&amp; %%{init}%% `x` \u202e\x1b[31m style:#x; end --> b'
+
+
+async def read(chat: TapeService, limit: int = 200) -> AnchorGraph:
+    return await chat.read(GraphView(chat.name, limit))
+
+
+async def write(chat: TapeService) -> AnchorGraph:
+    """Write windows at 1, 3 and 9, a memory marker at 5, and anchors without a window at 6 and 10."""
+    await chat.append([anchor("session/start"), message("user", "a"), anchor("two"), message("user", "b")])
+    await chat.append([anchor(MEMORY_OPEN, window=False), anchor("topic/x", {"parents": [1]}, window=False)])
+    await chat.append([message("user", "c"), message("user", "d")])
+    state = {"parents": [6, 3, ["elsewhere", 7]], "summary": "  All\n is  well. " + "x" * 90}
+    await chat.append([anchor("three", state, recalls=[(2, 4), (7, 7)]), anchor("later", window=False)])
+    return await read(chat)
+
+
+async def test_the_links_are_the_order_of_windows_the_parents_and_the_recalls(chat: TapeService) -> None:
+    drawn = await write(chat)
+    assert [(one.id, one.name, one.opens_window) for one in drawn.anchors] == [
+        (1, "session/start", True),
+        (3, "two", True),
+        (6, "topic/x", False),
+        (9, "three", True),
+        (10, "later", False),
+    ]
+    assert drawn.anchors[3].summary == f"All is well. {'x' * 46}…"
+    assert drawn.links == (
+        GraphLink("next", 1, 3),
+        GraphLink("within", 3, 6),
+        GraphLink("parent", 1, 6),
+        GraphLink("next", 3, 9),
+        GraphLink("parent", 6, 9),
+        GraphLink("parent", 3, 9),
+        GraphLink("parent", 7, 9, "elsewhere"),
+        GraphLink("recall", 1, 9, spans=((2, 2),)),
+        GraphLink("recall", 3, 9, spans=((3, 4), (7, 7))),
+        GraphLink("within", 9, 10),
+    )
+    assert not drawn.is_cut
+
+
+async def test_a_graph_as_text(chat: TapeService) -> None:
+    text = format_graph(await write(chat), UTC, Texts(), str.upper)
+    assert re.sub(r"2026-11-21 ..:..", "DATE", text).splitlines() == [
+        "● #1 session/start DATE",
+        "● #3 two DATE",
+        "○ #6 topic/x DATE",
+        "   ⇐ parents: #1",
+        f"● #9 three DATE All is well. {'x' * 46}…",
+        "   ⇐ parents: #6, #3, #7 of ELSEWHERE",
+        "   ⇠ recalls #2 of the window of #1",
+        "   ⇠ recalls #3-4, #7 of the window of #3",
+        "○ #10 later DATE",
+        "● opens a window, ○ opens none",
+    ]
+
+
+async def test_a_graph_as_mermaid(chat: TapeService) -> None:
+    lines = format_mermaid(await write(chat), UTC, Texts(), str.upper).splitlines()
+    assert lines[0] == "flowchart TD"
+    assert [line.strip() for line in lines if re.search("-->|---|==>|-\\.", line)] == [
+        *("a1 --> a3", "a3 --- a6", "a1 ==> a6", "a3 --> a9", "a6 ==> a9", "a3 ==> a9", "x1 ==> a9"),
+        *('a1 -. "#35;2" .-> a9', 'a3 -. "#35;3-4, #35;7" .-> a9', "a9 --- a10"),
+    ]
+    assert '  x1(["#35;7 of ELSEWHERE"])' in lines
+
+
+async def test_names_and_summaries_cannot_leave_their_label(chat: TapeService) -> None:
+    await chat.append([anchor(HOSTILE, {"summary": HOSTILE, "parents": [[HOSTILE, 1]]}), anchor("\ufffe\uffff")])
+    drawn = await read(chat)
+    mermaid = format_mermaid(drawn, UTC, Texts(), str)
+    for line in mermaid.splitlines()[1:]:
+        assert re.fullmatch(
+            r'  (a\d+|x\d+)(\[|\(\[)"(\w|[ ,./_()…-]|#\d+;|<br/>)*"(\]|\]\))|  [ax]\d+ (==>|-->) a\d+', line
+        )
+    picture = ET.fromstring(format_svg(drawn, UTC, Texts(), str))
+    assert {child.tag.removeprefix(SVG) for child in picture.iter()} == {
+        *("svg", "title", "rect", "defs", "marker", "path", "text")
+    }
+    assert "<script>" in "".join(picture.itertext())
+    for text in (mermaid, format_svg(drawn, UTC, Texts(), str), format_graph(drawn, UTC, Texts(), str)):
+        assert not {"\x1b", "\u202e"} & set(text)
+
+
+async def test_a_graph_as_svg_has_a_box_for_each_anchor_and_a_path_for_each_link(chat: TapeService) -> None:
+    drawn = await write(chat)
+    picture = ET.fromstring(format_svg(drawn, UTC, Texts(), str.upper))
+    assert len(picture.findall(f"{SVG}rect")) == 1 + len(drawn.anchors) + 1
+    paths = picture.findall(f"{SVG}path")
+    assert [path.get("class") for path in paths] == [link.kind for link in drawn.links]
+    styles = {path.get("class"): path.get("style", "") for path in paths}
+    assert "dasharray" in styles["recall"]
+    assert len(set(styles.values())) == 4
+    width, height = (int(picture.attrib[name]) for name in ("width", "height"))
+    for rect in picture.findall(f"{SVG}rect")[1:]:
+        x, y, across, down = (int(rect.attrib[name]) for name in ("x", "y", "width", "height"))
+        assert (x + across <= width, y + down <= height) == (True, True)
+
+
+@pytest.mark.parametrize("count", [10, 300])
+async def test_a_long_graph_is_cut_to_the_newest_and_says_so(chat: TapeService, count: int) -> None:
+    await chat.append(
+        [anchor(f"phase/{number}", {"parents": [number - 1] if number > 1 else []}) for number in range(1, count + 1)]
+    )
+    drawn = await read(chat, 10)
+    assert [one.id for one in drawn.anchors] == list(range(count - 9, count + 1))
+    assert drawn.is_cut == (count > 10)
+    sentence = "There are older anchors; only the newest 10 are drawn."
+    for draw in (format_graph, format_mermaid, format_svg):
+        assert (sentence in draw(drawn, UTC, Texts(), str)) == (count > 10)
+    if count > 10:
+        assert f"x1 ==> a{count - 9}" in format_mermaid(drawn, UTC, Texts(), str)
+
+
+async def test_an_erased_anchor_is_drawn_without_its_content() -> None:
+    erased = TapeEntry("anchor", {}, id=2, erased=True)
+    view = GraphView("tape")
+    drawn = view.fold([[anchor("three", {"parents": [2]}).with_id(3), erased, anchor("one").with_id(1)]])
+    assert [(one.id, one.name, one.erased) for one in drawn.anchors] == [
+        (1, "one", False),
+        (2, "", True),
+        (3, "three", False),
+    ]
+    assert GraphLink("next", 1, 3) in drawn.links
+    assert "○ #2 (erased) undated" in format_graph(drawn, UTC, Texts(), str)
+
+
+async def test_a_chat_is_told_nothing_of_other_tapes(chat: TapeService, begin: Callable[..., Any]) -> None:
+    await write(chat)
+    turn = await begin(runs_command=True)
+    answer = await tape_graph.run(turn, tape_graph.parse('{"last": 2}'))
+    assert "#7 of another chat" in str(answer)
+    assert "elsewhere" not in str(answer)
+    assert "only the newest 2" in str(answer)
+    empty = await tape_graph.run(turn, tape_graph.parse("{}"))
+    assert str(empty).startswith("● #1 session/start")
+
+
+async def test_the_shell_draws_into_a_file_by_its_name(
+    chat: TapeService, store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await write(chat)
+    context = CommandContext(store, "w", clock, ids)
+    drawn = await graph.run(context, DrawGraph(tape=chat.name, output="a.svg"))
+    assert (drawn.file, ET.fromstring(drawn.text).tag) == ("a.svg", f"{SVG}svg")
+    assert (await graph.run(context, DrawGraph(tape=chat.name, output="a.mmd"))).text.startswith("flowchart TD\n")
+    assert json.loads(json.dumps(drawn.data))["links"][0] == {
+        "kind": "next",
+        "source": 1,
+        "target": 3,
+        "tape": "",
+        "spans": [],
+    }
+    earlier = await graph.run(context, DrawGraph(tape=chat.name, as_of=5))
+    assert earlier.text.count("●") == 2 + 1
+    with pytest.raises(ConfigError, match="at most 5000"):
+        await graph.run(context, DrawGraph(tape=chat.name, last=10**9))
