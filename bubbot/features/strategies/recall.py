@@ -72,7 +72,8 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
     terms = find_terms("\n".join(text_of(entry) for entry in asked if entry.payload.get("role") == "user"))
     boundary = await _find_boundary(turn, opening[0], window)
-    seen = boundary.shown | {entry_id for recall in recalls for entry_id in ids_of(recall.spans, boundary.first)}
+    still_shown = [recall for recall in recalls if recall.message >= boundary.first]  # a cut takes its evidence along
+    seen = boundary.shown | {entry_id for recall in still_shown for entry_id in ids_of(recall.spans, boundary.first)}
     try:
         scores = await _score(turn, terms, find, boundary, seen)
     except BubbotError as error:

@@ -196,3 +196,15 @@ def test_long_words_are_looked_for_first_and_runs_in_pairs() -> None:
     assert find_terms("is my Passport in a box") == ["passport", "box"]
     assert find_terms("我的护照") == ["我的", "的护", "护照"]
     assert len(find_terms(" ".join(f"word{number}" for number in range(100)))) == MAX_TERMS
+
+
+async def test_what_was_recalled_beside_a_message_that_is_cut_since_is_recalled_again(bench: Bench) -> None:
+    await bench.say(CODE)
+    await new_window(bench)
+    await bench.say("what was the code of my locker?")
+    await bench.say("thanks")
+    await bench.say("the locker again, please")
+    assert CODE not in last(bench), "it stands beside the first question"
+    await bench.tape().append([event(CUT, {"from": await bench.tape().head() - 2})])
+    await bench.say("and the code of my locker?")
+    assert f'"{CODE}"' in last(bench)
