@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from bubbot.errors import ModelOverflow, ModelUnavailable
+from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
+from bubbot.feature import Feature
+from bubbot.features.strategies import summaries as summaries_module
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.model import ModelEvent, ModelRequest
+from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
@@ -533,3 +536,32 @@ async def test_the_scripted_model_writes_summaries_by_its_rules(memory_store: In
         await bench.say("the code is 4711")
         assert "I summarised 2 entries" in (await bench.say(",summary")).text
         assert state_of((await summaries(bench))[0])["summary"] == "Ann told the code (#3)."
+
+
+async def test_a_budget_that_is_used_up_is_respected_and_named(memory_store: InMemoryStore) -> None:
+    async def deny(call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        if not is_summary(call.request):
+            return await call_next(call)
+        error = BudgetExceeded(scope="chat", name="home", period="day", renews="2026-11-22 00:00")
+        error.notice = "Today's budget of this chat is used up."
+        raise error
+
+    model = SummarisingModel()
+    async with summarising(memory_store, model, further=[Feature(name="limits", around_model=[deny])]) as bench:
+        await bench.say("the code is 4711")
+        told = (await bench.say(",summary")).text
+        assert "did not write the summary (Today's budget of this chat is used up): it cites" in told
+        assert model.summary_requests == []
+        steps = [data for data in await bench.events("loop.step") if data.get("purpose") == "summary"]
+        assert [(step["status"], step["attempts"]) for step in steps] == [("error", ())]
+
+
+async def test_a_damaged_choice_of_a_summary_never_costs_the_answer(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object) -> None:
+        raise TapeCorrupt("test:home", 3, "altered")
+
+    monkeypatch.setattr(summaries_module, "_read_window", fail)
+    async with summarising(memory_store, SummarisingModel(size=6_000)) as bench:
+        assert (await bench.say("hello")).text == "ok"
