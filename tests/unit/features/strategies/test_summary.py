@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
+from bubbot.app.bot import PortWrappers, open_app
 from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
 from bubbot.feature import Feature
 from bubbot.features.strategies import summaries as summaries_module
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
+from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.settings.loader import Settings
+from bubbot.settings.sections import ModelSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.store import TapeStore
@@ -32,6 +38,7 @@ from tests.summarising import (
     summarising,
     summary_so_far,
 )
+from tests.tapes import whole
 from tests.turns import WAIT, Bench
 
 LONG = "word " * 60
@@ -565,3 +572,28 @@ async def test_a_damaged_choice_of_a_summary_never_costs_the_answer(
     monkeypatch.setattr(summaries_module, "_read_window", fail)
     async with summarising(memory_store, SummarisingModel(size=6_000)) as bench:
         assert (await bench.say("hello")).text == "ok"
+
+
+async def test_the_bot_as_it_is_shipped_writes_and_announces_one(tmp_path: Path) -> None:
+    model = SummarisingModel(size=8_000)
+    settings = Settings(model=ModelSettings(name="scripted"), context=ContextSettings(selector="summary"))
+    wrappers = PortWrappers(model=lambda _: model)
+    lines: list[str] = []
+    async with open_app(settings, Home(tmp_path), channel_settings={"write": lines.append}, wrappers=wrappers) as app:
+        for number in range(30):
+            text = f"fact {number}: {LONG}"
+            await app.ask(Inbound("stdin", str(number), "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z"))
+            if model.summary_requests:
+                break
+        async with asyncio.timeout(WAIT):
+            await app.runtime.wait_idle()
+            await app.deliverer.wait_until_idle()
+        (anchor,) = [entry for entry in await whole(app.store, app.tape("stdin:default").name) if _is_summary(entry)]
+        assert state_of(anchor)["owner"] == "agent"
+        assert len([line for line in lines if f"(,read {anchor.id}) and go on in a new window." in line]) == 1
+        paid = [entry.name for entry in await whole(app.store, "bubbot/budget")]
+        assert len(paid) >= len(model.requests), "its calls are metered"
+
+
+def _is_summary(entry: TapeEntry) -> bool:
+    return entry.name == "auto_handoff/summary" and entry.kind == "anchor"
