@@ -155,8 +155,10 @@ class TestInTurns:
             await bench.say("long " * 3_000)
             assert asked(bench.requests[-1])[-1][1].startswith("long long")  # a model without tools gets no line
 
-    async def test_the_summary_selector_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
-        options = Options(compose=ContextPolicy("summary", strategies=OWN_STRATEGIES))
+    async def test_the_first_version_of_summary_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
+        first = OWN_STRATEGIES.find("summary").at_version(1)
+        assert first is not None
+        options = Options(compose=ContextPolicy("summary", strategies=replace(OWN_STRATEGIES, own=(first,))))
         async with running(memory_store, ScriptedModel(traits=SMALL), options) as bench:
             await talk(bench, 30)
             hint = asked(bench.requests[-1])[0]
