@@ -26,7 +26,7 @@ from bubbot.tape.service import TapeService
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
-    from bubbot.features.memory.settings import MemoryCommandOptions
+    from bubbot.features.memory.scopes import MemoryCommandOptions
     from bubbot.features.strategies.compare import CompareDeps
     from bubbot.features.usage.reporter import UsageReporter
 
@@ -87,7 +87,7 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
     """Return the settings of memory, and what knows the accounts of a person."""
     from bubbot.features.access.links import AccountLinks
     from bubbot.features.access.state import ACCESS_PROJECTION
-    from bubbot.features.memory.settings import MemoryCommandOptions
+    from bubbot.features.memory.scopes import MemoryCommandOptions
     from bubbot.tape.projection import ProjectionRunner
 
     def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:

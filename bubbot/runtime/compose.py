@@ -105,8 +105,9 @@ class ComposedRequest:
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
         own = [*self.context.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
-        others = sorted((name, spans) for name, spans in self.prompt_shown.items() if name != tape and spans)
-        return [*map(list, spans_of(own)), *([name, [list(span) for span in spans]] for name, spans in others)]
+        others = [name for name in self.prompt_shown if name != tape]
+        spans = [list(span) for span in spans_of(own)]
+        return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
 
 
 class RequestComposer:

@@ -98,7 +98,7 @@ class MemoryFeature:
         if size is not None:
             limit = min(limit, 4 * section)
         policy = BlockPolicy(self.settings.scopes, self.settings.recent_days, section, limit)
-        nodes = plan_block(memories, policy, today=self.open_zone(turn).today())
+        nodes = plan_block(memories, policy, today=turn.now().astimezone(turn.zone).date())
         return PlannedBlock(tuple(memories), tuple(nodes), access, limit)
 
     async def _is_unused(self, turn: Turn, scope: Scope) -> bool:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
 from bubbot.ports.settings import Names, SettingsSection, Whole
-from bubbot.records import dataclass
-
-if TYPE_CHECKING:
-    from bubbot.features.memory.scopes import FindsAccounts
-    from bubbot.tape.service import TapeService
 
 
 class Scope(StrEnum):
@@ -23,19 +16,6 @@ class Scope(StrEnum):
     CHAT = "chat"
     USER = "user"
     WORKSPACE = "workspace"
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryCommandOptions:
-    """What the commands of a shell get.
-
-    Attributes:
-        settings: the settings of memory.
-        find_accounts: returns what knows which accounts belong to one person, for the tapes of a home.
-    """
-
-    settings: MemorySettings
-    find_accounts: Callable[[Callable[[str], TapeService]], FindsAccounts]
 
 
 class MemorySettings(SettingsSection):

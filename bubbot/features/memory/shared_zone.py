@@ -328,8 +328,7 @@ class SharedZones:
     async def _find_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
         if scope is Scope.WORKSPACE:
             return (WORKSPACE_TAPE,)
-        account = read_facts(turn).account
-        return () if account is None else await self.find_user_tapes(account)
+        return await self.find_user_tapes((turn.session.partition(":")[0], turn.sender.id))
 
     async def _read_changes(self, tape: str) -> tuple[TapeEntry, ...]:
         return await self._open_tape(tape).read(ZoneChangesView())
