@@ -31,6 +31,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "status": ("status",),
     "usage": ("usage", "all"),
     "why": ("why", "default"),
+    "context compare": ("context", "compare", "default"),
     "doctor": ("doctor", "--offline"),
     "tape list": ("tape", "list"),
     "tape show": ("tape", "show", "default"),

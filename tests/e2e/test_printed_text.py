@@ -30,6 +30,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     ],
     "tape search": [("tape", "search", "evil", "tea"), ("tape", "search", "evil", "nothing\x1b[2J")],
     "tape anchors": [("tape", "anchors", "evil", "--zones"), ("tape", "anchors", "default")],
+    "context compare": [("context", "compare", "evil"), ("context", "compare", "default", "--json")],
     "tape graph": [
         ("tape", "graph", "evil"),
         ("tape", "graph", "evil", "--format", "mermaid"),

@@ -183,6 +183,7 @@ async def _open_to_read(memory: OpensMemory, turn: Turn, name: str) -> list[tupl
 def _make_save(memory: OpensMemory) -> Tool:
     @tool(
         "memory.save",
+        effect=INSIDE,
         help=CommandHelp(
             HelpTopic.MEMORY,
             "Replace what I remember",

@@ -122,7 +122,7 @@ async def test_one_whose_name_another_tool_has_is_left_out(tmp_path: Path, caplo
         same = Command(name="note same", run=add.run, args=NoteArgs, typed=(name,))
         with caplog.at_level(logging.WARNING):
             tools = typed_tools([*taken, Feature(name="note", commands=(same, clash, clash))], base(app), SETTINGS)
-    assert [tool.name for tool in tools] == ["note.again"]
+    assert [tool.name for tool in tools if tool.name.startswith("note")] == ["note.again"]
     assert f"command left out: 'note same', since another one answers to ,{name}" in caplog.text
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.ports.model import ModelRequest
 from bubbot.runtime.compose import parse_tools, rebuild_request
@@ -40,8 +41,8 @@ async def rebuild_from_all(store: TapeStore, tape: str, step: JsonObject) -> Mod
     """Rebuild a request from every entry of the tape, which is what the recorded state means."""
     entries = await whole(store, tape)
     then = [entry for low, high in step.get("as_of", ((1, step["head"]),)) for entry in entries[low - 1 : high]]
-    before = entries_as_of(tape, then, KERNEL_REFERENCES)
-    view = ContextView.from_json(step["view"])
+    before = entries_as_of(tape, then, OWN_REFERENCES)
+    view = ContextView.from_json(step["view"], OWN_STRATEGIES)
     context = view.fold([evaluate(before, query) for query in view.queries(tape)])
     system, tools = [(await store.get_blob(tape, step[name])).decode() for name in ("system", "tools")]
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
