@@ -95,6 +95,7 @@ class Feature:
         prompt: sections of the system prompt.
         sources: sources of turns that nobody typed, by the origin of their inbounds.
         traces: tapes with texts of sessions, which an erasure of a session has to reach.
+        find_traces: returns further tapes with texts of the session of a turn, such as those of its person.
         around_turn: wraps what answers a turn.
         around_model: wraps each call of a model.
         around_tool: wraps each call of a tool.
@@ -123,6 +124,7 @@ class Feature:
     prompt: Sequence[PromptSection] = ()
     sources: Mapping[str, TurnSource] = field(default_factory=dict)
     traces: Sequence[str] = ()
+    find_traces: Callable[[Turn], Awaitable[Sequence[str]]] | None = None
     around_turn: Sequence[AroundTurn] = ()
     around_model: Sequence[AroundModel] = ()
     around_tool: Sequence[AroundTool] = ()

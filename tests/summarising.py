@@ -173,12 +173,13 @@ async def summarising(
     *,
     life: str = "first",
     selector: str = "summary",
+    further: Sequence[Feature] = (),
     **options: Any,
 ) -> AsyncIterator[Bench]:
     """A bot whose strategy is `summary`."""
     parts = SummaryParts(settings)
     policy = ContextPolicy(selector, strategies=OWN_STRATEGIES)
-    made = Options(compose=policy, features=parts.features(), clock=SteppingClock(), **options)
+    made = Options(compose=policy, features=[*parts.features(), *further], clock=SteppingClock(), **options)
     async with running(store, model, made, life=life) as bench:
         parts.join(bench)
         yield bench

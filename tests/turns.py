@@ -18,9 +18,13 @@ from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
+from bubbot.features.conversation.commands import find_no_traces
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.topics.feature import topics_feature
@@ -32,6 +36,7 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_c
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbound import Deliverer, RetryPolicy
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.previews import PreviewSink
@@ -219,6 +224,9 @@ class Options:
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room
     topics: TopicSettings = field(default_factory=TopicSettings)
     read_session: ReadSession = read_no_session
+    accounts: FindsAccounts | None = None
+    memory: MemorySettings | None = None
+    on_shared: Callable[[SharedZones], None] = lambda _: None
 
 
 @dataclass
@@ -373,7 +381,9 @@ async def _bench(
     if line.previews is not None and options.show is ignore_preview:
         shown = PreviewSink({channel.name: line.previews})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
-    memory, forgotten = KeptMemory(clock), list[str]()
+    shared = SharedZones(service, clock, options.accounts)
+    options.on_shared(shared)
+    memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     parts = _parts(model, replace(options, show=show), (inbox.name, outbox.name), memory, forgotten)
     features = parts.features
@@ -402,8 +412,8 @@ async def _bench(
 class KeptMemory(MemoryFeature):
     """The memory of sessions; what a reset writes to a file is kept in `exported`."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(Path("unused"), clock, MemorySettings())
+    def __init__(self, clock: Clock, shared: SharedZones | None = None, settings: MemorySettings | None = None) -> None:
+        super().__init__(Path("unused"), clock, settings or MemorySettings(), shared)
         self.exported: dict[str, str] = {}
 
     async def export(self, turn: Turn) -> str:
@@ -432,6 +442,8 @@ def _parts(
         forget=forgotten.append,
         memory=memory,
         reserved_names=RESERVED_PREFIXES,
+        view_traces=lambda session: SessionTraceView(session, tuple(ZONE_EVENTS), OWN_REFERENCES),
+        find_traces=memory.feature().find_traces or find_no_traces,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
     choice = StrategyChoice(options.compose.strategies, options.compose.selector)

@@ -26,6 +26,7 @@ from bubbot.tape.service import TapeService
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
+    from bubbot.features.memory.scopes import MemoryCommandOptions
     from bubbot.features.strategies.compare import CompareDeps
     from bubbot.features.usage.reporter import UsageReporter
 
@@ -82,10 +83,23 @@ def _compare_deps(settings: Settings) -> CompareDeps:
     return CompareDeps(load_strategies(), budget_limits(settings.budget, model_facts(settings)).find_price)
 
 
+def _memory_options(settings: Settings) -> MemoryCommandOptions:
+    """Return the settings of memory, and what knows the accounts of a person."""
+    from bubbot.features.access.links import AccountLinks
+    from bubbot.features.access.state import ACCESS_PROJECTION
+    from bubbot.features.memory.scopes import MemoryCommandOptions
+    from bubbot.tape.projection import ProjectionRunner
+
+    def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:
+        return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
+
+    return MemoryCommandOptions(settings.memory, find_accounts)
+
+
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
         "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.search),
-        "memory": OwnCommands("bubbot.features.memory.shell", lambda settings: settings.memory),
+        "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
         "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),

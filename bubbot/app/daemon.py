@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,15 +22,16 @@ from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.tools import access_tools
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
+from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
-from bubbot.ports.channel import SupportsWebhook
+from bubbot.ports.channel import Outbound, SupportsWebhook
 from bubbot.ports.store import KeepsChain
 from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
-from bubbot.tape.entry import timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,14 @@ async def open_daemon(
         return [*runtimes, await maker.build_runtime(remote, ChannelPolicy(deliver_in_background=True))]
 
     wrappers = wrappers or PortWrappers()
-    wrappers = replace(wrappers, tools=[*wrappers.tools, *access_tools(lambda: access_services[0])])
+    directories: list[ChannelDirectory] = []
+
+    async def send(
+        session: str, key: str, outbound: Outbound, extra_entries: Mapping[str, Sequence[TapeEntry]]
+    ) -> None:
+        await directories[0].send(session, key, outbound, extra_entries)
+
+    wrappers = replace(wrappers, tools=[*wrappers.tools, *access_tools(lambda: access_services[0], send)])
     async with open_bot(
         settings,
         home,
@@ -154,6 +162,7 @@ async def open_daemon(
         is_daemon=True,
         may_read=lambda reader, source: access_services[0].may_read(reader, source),  # noqa: PLW0108 - made by then
     ) as app:
+        directories.append(app.directory)
         app.turn_services.texts.read_all()
         for name in () if app.channel_factory.restore_fact else configured:
             await app.channel_runtimes[name].inbox.record_begin(timestamp(now()))

@@ -18,12 +18,16 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
+from bubbot.features.access.links import AccountLinks
+from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
@@ -108,10 +112,12 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        self._trace_events = (*JOB_TEXT_EVENTS, *_list_session_events(factories))
+        self._trace_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
-        self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory) if "memory" in names else None
+        links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
+        shared = SharedZones(kernel.open_tape, kernel.now, links, kernel.projections)
+        self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory, shared) if "memory" in names else None
         self.budget = (
             BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
@@ -193,6 +199,7 @@ class BotFeatures:
                 memory=self.memory,
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
                 reserved_names=RESERVED_PREFIXES,
+                find_traces=self._find_traces,
             ),
             "search": search_feature,
             "agents": lambda: agents_feature(settings.agents, list_tools),
@@ -288,6 +295,10 @@ class BotFeatures:
             return UsageReporter(tape, kernel.now, kernel.zone)
         limits = budget.report_limits, budget.find_cost_limit
         return UsageReporter(tape, kernel.now, kernel.zone, *limits, budget.currency)
+
+    async def _find_traces(self, turn: Turn) -> list[str]:
+        """List the tapes with texts of a turn's session that its features name for it."""
+        return [tape for feature in self.lasting if feature.find_traces for tape in await feature.find_traces(turn)]
 
     def _remove_files(self, session: str) -> None:
         """Remove the files that channels keep of a session."""

@@ -28,7 +28,7 @@ from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
-from bubbot.runtime.compose import ChooseSelector, PromptSection
+from bubbot.runtime.compose import ChooseSelector, PromptSection, PromptText
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 
@@ -135,6 +135,7 @@ class FeatureGuard:
                 for name, run in feature.background.items()
             },
             prepare=partial(self._prepare, feature.prepare) if feature.prepare else None,
+            find_traces=partial(self._find_traces, feature.find_traces) if feature.find_traces else None,
         )
 
     def fail(self, where: str, problem: str, error: BaseException | None = None) -> FeatureFailed:
@@ -190,12 +191,12 @@ class FeatureGuard:
         return run
 
     def _section(self, section: PromptSection) -> PromptSection:
-        async def build(turn: Turn, traits: ModelTraits) -> str:
+        async def build(turn: Turn, traits: ModelTraits) -> str | PromptText:
             try:
                 text: object = await self.call("prompt", self.timeouts.hook, section, turn, traits)
             except FeatureFailed:
                 return ""  # the bot answers without it
-            if isinstance(text, str):
+            if isinstance(text, (str, PromptText)):
                 return text
             self.fail("prompt", f"it returned a {type(text).__name__}, not a text")
             return ""
@@ -214,6 +215,13 @@ class FeatureGuard:
             return ""
 
         return choose_selector
+
+    async def _find_traces(self, hook: Callable[[Turn], Awaitable[Sequence[str]]], turn: Turn) -> Sequence[str]:
+        """Find the traces of a session; an erasure that cannot reach them fails."""
+        tapes: object = await self.call("find_traces", self.timeouts.hook, hook, turn)
+        if isinstance(tapes, (list, tuple)) and all(isinstance(tape, str) for tape in tapes):
+            return tapes
+        raise self.fail("find_traces", f"it returned a {type(tapes).__name__}, not the names of tapes")
 
     def _around(self, where: str, around: Middleware[V, R], *kinds: type) -> Middleware[V, R]:
         """Guard middleware: its failures are told from those of what it wraps, and its own time from theirs."""
@@ -460,7 +468,16 @@ def check_feature(feature: object, name: str) -> Feature:
     _check_items("background", feature.background.values(), callable)
     _check_items("commands", feature.commands, lambda item: isinstance(item, Command))
     _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
-    for field in ("lifespan", "on_recovered", "on_chat_unreachable", "choose_selector", "health", "ready", "prepare"):
+    for field in (
+        "lifespan",
+        "on_recovered",
+        "on_chat_unreachable",
+        "choose_selector",
+        "health",
+        "ready",
+        "prepare",
+        "find_traces",
+    ):
         _check_items(field, _given(getattr(feature, field)), callable)
     _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
     _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))

@@ -168,7 +168,8 @@ class Turn:
         cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
         time_limit_seconds: the time limit of the turn; 0 for none.
         fixed_reply: the text that the turn sends instead of an answer; None to ask the model.
-        metadata: what its source says of it, one value of each class.
+        metadata: what its source and features say of it, one value of each class.
+        replies_elsewhere: its answer goes to another chat than that of its session.
         runs_command: a command is running, not a call of the model.
         runner: asks models on its behalf.
         allowed_tools: the names of the tools that the model may call, among those of the role; None for all of these.
@@ -199,6 +200,7 @@ class Turn:
     runner: TurnRunner = field(default_factory=NoRunner)
     allowed_tools: frozenset[str] | None = None
     max_steps: int = 0
+    replies_elsewhere: bool = False
 
     @property
     def is_subtask(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
@@ -28,8 +28,8 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.tape.handle import TapeHandle, ids_of, spans_of
+from bubbot.tape.query import OpeningAnchor, Span, TapeQuery
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,16 @@ MAX_START_EVENTS = 8
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
-PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str]]
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """A section of the system prompt, and the entries that it shows, as id ranges by tape."""
+
+    text: str
+    shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+
+
+PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptText]]
 """Build a section of the system prompt for a turn and a model; empty if there is nothing to say."""
 ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 """Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
@@ -82,6 +91,7 @@ class ComposedRequest:
         view: the view that made it, as JSON.
         head: the newest id of the tape when it was read.
         is_compacting: a smaller budget may make it shorter.
+        prompt_shown: the entries that the system prompt shows, as id ranges by tape.
     """
 
     request: ModelRequest
@@ -90,6 +100,14 @@ class ComposedRequest:
     view: JsonObject
     head: int
     is_compacting: bool = False
+    prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+
+    def shown(self, tape: str) -> list[Sequence[object]]:
+        """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
+        own = [*self.context.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
+        others = [name for name in self.prompt_shown if name != tape]
+        spans = [list(span) for span in spans_of(own)]
+        return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
 
 
 class RequestComposer:
@@ -126,7 +144,7 @@ class RequestComposer:
         model = await self._models(turn)
         traits = model.traits
         tools = self._specs(turn.role, turn.allowed_tools) if traits.tools else ()
-        system = await self._system(turn, traits)
+        system, prompt_shown = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
         style = MessageStyle(
             stamps=None if traits.short_prompt else turn.zone,
@@ -153,7 +171,8 @@ class RequestComposer:
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
-        return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head(), is_compacting)
+        head = await turn.tape.head()
+        return ComposedRequest(request, model, context, view.as_json(), head, is_compacting, prompt_shown)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
         """Return the selector of the turn's chat, or the configured one."""
@@ -166,18 +185,26 @@ class RequestComposer:
                 log.warning("no such context strategy: %s", chosen, extra={"action": "context.strategy"})
         return self._settings.strategies.resolve(selector, traits.context_tokens)
 
-    async def _system(self, turn: Turn, traits: ModelTraits) -> str:
+    async def _system(self, turn: Turn, traits: ModelTraits) -> tuple[str, Mapping[str, Sequence[Span]]]:
         settings = self._settings
-        sections = [await section(turn, traits) for section in settings.sections]
+        sections: list[str] = []
+        shown: dict[str, Sequence[Span]] = {}
+        for build in settings.sections:
+            section = await build(turn, traits)
+            if isinstance(section, PromptText):
+                shown |= {tape: (*shown.get(tape, ()), *spans) for tape, spans in section.shown.items()}
+                section = section.text
+            sections.append(section)
         sections += [accepted.inbound.instructions for accepted in turn.inbounds]
         today = turn.now().astimezone(turn.zone).date()
-        return render_prompt(
+        prompt = render_prompt(
             settings.prompt,
             today=today,
             sections=[section for section in sections if section],
             rules=settings.rules,
             short=traits.short_prompt,
         )
+        return prompt, shown
 
 
 async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:

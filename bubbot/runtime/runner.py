@@ -95,7 +95,7 @@ class ModelRunner:
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
             digests = await self._store_prompt(turn, composed, digests)
-            facts = self._request_facts(composed, digests, step) | fitted.count_facts()
+            facts = self._request_facts(composed, digests, step, turn.tape.name) | fitted.count_facts()
             started = self._elapsed()
             try:
                 fitted.check()
@@ -280,7 +280,9 @@ class ModelRunner:
             await turn.tape.append(composed.context.facts)
         return digests
 
-    def _request_facts(self, composed: ComposedRequest, digests: _StoredDigests, step: int) -> dict[str, Any]:
+    def _request_facts(
+        self, composed: ComposedRequest, digests: _StoredDigests, step: int, tape: str
+    ) -> dict[str, Any]:
         """Collect everything that is needed to rebuild the request byte for byte."""
         return {
             "step": step,
@@ -288,7 +290,7 @@ class ModelRunner:
             "view": composed.view,
             "head": composed.head,
             "as_of": [[1, composed.head]] if composed.head else [],
-            "shown": [list(span) for span in spans_of(composed.context.ids)],
+            "shown": composed.shown(tape),
             "system": digests.system,
             "tools": digests.tools,
             "parameters": composed.request.parameters,

@@ -57,6 +57,7 @@ PASSED_ON = {
     "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
     "bubbot/features/topics/tools.py:_leave",  # `topic-left/` and the name of a topic, which people choose
     "bubbot/features/topics/tools.py:take_up",  # `topic/` and that name
+    "bubbot/features/memory/shared_zone.py:_write",  # one of ZONE_EVENTS
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task
@@ -140,7 +141,7 @@ def _tools() -> list[Tool]:
         *file_tools(0),
         *strategy_tools(),
         *schedule_tools(unused),
-        *access_tools(unused),
+        *access_tools(unused, unused),
         *agent_tools(SubTaskService(AgentsSettings(), tuple)),
     ]
 
@@ -252,7 +253,7 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
-    of_daemons = {tool.typed_name for tool in access_tools(UNUSED)}
+    of_daemons = {tool.typed_name for tool in access_tools(UNUSED, UNUSED)}
     assert set(listed) == {tool.typed_name for tool in _tools()} - of_daemons
 
 

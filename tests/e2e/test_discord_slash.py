@@ -91,7 +91,7 @@ class TestCommands:
             assert len(names) <= 12
             assert not {"memory_save", "quit", "context"} & names
             room.say(ada, "/memory_save")
-            wanted = "Type /memory_save <content>, such as /memory_save Ann is allergic to nuts."
+            wanted = "Type /memory_save <content> …, such as /memory_save Ann is allergic to nuts."
             await server.until(
                 lambda: texts(server, room) and texts(server, room)[-1].replace("\\", "").endswith(wanted)
             )

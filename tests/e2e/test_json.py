@@ -49,6 +49,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "memory forget": ("memory", "forget", "default", "茶"),
     "memory restore": ("memory", "restore", "default", "1"),
     "memory import": ("memory", "import", "other", "page.md"),
+    "memory erase": ("memory", "erase", "--workspace", "--yes"),
     "schedule list": ("schedule", "list"),
     "schedule show": ("schedule", "show", "tea"),
     "schedule history": ("schedule", "history", "tea"),

@@ -50,6 +50,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "memory forget": [("memory", "forget", "default", "tea \x9b2J")],
     "memory restore": [("memory", "restore", "default", "1")],
     "memory import": [("memory", "import", "default", "page.md")],
+    "memory erase": [("memory", "erase", "--workspace", "--yes")],
     "schedule list": [("schedule", "list"), ("schedule", "list", "--over")],
     "schedule show": [("schedule", "show", "tea")],
     "schedule history": [("schedule", "history", "tea")],

@@ -43,7 +43,7 @@ WORD = re.compile(r"zq[a-z]+zq")
 _LETTERS = {OWNER: "a", MEMBER: "b", GROUP: "c"}
 _JOB_TOOLS = ("schedule.add", "schedule.remind", "schedule.edit")
 _LEFT_OUT = frozenset({"session.quit"})
-TOOLS = 40
+TOOLS = 41
 """How many there are, those left out aside."""
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -163,6 +163,7 @@ class World:
             "before": [0],
             "query": ["zqsaid", "zqjob", ""],
             "how": ["archive", "erase"],
+            "scope": ["chat", "user", "workspace"],
             "anchor": ["session/new", "1"],
             "zone": ["Europe/Berlin"],
             "quiet": ["none"],
@@ -189,6 +190,8 @@ class World:
             wanted = wanted or name == "session"
             if wanted:
                 made[name] = drawn.of(known[name]) if name in known else _value(one, words)
+        if made.get("scope") == "workspace" and (sender, chat) == (OWNER, OWNER) and "content" in made:
+            made["content"] = SENT  # what an owner keeps for everybody
         if chosen.name == "session.help":
             made.pop("command", None)
         return made

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, build_memory_block
+from bubbot.features.memory.block import build_memory_block
+from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.runtime.context.attachments import describe_file, describe_image
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.runtime.context.selectors import MessageStyle, select_messages

@@ -74,13 +74,62 @@ class PairingCodeRefused(TypedDict):
     reason: str
 
 
+class LinkCodeGiven(TypedDict):
+    """`access/link_code`"""
+
+    channel: str
+    id: PersonId
+    session: SessionId
+    salt: str
+    digest: str
+    expires: str
+
+
+class LinkClaimed(TypedDict):
+    """`access/link_claimed`"""
+
+    code: EntryId
+    channel: str
+    id: PersonId
+
+
+class LinkDeclined(TypedDict):
+    """`access/link_declined`"""
+
+    code: EntryId
+
+
+class AccountsLinked(TypedDict):
+    """`access/linked`"""
+
+    code: EntryId
+    channel: str
+    id: PersonId
+    other_channel: str
+    other: PersonId
+
+
+class AccountUnlinked(TypedDict):
+    """`access/unlinked`"""
+
+    channel: str
+    id: PersonId
+
+
 class AccessCheckpointState(TypedDict):
-    """The state of a checkpoint. `codes` begin with the id of an entry; no path leads to the first of a pair."""
+    """The state of a checkpoint.
+
+    `codes` and `link_codes` begin with the id of an entry; no path leads to the first of a pair. `persons` holds the
+    accounts of each person with several, and `former` pairs of accounts that were linked once.
+    """
 
     grants: Sequence[EntryId]
     codes: Sequence[Sequence[Any]]
     refusals: Sequence[Sequence[str]]
     readings: NotRequired[Sequence[EntryId]]
+    link_codes: NotRequired[Sequence[Sequence[Any]]]
+    persons: NotRequired[Sequence[Sequence[Sequence[str]]]]
+    former: NotRequired[Sequence[Sequence[Sequence[str]]]]
 
 
 class AccessCheckpoint(TypedDict):
@@ -101,6 +150,11 @@ ACCESS_EVENTS: Mapping[str, type] = MappingProxyType(
         "access/code_reminded": PairingCodeReminded,
         "access/code_used": PairingCodeUsed,
         "access/code_refused": PairingCodeRefused,
+        "access/link_code": LinkCodeGiven,
+        "access/link_claimed": LinkClaimed,
+        "access/link_declined": LinkDeclined,
+        "access/linked": AccountsLinked,
+        "access/unlinked": AccountUnlinked,
         "access/checkpoint": AccessCheckpoint,
     }
 )

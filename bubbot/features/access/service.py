@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
@@ -24,11 +24,18 @@ from bubbot.features.access.state import (
     CODE_REMINDED,
     CODE_USED,
     GRANTED,
+    LINK_CLAIMED,
+    LINK_CODE,
+    LINK_DECLINED,
+    LINKED,
     READING_GRANTED,
     READING_REVOKED,
     REVOKED,
+    UNLINKED,
     AccessHistoryView,
     AccessState,
+    AccountKey,
+    LinkCode,
     PairingCode,
     ReadingGrant,
     RoleGrant,
@@ -67,7 +74,18 @@ MAX_WRONG_CODES = 10
 CODE_RETENTION = timedelta(days=1)
 """The time for which a code is remembered after it was given, to say that it has expired."""
 MAX_STORED_NAME_CHARS = 64
+LINK_CODE_LIFETIME = timedelta(minutes=15)
+"""The time in which a link code has to be typed, and the link confirmed."""
+MAX_LINK_CODES_PER_HOUR = 5
+MAX_LINKED_ACCOUNTS = 8
+"""Accounts that one person may have."""
 
+LinkRefusal: TypeAlias = Literal[
+    "malformed", "unknown", "used", "expired", "own", "linked", "many", "wrong", "often", "none", "alone", "bot"
+]
+"""Why accounts are not linked, or not unlinked."""
+SendClaim: TypeAlias = Callable[[LinkCode, TapeEntry], Awaitable[None]]
+"""Ask the account of a code to confirm, and store the fact that it was claimed, in one transaction."""
 RandomBytes: TypeAlias = Callable[[int], bytes]
 """Return that many random bytes; passed in, so that tests can choose them."""
 
@@ -213,6 +231,138 @@ class AccessService:
             AccessError: there is nothing to revoke, or the giver is not an owner.
         """
         await asyncio.shield(self._revoke_reading(source, reader, giver))
+
+    def pending_claim(self, account: AccountKey) -> LinkCode | None:
+        """Return the code of an account that another account has typed and that waits for a yes; None for none."""
+        now = self._now()
+        codes = [code for code in self._state.link_codes if code.account == account and code.claimant is not None]
+        return next((code for code in reversed(codes) if code.is_open(now)), None)
+
+    async def create_link_code(self, account: AccountKey, session: str) -> str | LinkRefusal:
+        """Return a new code for an account, which replaces its older ones: 8 characters; or why there is none."""
+        return await asyncio.shield(self._create_link_code(account, session))
+
+    async def claim_link(self, text: str, account: AccountKey, send: SendClaim) -> LinkCode | LinkRefusal:
+        """Claim that an account belongs to the person who got a code; return the code, or why it is refused.
+
+        The account of the code has to confirm it (`confirm_link`); `send` asks it to.
+        """
+        return await asyncio.shield(self._claim_link(text, account, send))
+
+    async def confirm_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
+        """Link an account with the one that claimed its code; return that account, or why nothing was linked."""
+        return await asyncio.shield(self._confirm_link(account))
+
+    async def decline_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
+        """Refuse the account that claimed the code of this one; return it, or why there was nothing to refuse."""
+        return await asyncio.shield(self._decline_link(account))
+
+    async def unlink(self, account: AccountKey) -> tuple[AccountKey, ...] | LinkRefusal:
+        """Take an account out of those of its person; return the others, or why nothing changed."""
+        return await asyncio.shield(self._unlink(account))
+
+    async def _create_link_code(self, account: AccountKey, session: str) -> str | LinkRefusal:
+        async with self._lock:
+            now = await self._refresh()
+            issued = [code.issued for code in self._state.link_codes if code.account == account]
+            if sum(-CLOCK_SKEW <= now - at < CODE_LIFETIME for at in issued) >= MAX_LINK_CODES_PER_HOUR:
+                return "often"
+            if len(self._state.linked_accounts(account)) >= MAX_LINKED_ACCOUNTS:
+                return "many"
+            text = "".join(CODE_ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))
+            salt = self._random(16)
+            data = {
+                "channel": account[0],
+                "id": account[1],
+                "session": session,
+                "salt": salt.hex(),
+                "digest": _digest(salt, text).hex(),
+                "expires": timestamp(now + LINK_CODE_LIFETIME),
+            }
+            await self._write(event(LINK_CODE, data))
+            return text
+
+    async def _claim_link(self, text: str, account: AccountKey, send: SendClaim) -> LinkCode | LinkRefusal:
+        async with self._lock:
+            now = await self._refresh()
+            try:
+                normal = _normalize_code(text)
+            except ConfigError:
+                return "malformed"
+            giver = ":".join(account)
+            if self._count_refusals(giver, now) >= MAX_WRONG_CODES:
+                return "wrong"
+            matches = [
+                code for code in self._state.link_codes if compare_digest(_digest(code.salt, normal), code.digest)
+            ]
+            code = matches[-1] if matches else None
+            if code is None:
+                await self._write(event(CODE_REFUSED, {"by": giver, "reason": "unknown"}))
+                return "unknown"
+            if refusal := self._refuse_claim(code, account, now):
+                return refusal
+            if code.claimant is None:
+                data = {"code": code.entry, "channel": account[0], "id": account[1]}
+                fact = event(LINK_CLAIMED, data, key=f"link_claimed:{code.entry}")
+                self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
+                await send(code, fact)
+                await self._refresh()
+            return code
+
+    def _refuse_claim(self, code: LinkCode, account: AccountKey, now: datetime) -> LinkRefusal | None:
+        if code.account == account:
+            return "own"
+        persons = [self._state.linked_accounts(one) for one in (code.account, account)]
+        if account in persons[0]:
+            return "linked"
+        if code.status == "used" or code.claimant not in (None, account):
+            return "used"
+        if not code.is_open(now):
+            return "expired"
+        return "many" if sum(map(len, persons)) > MAX_LINKED_ACCOUNTS else None
+
+    async def _confirm_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
+        async with self._lock:
+            now = await self._refresh()
+            code = self.pending_claim(account)
+            if code is None or code.claimant is None:
+                return "none"
+            if refusal := self._refuse_claim(code, code.claimant, now):
+                return refusal
+            data = {
+                "code": code.entry,
+                "channel": account[0],
+                "id": account[1],
+                "other_channel": code.claimant[0],
+                "other": code.claimant[1],
+            }
+            await self._write(event(LINKED, data, key=f"linked:{code.entry}"))
+            log.info("accounts linked", extra={"action": "access.linked", **data})
+            return code.claimant
+
+    async def _decline_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
+        async with self._lock:
+            await self._refresh()
+            code = self.pending_claim(account)
+            if code is None or code.claimant is None:
+                return "none"
+            await self._write(event(LINK_DECLINED, {"code": code.entry}, key=f"link_declined:{code.entry}"))
+            return code.claimant
+
+    async def _unlink(self, account: AccountKey) -> tuple[AccountKey, ...] | LinkRefusal:
+        async with self._lock:
+            await self._refresh()
+            others = tuple(other for other in self._state.linked_accounts(account) if other != account)
+            if not others:
+                return "alone"
+            await self._write(event(UNLINKED, {"channel": account[0], "id": account[1]}))
+            log.info("account unlinked", extra={"action": "access.unlinked", "channel": account[0], "id": account[1]})
+            return others
+
+    def _count_refusals(self, giver: str, now: datetime) -> int:
+        """Count the wrong codes of a giver within the last hour."""
+        times = [at for by, at in self._state.refusals if by == giver]
+        return sum(-CLOCK_SKEW <= now - at < CODE_LIFETIME for at in times)
 
     async def _refresh(self) -> datetime:
         """Make sure that the tape has been read, forget old codes, and return the time."""

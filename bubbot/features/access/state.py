@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
@@ -25,6 +25,11 @@ CODE = "access/code"
 CODE_REMINDED = "access/code_reminded"
 CODE_USED = "access/code_used"
 CODE_REFUSED = "access/code_refused"
+LINK_CODE = "access/link_code"
+LINK_CLAIMED = "access/link_claimed"
+LINK_DECLINED = "access/link_declined"
+LINKED = "access/linked"
+UNLINKED = "access/unlinked"
 
 AccountKey: TypeAlias = tuple[str, str]
 """A channel's name and the numeric id of a person there."""
@@ -105,13 +110,61 @@ class PairingCode:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkCode:
+    """A code with which another account says that it belongs to the same person.
+
+    Attributes:
+        entry: its id on the tape.
+        account: the account that it was given to.
+        session: the direct chat of that account.
+        salt: of the digest.
+        digest: of the code, which is not stored itself.
+        issued: when it was given.
+        expires: when it stops working.
+        status: `void` if a newer one took its place, or if it was declined.
+        claimant: the account that typed it; None for none yet.
+        claim: the entry that says so.
+    """
+
+    entry: int
+    account: AccountKey
+    session: str
+    salt: bytes
+    digest: bytes
+    issued: datetime
+    expires: datetime
+    status: Literal["unused", "used", "void"] = "unused"
+    claimant: AccountKey | None = None
+    claim: int = 0
+
+    def is_open(self, now: datetime) -> bool:
+        """Return true if it works now. A code from a clock that was set back since would live too long."""
+        return self.status == "unused" and now < self.expires and self.issued - now <= CLOCK_SKEW
+
+
+@dataclass(frozen=True, slots=True)
 class AccessState:
-    """The current grants, the newest codes, the newest givers of wrong codes with times, and which chat may read which."""
+    """The current grants, the newest codes, the newest givers of wrong codes with times, and which chat may read which.
+
+    `persons` holds the accounts of each person who has several, in the order they were linked; `former` pairs of
+    accounts that were linked once.
+    """
 
     grants: Mapping[AccountKey, RoleGrant] = field(default_factory=lambda: MappingProxyType({}))
     codes: tuple[PairingCode, ...] = ()
     refusals: tuple[tuple[str, datetime], ...] = ()
     readings: Mapping[ReadingKey, ReadingGrant] = field(default_factory=lambda: MappingProxyType({}))
+    link_codes: tuple[LinkCode, ...] = ()
+    persons: tuple[tuple[AccountKey, ...], ...] = ()
+    former: tuple[tuple[AccountKey, AccountKey], ...] = ()
+
+    def linked_accounts(self, account: AccountKey) -> tuple[AccountKey, ...]:
+        """Return the accounts of the person with this one, in the order they were linked; at least the account."""
+        return next((person for person in self.persons if account in person), (account,))
+
+    def former_accounts(self, account: AccountKey) -> tuple[AccountKey, ...]:
+        """Return the accounts that were linked with this one once."""
+        return tuple(pair[0] if pair[1] == account else pair[1] for pair in self.former if account in pair)
 
     def role(self, channel: str, sender_id: str) -> Role:
         """Return the granted role of a person; `stranger` without a grant."""
@@ -135,6 +188,7 @@ class AccessState:
             self,
             codes=tuple(code for code in self.codes if code.issued >= earliest),
             refusals=tuple(refusal for refusal in self.refusals if refusal[1] >= earliest),
+            link_codes=tuple(code for code in self.link_codes if code.issued >= earliest),
         )
 
 
@@ -147,9 +201,11 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         grants = MappingProxyType({key: grant for key, grant in state.grants.items() if key != account})
         # A code from before the revocation must not undo it.
         codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in state.codes)
-        return replace(state, grants=grants, codes=codes)
+        return replace(_without_link(state, account), grants=grants, codes=codes)
     if entry.name in (READING_GRANTED, READING_REVOKED):
         return replace(state, readings=_with_reading(state.readings, entry))
+    if entry.name in _LINK_FACTS:
+        return _apply_link(state, entry, data)
     if entry.name == CODE:
         codes = (*state.codes, _code_from(entry))
         return replace(state, codes=_newest(codes, lambda code: code.channel, MAX_STORED_CODES_PER_CHANNEL))
@@ -163,6 +219,63 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         refusals = (*state.refusals, (data["by"], parse_moment(entry.date) or _LONG_AGO))
         return replace(state, refusals=_newest(refusals, lambda item: item[0], MAX_STORED_REFUSALS_PER_GIVER))
     return state
+
+
+_LINK_FACTS = (LINK_CODE, LINK_CLAIMED, LINK_DECLINED, LINKED, UNLINKED)
+
+
+def _apply_link(state: AccessState, entry: TapeEntry, data: JsonObject) -> AccessState:
+    if entry.name == LINK_CODE:
+        account = (data["channel"], data["id"])
+        codes = (*_void_links(state.link_codes, account), _link_code_from(entry))
+        return replace(state, link_codes=_newest(codes, lambda code: code.account[0], MAX_STORED_CODES_PER_CHANNEL))
+    if entry.name == UNLINKED:
+        return _without_link(state, (data["channel"], data["id"]))
+    if entry.name == LINK_CLAIMED:
+        change: dict[str, Any] = {"claimant": (data["channel"], data["id"]), "claim": entry.id}
+    else:
+        change = {"status": "used" if entry.name == LINKED else "void"}
+    codes = tuple(replace(code, **change) if code.entry == data["code"] else code for code in state.link_codes)
+    state = replace(state, link_codes=codes)
+    if entry.name != LINKED:
+        return state
+    first, second = (data["channel"], data["id"]), (data["other_channel"], data["other"])
+    joined = tuple(dict.fromkeys([*state.linked_accounts(first), *state.linked_accounts(second)]))
+    others = tuple(person for person in state.persons if not set(person) & set(joined))
+    return replace(state, persons=(*others, joined))
+
+
+def _without_link(state: AccessState, account: AccountKey) -> AccessState:
+    """Return the state in which an account belongs to no other one, and none of its link codes works."""
+    others = [other for other in state.linked_accounts(account) if other != account]
+    pairs = [(account, other) for other in others if other not in state.former_accounts(account)]
+    remaining = [tuple(each for each in person if each != account) for person in state.persons]
+    persons = tuple(person for person in remaining if len(person) > 1)
+    codes = tuple(
+        replace(code, status="void") if code.status == "unused" and code.claimant == account else code
+        for code in _void_links(state.link_codes, account)
+    )
+    return replace(state, persons=persons, former=(*state.former, *pairs), link_codes=codes)
+
+
+def _void_links(codes: Sequence[LinkCode], account: AccountKey) -> tuple[LinkCode, ...]:
+    """Void the unused codes that an account was given."""
+    return tuple(
+        replace(code, status="void") if code.account == account and code.status == "unused" else code for code in codes
+    )
+
+
+def _link_code_from(entry: TapeEntry) -> LinkCode:
+    data = entry.payload["data"]
+    return LinkCode(
+        entry.id,
+        (data["channel"], data["id"]),
+        data["session"],
+        bytes.fromhex(data["salt"]),
+        bytes.fromhex(data["digest"]),
+        parse_moment(entry.date) or _LONG_AGO,
+        parse_moment(data["expires"]) or _LONG_AGO,
+    )
 
 
 def _newest(items: tuple[T, ...], group: Callable[[T], str], count: int) -> tuple[T, ...]:
@@ -218,6 +331,9 @@ def _encode_state(state: AccessState) -> JsonObject:
         "codes": [[code.entry, code.status, code.is_reminded] for code in state.codes],
         "refusals": [[giver, timestamp(at)] for giver, at in state.refusals],
         "readings": [grant.entry for grant in state.readings.values()],
+        "link_codes": [[code.entry, code.status, code.claimant, code.claim] for code in state.link_codes],
+        "persons": state.persons,
+        "former": state.former,
     }
 
 
@@ -232,25 +348,54 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
     )
     refusals = tuple((str(giver), datetime.fromisoformat(at)) for giver, at in state["refusals"])
     readings: Mapping[ReadingKey, ReadingGrant] = MappingProxyType({})
-    for entry_id in state["readings"]:
+    for entry_id in state.get("readings", ()):
         readings = _with_reading(readings, entries[entry_id])
-    return AccessState(grants, codes, refusals, readings)
+    links = tuple(
+        replace(_link_code_from(entries[entry_id]), status=status, claimant=_account(claimant), claim=claim)
+        for entry_id, status, claimant, claim in state.get("link_codes", ())
+    )
+    persons = tuple(tuple((channel, number) for channel, number in person) for person in state.get("persons", ()))
+    former = tuple((_account(one), _account(other)) for one, other in state.get("former", ()))
+    return AccessState(
+        grants, codes, refusals, readings, links, persons, cast("tuple[tuple[AccountKey, AccountKey], ...]", former)
+    )
+
+
+def _account(value: Sequence[str] | None) -> AccountKey | None:
+    return None if value is None else (value[0], value[1])
 
 
 ACCESS_PROJECTION = Projection[AccessState](
     name="access",
     version=3,
+    older_versions=(2,),
     tapes="bubbot/access",
-    events=(GRANTED, REVOKED, READING_GRANTED, READING_REVOKED, CODE, CODE_REMINDED, CODE_USED, CODE_REFUSED),
+    events=(
+        GRANTED,
+        REVOKED,
+        READING_GRANTED,
+        READING_REVOKED,
+        CODE,
+        CODE_REMINDED,
+        CODE_USED,
+        CODE_REFUSED,
+        *_LINK_FACTS,
+    ),
     initial=AccessState,
     apply=AccessState.apply,
     encode=_encode_state,
     decode=_decode_state,
-    cited_ids=lambda state: [*state["grants"], *(entry_id for entry_id, *_ in state["codes"]), *state["readings"]],
+    cited_ids=lambda state: [
+        *state["grants"],
+        *(entry_id for entry_id, *_ in (*state["codes"], *state.get("link_codes", ()))),
+        *state.get("readings", ()),
+    ],
     interval=500,
-    size=lambda state: len(state.grants) + len(state.codes) + len(state.readings),
+    size=lambda state: (
+        len(state.grants) + len(state.codes) + len(state.readings) + len(state.link_codes) + len(state.persons)
+    ),
 )
-"""Grants, pairing codes, wrong codes, and which chat may read which."""
+"""Grants, pairing codes, wrong codes, linked accounts, and which chat may read which. Version 2 had neither of the last two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field, field_validator
 
 from bubbot.errors import AccessError, ConfigError, ToolRetry
-from bubbot.features.access.service import TERMINAL, AccessService
-from bubbot.features.access.state import RoleGrant
-from bubbot.ports.channel import TERMINAL_CHANNEL, Role
+from bubbot.features.access.service import ACCESS_TAPE, LINK_CODE_LIFETIME, TERMINAL, AccessService, LinkRefusal
+from bubbot.features.access.state import AccountKey, LinkCode, RoleGrant
+from bubbot.identity import is_id
+from bubbot.ports.channel import TERMINAL_CHANNEL, Button, ButtonSet, Outbound, Role
 from bubbot.ports.text import clean
 from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
+from bubbot.tape.entry import TapeEntry
+from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_NAME_CHARS = 64
 """Characters of a stranger's name that are shown."""
@@ -58,8 +61,26 @@ class GrantArgs(PersonArgs):
     positional: ClassVar[tuple[str, ...]] = ("id", "role")
 
 
-def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
-    """Build the commands. `find_access` returns the people of the running bot."""
+class LinkArgs(ToolArgs):
+    """The arguments of `access.link`."""
+
+    code: str = Field(
+        default="",
+        description="the code that I gave your other account; yes or no to answer a request; empty for a new code",
+    )
+
+
+SendMessage: TypeAlias = Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
+"""Send a message that no turn writes: session, key, message, and facts for the same transaction."""
+
+
+def access_tools(find_access: Callable[[], AccessService], send: SendMessage) -> tuple[Tool, ...]:
+    """Build the commands.
+
+    Args:
+        find_access: returns the people of the running bot.
+        send: sends the question to the other account of a person.
+    """
 
     @tool(
         "access.list",
@@ -142,7 +163,8 @@ def access_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
             await find_access().revoke(channel, args.id, _giver(turn))
         return turn.texts.say("access_revoked", id=args.id, channel=channel)
 
-    return access_list, access_approve, access_grant, access_revoke, *reading_tools(find_access)
+    people = (access_list, access_approve, access_grant, access_revoke)
+    return *people, *reading_tools(find_access), *_link_tools(find_access, send)
 
 
 def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
@@ -200,6 +222,98 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
         return turn.texts.say("reading_revoked", source=args.source, reader=args.reader)
 
     return grant_add, grant_list, grant_revoke
+
+
+def _link_tools(find_access: Callable[[], AccessService], send: SendMessage) -> tuple[Tool, ...]:
+    """Build the commands with which people link their accounts."""
+
+    @tool(
+        "access.link",
+        effect=INSIDE,
+        commands=("link",),
+        for_model=False,
+        help=CommandHelp(
+            HelpTopic.MEMORY,
+            "Link your accounts to share your memory",
+            (",link", ",link 7KQ2M9XB", ",link yes"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def access_link(turn: Turn, args: LinkArgs) -> str:
+        """Link two accounts of yours, so that your own memory is the same on both. It gives neither any rights."""
+        access, account, word = find_access(), _own_account(turn), args.code.strip()
+        if word.casefold() in ("yes", "no"):
+            is_yes = word.casefold() == "yes"
+            answer = await (access.confirm_link(account) if is_yes else access.decline_link(account))
+            if isinstance(answer, str):
+                raise ToolRetry(turn.texts.say(f"link_{answer}"))
+            return turn.texts.say("link_done" if is_yes else "link_declined", other=_account_label(answer))
+        if word:
+            return await _claim_link(turn, access, account, word, send)
+        if (code := access.pending_claim(account)) is not None and code.claimant is not None:
+            turn.buttons.append(_link_buttons(turn.texts))
+            return turn.texts.say("link_asks", other=_account_label(code.claimant), name="")
+        text = await access.create_link_code(account, turn.session)
+        if text in get_args(LinkRefusal):
+            raise ToolRetry(turn.texts.say(f"link_{text}"))
+        return turn.texts.say("link_code", code=text, count=LINK_CODE_LIFETIME.seconds // 60)
+
+    @tool(
+        "access.unlink",
+        effect=INSIDE,
+        commands=("unlink",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.MEMORY, "Unlink this account", (",unlink",), place=CommandPlace.DIRECT),
+    )
+    async def access_unlink(turn: Turn, args: NoArgs) -> str:
+        """Take this account out of your linked ones: it has its own memory again."""
+        others = await find_access().unlink(_own_account(turn))
+        if isinstance(others, str):
+            raise ToolRetry(turn.texts.say(f"link_{others}"))
+        return turn.texts.say("unlinked", others=turn.texts.say("list_comma").join(map(_account_label, others)))
+
+    return access_link, access_unlink
+
+
+async def _claim_link(turn: Turn, access: AccessService, account: AccountKey, word: str, send: SendMessage) -> str:
+    """Claim the code of another account, and ask that account in its own chat."""
+
+    async def ask(code: LinkCode, fact: TapeEntry) -> None:
+        channel, chat, thread = [*code.session.split(":", 2), ""][:3]
+        name = _shown_name(turn.sender.name)
+        text = turn.texts.say("link_asks", other=_account_label(account), name=name)
+        buttons = ButtonSet(
+            _link_buttons(turn.texts), person=code.account[1], lifetime_seconds=LINK_CODE_LIFETIME.seconds
+        )
+        question = Outbound(channel, chat, text, thread, buttons=buttons)
+        await send(code.session, f"link:{code.entry}", question, {ACCESS_TAPE: [fact]})
+
+    try:
+        claimed = await access.claim_link(word, account, ask)
+    except ConfigError as error:  # the channel of the other account does not run
+        raise ToolRetry(turn.texts.say("link_unreachable")) from error
+    if isinstance(claimed, str):
+        raise ToolRetry(turn.texts.say(f"link_{claimed}"))
+    return turn.texts.say("link_claimed", other=_account_label(claimed.account))
+
+
+def _link_buttons(texts: Texts) -> tuple[Button, ...]:
+    return (
+        Button(texts.say("link_button_yes"), f"{COMMAND_PREFIX}link yes"),
+        Button(texts.say("link_button_no"), f"{COMMAND_PREFIX}link no"),
+    )
+
+
+def _own_account(turn: Turn) -> AccountKey:
+    """Return the account of the one person who typed the command. Raise `ToolRetry` if there is none."""
+    people = {turn.sender.id, *(accepted.inbound.sender.id for accepted in turn.inbounds)}
+    if turn.sender.bot or len(people) > 1 or not is_id(turn.sender.id) or not turn.is_typed:
+        raise ToolRetry(turn.texts.say("link_bot"))
+    return turn.session.partition(":")[0], turn.sender.id
+
+
+def _account_label(account: AccountKey) -> str:
+    return f"{account[1]} ({account[0]})"
 
 
 @contextmanager

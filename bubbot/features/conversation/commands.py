@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -43,6 +43,15 @@ _INHERITED = ("phase", "summary", "next_steps")
 
 PRIVATE_TOPICS = (HelpTopic.SETTINGS, HelpTopic.ADMIN)
 """The topics whose commands are not in the menus of groups."""
+
+
+FindTraces: TypeAlias = Callable[[Turn], Awaitable[Sequence[str]]]
+"""Return further tapes with texts of a turn's session."""
+
+
+async def find_no_traces(_turn: Turn) -> Sequence[str]:
+    """Return nothing, for bots whose features have no such tapes."""
+    return ()
 
 
 class KeepsMemory(Protocol):
@@ -216,6 +225,7 @@ def reset_tool(
     forget: Callable[[str], None],
     memory: KeepsMemory | None,
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
+    find_traces: FindTraces = find_no_traces,
 ) -> Tool:
     """Build `session.reset`.
 
@@ -224,6 +234,7 @@ def reset_tool(
         view_traces: builds the view that finds the entries of a session on them.
         forget: removes the files that channels keep for a session.
         memory: exports the memory of a session, and starts it again; None without one.
+        find_traces: returns further tapes with texts of a turn's session.
     """
 
     @tool(
@@ -244,8 +255,11 @@ def reset_tool(
                 await memory.start_again(turn)
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
+            tapes = [*traces, *await find_traces(turn)]
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
-            await turn.tape.reset(archive=False, erase_also=await _find_traces(turn, traces, view_traces(turn.session)))
+            await turn.tape.reset(
+                archive=False, erase_also=await _collect_traces(turn, tapes, view_traces(turn.session))
+            )
             if memory:
                 await memory.start_again(turn)
             return turn.texts.say("erased", count=head)
@@ -254,7 +268,7 @@ def reset_tool(
     return session_reset
 
 
-async def _find_traces(
+async def _collect_traces(
     turn: Turn, tapes: Sequence[str], view: SessionTraceView
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple([(tape, view.fold(await turn.tape.fetch(view.queries(tape)))) for tape in tapes])

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bubbot.feature import Feature
-from bubbot.features.conversation.commands import KeepsMemory, context_tool, help_tool, reset_tool, session_tools
+from bubbot.features.conversation.commands import (
+    FindTraces,
+    KeepsMemory,
+    context_tool,
+    find_no_traces,
+    help_tool,
+    reset_tool,
+    session_tools,
+)
 from bubbot.features.conversation.model import model_tool, status_tools
 from bubbot.features.conversation.results import result_tools
 from bubbot.features.conversation.tape import tape_tools
@@ -30,6 +38,7 @@ def conversation_feature(
     memory: KeepsMemory | None,
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
     reserved_names: Sequence[str] = (),
+    find_traces: FindTraces = find_no_traces,
 ) -> Feature:
     """Build the record.
 
@@ -43,6 +52,7 @@ def conversation_feature(
         memory: the memory of sessions; None without one.
         view_traces: builds the view that finds the entries of a session on these tapes.
         reserved_names: what the name of a handoff may not begin with.
+        find_traces: returns further such tapes, for the session of a turn.
     """
     tools = [
         help_tool(list_tools),
@@ -50,7 +60,7 @@ def conversation_feature(
         context_tool(compose),
         model_tool(models),
         *status_tools(models, report),
-        reset_tool(traces, forget, memory, view_traces),
+        reset_tool(traces, forget, memory, view_traces, find_traces),
         *tape_tools(reserved_names),
         *result_tools(),
     ]

@@ -10,8 +10,12 @@ from typing import Annotated, ClassVar
 
 from bubbot.errors import ConfigError, MemoryTooLarge
 from bubbot.features.memory.files import FILE_LIMIT, read_memory
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersionsView, format_memory_page
+from bubbot.features.memory.scopes import WORKSPACE_TAPE
+from bubbot.features.memory.settings import Scope
+from bubbot.features.memory.shared_zone import AnyZone, SharedZones
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, format_memory_page
 from bubbot.features.memory.zone import MemoryZone, format_versions
+from bubbot.identity import is_id
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, ShellInput, command
 from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
@@ -32,14 +36,6 @@ def parse_entry_id(text: str) -> int:
     return int(text)
 
 
-class ShowMemory(RememberedSession):
-    """Which memory, and of when."""
-
-    as_of: Annotated[
-        int | None, Argument("what was remembered when N was the newest entry of the tape", "N", parse_entry_id)
-    ] = None  # fmt: skip
-
-
 class SaveMemory(RememberedSession):
     """The complete new long-term memory of a session."""
 
@@ -54,11 +50,38 @@ class RestoreMemory(RememberedSession):
     version: Annotated[int, Argument("its number, as show lists them")]
 
 
-class ExportMemory(RememberedSession):
+class Owner(ToolArgs):
+    """Whose memory: that of a session, of a person, or of the workspace."""
+
+    session: Annotated[str | None, Argument("a session such as default or telegram:42")] = None
+    user: Annotated[
+        str | None, Argument("the person with this account, such as telegram:42, instead of a session", "CHANNEL:ID")
+    ] = None
+    workspace: Annotated[bool, Argument("the memory of everybody who may speak, instead of a session")] = False
+    positional: ClassVar[tuple[str, ...]] = ("session",)
+
+
+class ShowMemory(Owner):
+    """Which memory, and of when."""
+
+    as_of: Annotated[
+        int | None, Argument("what was remembered when N was the newest entry of the tape", "N", parse_entry_id)
+    ] = None  # fmt: skip
+
+
+class ExportMemory(Owner):
     """Where to write the memory."""
 
     file: Annotated[str | None, Argument("a new file (default: standard output)")] = None
     positional: ClassVar[tuple[str, ...]] = ("session", "file")
+
+
+class EraseMemory(ToolArgs):
+    """Whose memory to erase."""
+
+    user: Annotated[str | None, Argument("the person with this account, such as telegram:42", "CHANNEL:ID")] = None
+    workspace: Annotated[bool, Argument("the memory of everybody who may speak")] = False
+    yes: Annotated[bool, Argument("do not ask before")] = False
 
 
 class ImportFiles(RememberedSession):
@@ -90,7 +113,7 @@ class MemoryResult:
     """What a session remembers.
 
     Attributes:
-        session: the session, as it was named.
+        session: the session, as it was named; `user CHANNEL:ID` or `workspace` for other memory.
         memory: the newest version.
         versions: the numbers of the versions on the tape, in ascending order.
     """
@@ -98,6 +121,19 @@ class MemoryResult:
     session: str
     memory: MemorySnapshot
     versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryErased:
+    """Memory that was erased.
+
+    Attributes:
+        owner: `user CHANNEL:ID` or `workspace`.
+        entries: how many entries lost their content.
+    """
+
+    owner: str
+    entries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,29 +172,92 @@ async def _open_memory(
         try:
             yield (
                 tape,
-                MemoryZone(tape, now=context.now, zone=context.zone, retention_days=context.settings.retention_days),
+                MemoryZone(
+                    tape, now=context.now, zone=context.zone, retention_days=context.settings.settings.retention_days
+                ),
             )
         except MemoryTooLarge as error:
             raise ConfigError(str(error)) from error
 
 
+@asynccontextmanager
+async def _open_owned(
+    context: CommandContext, args: Owner, *, as_of: int | None = None
+) -> AsyncIterator[tuple[str, AnyZone]]:
+    """Open a memory for reading; yield its label and the memory. Raise `ConfigError` unless exactly one is named."""
+    if sum((args.session is not None, args.user is not None, args.workspace)) != 1:
+        raise ConfigError("name a session such as default, or --user CHANNEL:ID, or --workspace")
+    if args.session is not None:
+        async with _open_memory(context, args.session, write=False, as_of=as_of) as (_, zone):
+            yield args.session, zone
+        return
+    if as_of is not None:
+        raise ConfigError("--as-of is for the memory of a session")
+    label, scope, tapes = await _find_shared(context, args.user)
+    days = context.settings.settings.retention_days
+    yield label, await _shared_zones(context).open_outside(tapes, scope, zone=context.zone, retention_days=days)
+
+
+def _shared_zones(context: CommandContext) -> SharedZones:
+    """Return the running bot's own shared memory, so that a change takes effect at once, or that of the home."""
+    accounts = context.settings.find_accounts(context.open_tape)
+    return context.service(SharedZones) or SharedZones(context.open_tape, context.now, accounts)
+
+
+async def _find_shared(context: CommandContext, user: str | None) -> tuple[str, Scope, tuple[str, ...]]:
+    """Find the tapes of a person, or of the workspace without one. Raise `ConfigError` if no account is named so."""
+    if user is None:
+        return "workspace", Scope.WORKSPACE, (WORKSPACE_TAPE,)
+    channel, _, number = user.rpartition(":")
+    if not channel or not is_id(number):
+        raise ConfigError(f"{user!r} is not an account: write CHANNEL:ID with the numeric id, such as telegram:42")
+    return f"user {user}", Scope.USER, await _shared_zones(context).find_user_tapes((channel, number))
+
+
 @command("memory show", example="memory show default", result=MemoryResult)
 async def show(context: CommandContext, args: ShowMemory) -> CommandResult:
     """Print what is remembered, and which versions there are."""
-    async with _open_memory(context, args.session, write=False, as_of=args.as_of) as (tape, zone):
+    async with _open_owned(context, args, as_of=args.as_of) as (label, zone):
         snapshot = await zone.read()
-        versions = {fact.version for fact in await tape.read(MemoryVersionsView())}
+        versions = {fact.version for fact in await zone.versions()}
     text = format_memory_page(snapshot)
     if versions:
-        text += f"\nOn the tape: {format_versions(versions, Texts())}. `bubbot memory restore {args.session} N` brings one back.\n"
-    return CommandResult(text, data=json_data(MemoryResult(args.session, snapshot, tuple(sorted(versions)))))
+        text += f"\nOn the tape: {format_versions(versions, Texts())}."
+        text += f" `bubbot memory restore {label} N` brings one back.\n" if args.session is not None else "\n"
+    return CommandResult(text, data=json_data(MemoryResult(label, snapshot, tuple(sorted(versions)))))
 
 
 @command("memory export", example="memory export default memory.md")
 async def export(context: CommandContext, args: ExportMemory) -> CommandResult:
     """Write what is remembered as Markdown."""
-    async with _open_memory(context, args.session, write=False) as (_, zone):
+    async with _open_owned(context, args) as (_, zone):
         return CommandResult(format_memory_page(await zone.read()), raw=True, file=args.file)
+
+
+def _owner_name(args: EraseMemory) -> str:
+    return "the workspace" if args.user is None else f"the person with the account {args.user}"
+
+
+async def _ask_erasure(context: CommandContext, args: EraseMemory) -> CommandResult:
+    """Say what goes."""
+    if (args.user is None) is not args.workspace:
+        return CommandResult("")  # the command itself refuses
+    return CommandResult(f"Erase all memory of {_owner_name(args)}, with its older versions?")
+
+
+@command(
+    "memory erase", example="memory erase --user telegram:42", writes=True, question=_ask_erasure, result=MemoryErased
+)
+async def erase(context: CommandContext, args: EraseMemory) -> CommandResult:
+    """Erase the memory of a person or of the workspace for good, with its older versions."""
+    if (args.user is None) is not args.workspace:
+        raise ConfigError("name --user CHANNEL:ID or --workspace; ,reset erase erases a chat with its memory")
+    label, _, tapes = await _find_shared(context, args.user)
+    erased = await _shared_zones(context).erase(tapes)
+    text = f"Erased all memory of {_owner_name(args)}: {erased} {'entry' if erased == 1 else 'entries'}."
+    note = " What was said in chats stays on their tapes." if erased else ""
+    code = 0 if erased else EXIT_NO_CHANGE
+    return CommandResult(f"{text}{note}\n", code, data=json_data(MemoryErased(label, erased)))
 
 
 def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
@@ -249,7 +348,7 @@ def read_files(args: ImportFiles, files: ShellInput) -> ImportMemory:
 async def import_memory(context: CommandContext, args: ImportMemory) -> CommandResult:
     """Take memory from a file or a nanobot folder."""
     notes = tuple(DailyNote(date, content) for date, content in args.notes)
-    days = context.settings.retention_days
+    days = context.settings.settings.retention_days
     async with _open_memory(context, args.session, create=True) as (_, zone):
         before = await zone.read()
         if not before.is_empty and not args.replace:
@@ -302,7 +401,7 @@ def _describe_change(
 
 MEMORY_COMMANDS = CommandGroup(
     "memory",
-    (show, save, forget, restore, export, import_memory),
-    "Show and change the memory of a session. `show` and `export` are read-only and work while the bot runs. "
+    (show, save, forget, restore, export, import_memory, erase),
+    "Show and change the memory of a session, of a person or of the workspace. `show` and `export` are read-only and work while the bot runs. "
     "Every change is a new version; older versions stay.",
 )

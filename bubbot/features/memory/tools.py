@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
-from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.views import MemorySnapshot, MemoryVersionsView, parse_day, recall
-from bubbot.features.memory.zone import MemoryZone, format_versions, missing_version_text
+from bubbot.features.memory.block import BlockNode, ScopedMemory
+from bubbot.features.memory.changes import forget_lines
+from bubbot.features.memory.scopes import ZoneAccess
+from bubbot.features.memory.settings import MemorySettings, Scope
+from bubbot.features.memory.shared_zone import AnyZone
+from bubbot.features.memory.views import MemorySnapshot, parse_day, recall
+from bubbot.features.memory.zone import format_versions, missing_version_text
 from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.tape.query import fold_text
+from bubbot.records import dataclass
+from bubbot.tape.query import Span, fold_text
 from bubbot.texts import Texts
 
 ADVISED_MAX_BYTES = 4096
@@ -33,82 +38,180 @@ Storable: TypeAlias = Annotated[str, AfterValidator(_check_storable)]
 """Text that a tape accepts; JSON can spell texts that it does not."""
 
 
-class SaveArgs(ToolArgs):
+ScopeName: TypeAlias = Literal["chat", "user", "workspace"]
+
+
+class ScopedArgs(ToolArgs):
+    """The memory that a tool works on."""
+
+    scope: ScopeName = Field(
+        "chat",
+        description=(
+            "Whose memory: chat (this chat alone); user (follows this person, in direct chats only); workspace (shown to "
+            "everybody who may speak; admins change it)"
+        ),
+    )
+
+
+class ReadArgs(ToolArgs):
+    """The memory that a tool reads."""
+
+    scope: Literal["", "chat", "user", "workspace"] = Field(
+        "", description="Whose memory, as for memory.save; everything that may be shown here if empty"
+    )
+
+
+class SaveArgs(ScopedArgs):
     """Arguments of `memory.save`."""
 
     content: Storable = Field(description="The whole long-term text: every line that still holds, and what is new")
+    positional: ClassVar[tuple[str, ...]] = ("content",)
 
 
-class DailyArgs(ToolArgs):
+class DailyArgs(ScopedArgs):
     """Arguments of `memory.daily`."""
 
     content: Storable = Field(description="What to add to the notes of the day")
     date: str | None = Field(None, description="The day as YYYY-MM-DD; default: today")
+    positional: ClassVar[tuple[str, ...]] = ("content",)
 
 
-class RecallArgs(ToolArgs):
+class RecallArgs(ReadArgs):
     """Arguments of `memory.recall`."""
 
     query: str = Field(
         "", description="Words to look for, in any order, spelling mistakes forgiven, or a date; everything if empty"
     )
     days: int = Field(7, ge=0, le=36_500, description="How many days before today to look through")
+    positional: ClassVar[tuple[str, ...]] = ("query",)
 
 
-class ForgetArgs(ToolArgs):
+class ForgetArgs(ScopedArgs):
     """Arguments of `memory.forget`."""
 
     text: str = Field(description="Every line of memory that contains this text goes")
+    positional: ClassVar[tuple[str, ...]] = ("text",)
 
 
-class RestoreArgs(ToolArgs):
+class RestoreArgs(ScopedArgs):
     """Arguments of `memory.restore`."""
 
     version: int = Field(description="The number of the version to bring back, as memory.show lists them")
+    positional: ClassVar[tuple[str, ...]] = ("version",)
 
 
-class ClearArgs(ToolArgs):
+class ClearArgs(ScopedArgs):
     """Arguments of `memory.clear`."""
 
     confirm: bool = Field(default=False, description="True only once the person has agreed to what goes")
+    positional: ClassVar[tuple[str, ...]] = ("confirm",)
 
 
-def memory_tools(read_settings: Callable[[], MemorySettings]) -> list[Tool]:
-    """Build the tools for the memory of the turn's chat, under the current settings."""
-    daily, show = _make_daily(read_settings), _make_show(read_settings)
-    return [_save, daily, _recall, show, _forget, _restore, _clear]
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """The memory block of a turn's next request, and what it rests on.
+
+    Attributes:
+        memories: what the turn may see, by scope.
+        nodes: what of it is shown, and what is left out.
+        access: why the turn sees no more.
+        limit: characters that it may have.
+    """
+
+    memories: tuple[ScopedMemory, ...]
+    nodes: tuple[BlockNode, ...]
+    access: ZoneAccess
+    limit: int
 
 
-@tool(
-    "memory.save",
-    effect=INSIDE,
-    help=CommandHelp(
-        HelpTopic.MEMORY,
-        "Replace what I remember",
-        (",memory.save Ann is allergic to nuts.", ',memory.save content="We speak German."'),
-    ),
-)
-async def _save(turn: Turn, args: SaveArgs) -> str:
-    """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
-    if not args.content.strip():
-        raise ToolRetry(turn.result_texts.say("save_empty"))
-    zone = _open_zone(turn)
-    before = await zone.read()
-    with _report_limits(turn):
-        lost = await zone.save_long_term(args.content)
-    after = await zone.read()
-    if after.seal_id == before.seal_id:
-        return turn.texts.say("memory_same", cited=_cite(after, turn.texts))
-    answer = turn.texts.say("memory_saved", version=_name_version(after, turn.texts))
-    if lost:
-        answer += turn.texts.say("memory_lost", lines=_bullet_list(lost))
-        answer += turn.texts.say("memory_lost_hint", way_back=_undo_hint(before, turn.texts))
-    if (size := len(after.long_term.encode())) > ADVISED_MAX_BYTES:
-        answer += turn.texts.say("memory_large", size=size, advised=ADVISED_MAX_BYTES)
-    return answer
+class OpensMemory(Protocol):
+    """The memories of a bot, as the tools use them.
+
+    Attributes:
+        settings: the current settings.
+    """
+
+    settings: MemorySettings
+
+    def choose(self, turn: Turn) -> ZoneAccess:
+        """Decide which memory a turn may see and change."""
+        ...
+
+    async def open_scope(self, turn: Turn, scope: Scope) -> AnyZone:
+        """Open a memory that the turn has access to."""
+        ...
+
+    async def plan(self, turn: Turn) -> PlannedBlock:
+        """Choose what the model is shown of the memory that the turn may see."""
+        ...
 
 
-def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
+def memory_tools(memory: OpensMemory) -> list[Tool]:
+    """Build the tools for the memories that a turn has access to."""
+    return [
+        _make_save(memory),
+        _make_daily(memory),
+        _make_recall(memory),
+        _make_show(memory),
+        _make_forget(memory),
+        _make_restore(memory),
+        _make_clear(memory),
+        _make_why(memory),
+    ]
+
+
+async def _open_to_write(memory: OpensMemory, turn: Turn, name: ScopeName) -> AnyZone:
+    """Open the memory that a tool changes. Raise `ToolRetry` with the reason if this turn may not."""
+    scope = Scope(name)
+    if denial := memory.choose(turn).unwritten.get(scope):
+        raise ToolRetry(turn.result_texts.say(f"zone_unwritten_{denial}", zone=_zone_name(scope, turn.result_texts)))
+    return await memory.open_scope(turn, scope)
+
+
+async def _open_to_read(memory: OpensMemory, turn: Turn, name: str) -> list[tuple[Scope, AnyZone]]:
+    """Open the memories that a tool reads: one, or all that may be shown. Raise `ToolRetry` if it may not be shown."""
+    access = memory.choose(turn)
+    if name and (denial := access.unread.get(Scope(name))):
+        raise ToolRetry(turn.result_texts.say(f"zone_unread_{denial}", zone=_zone_name(Scope(name), turn.result_texts)))
+    scopes = [Scope(name)] if name else [scope for scope in memory.settings.scopes if scope in access.reads]
+    zones = [(scope, await memory.open_scope(turn, scope)) for scope in scopes]
+    if name:
+        return zones
+    return [(scope, zone) for scope, zone in zones if scope is Scope.CHAT or not (await zone.read()).is_empty]
+
+
+def _make_save(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.save",
+        help=CommandHelp(
+            HelpTopic.MEMORY,
+            "Replace what I remember",
+            (",memory.save Ann is allergic to nuts.", ",memory.save scope=user I like short answers."),
+        ),
+    )
+    async def save(turn: Turn, args: SaveArgs) -> str:
+        """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
+        if not args.content.strip():
+            raise ToolRetry(turn.result_texts.say("save_empty"))
+        scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
+        before = await zone.read()
+        with _report_limits(turn):
+            lost = await zone.save_long_term(args.content)
+        after = await zone.read()
+        if after.seal_id == before.seal_id:
+            return turn.texts.say("memory_same", cited=_cite(scope, after, turn.texts))
+        answer = turn.texts.say("memory_saved", version=_name_version(scope, after, turn.texts))
+        if lost:
+            answer += turn.texts.say("memory_lost", lines=_bullet_list(lost))
+            answer += turn.texts.say("memory_lost_hint", way_back=_undo_hint(scope, before, turn.texts))
+        if (size := len(after.long_term.encode())) > ADVISED_MAX_BYTES:
+            answer += turn.texts.say("memory_large", size=size, advised=ADVISED_MAX_BYTES)
+        return answer
+
+    return save
+
+
+def _make_daily(memory: OpensMemory) -> Tool:
     @tool(
         "memory.daily",
         effect=INSIDE,
@@ -122,8 +225,8 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
         """Add to the notes of a day, today by default: what was done, decided or left open."""
         if not args.content.strip():
             raise ToolRetry(turn.result_texts.say("note_empty"))
-        retention_days = read_settings().retention_days
-        zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
+        retention_days = memory.settings.retention_days
+        scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
         day = parse_day(args.date) if args.date else zone.today().isoformat()
         if day is None:
             raise ToolRetry(turn.result_texts.say("note_no_date", text=args.date))
@@ -132,10 +235,10 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
         with _report_limits(turn):
             await zone.append_daily(args.content, day)
         after = await zone.read()
-        answer = turn.texts.say("note_added", day=day, version=_name_version(after, turn.texts))
+        answer = turn.texts.say("note_added", day=day, version=_name_version(scope, after, turn.texts))
         if day < (zone.today() - timedelta(days=retention_days)).isoformat():
             answer += turn.texts.say("note_goes", count=retention_days)
-        content = next(note.content for note in after.dailies if note.date == day)
+        content = next((note.content for note in after.dailies if note.date == day), "")
         if (size := len(content.encode())) > ADVISED_MAX_BYTES:
             answer += turn.texts.say("note_large", size=size, advised=ADVISED_MAX_BYTES)
         return answer
@@ -143,16 +246,33 @@ def _make_daily(read_settings: Callable[[], MemorySettings]) -> Tool:
     return daily
 
 
-@tool(
-    "memory.recall",
-    effect=READS_PEOPLE,
-    help=CommandHelp(HelpTopic.MEMORY, "Search memory and recent notes", (",memory.recall", ",memory.recall allergic")),
-)
-async def _recall(turn: Turn, args: RecallArgs) -> str:
-    """Search long-term memory and the notes of the last days; without a query it gives all of them."""
-    zone, texts = _open_zone(turn), turn.result_texts
-    snapshot = await zone.read()
-    cited = _cite(snapshot, texts)
+def _make_recall(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.recall",
+        effect=READS_PEOPLE,
+        help=CommandHelp(
+            HelpTopic.MEMORY, "Search memory and recent notes", (",memory.recall", ",memory.recall allergic")
+        ),
+    )
+    async def recall_tool(turn: Turn, args: RecallArgs) -> str:
+        """Search long-term memory and the notes of the last days; without a query it gives all of them."""
+        zones = await _open_to_read(memory, turn, args.scope)
+        if len(zones) > 1:  # a memory without an answer is worth a line only if it is the only one
+            snapshots = [(scope, zone, await zone.read()) for scope, zone in zones]
+            found = [
+                (scope, zone)
+                for scope, zone, snapshot in snapshots
+                if recall(snapshot, since=zone.today() - timedelta(days=args.days), query=args.query)
+            ]
+            zones = found or zones[:1]
+        return "\n\n".join([await _recall_from(turn, scope, zone, args) for scope, zone in zones])
+
+    return recall_tool
+
+
+async def _recall_from(turn: Turn, scope: Scope, zone: AnyZone, args: RecallArgs) -> str:
+    snapshot, texts = await zone.read(), turn.result_texts
+    cited = _cite(scope, snapshot, texts)
     if snapshot.is_empty:
         return texts.say("recall_empty", cited=cited)
     since = zone.today() - timedelta(days=args.days)
@@ -171,103 +291,181 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
     return answer
 
 
-def _make_show(read_settings: Callable[[], MemorySettings]) -> Tool:
+def _make_show(memory: OpensMemory) -> Tool:
     @tool(
         "memory.show",
         effect=READS_PEOPLE,
         commands=("memory",),
-        help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory",), in_menu=True),
+        help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory", ",memory scope=user"), in_menu=True),
     )
-    async def show(turn: Turn, args: NoArgs) -> str:
+    async def show(turn: Turn, args: ReadArgs) -> str:
         """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
-        texts, snapshot = turn.texts, await _open_zone(turn).read()
-        versions = {entry.version for entry in await turn.tape.read(MemoryVersionsView())}
-        lines = [texts.say("memory_shown", cited=_cite(snapshot, texts))]
-        lines += [texts.say("memory_long_term", size=_describe_size(snapshot.long_term, texts))]
-        dates = ", ".join(note.date for note in snapshot.dailies)
-        notes = "\n".join(note.content for note in snapshot.dailies)
-        days = texts.say("days", count=len(snapshot.dailies))
-        days = texts.say("days_listed", days=days, listed=dates) if dates else days
-        lines += [texts.say("memory_notes", days=days, size=_describe_size(notes, texts))]
-        settings = read_settings()
-        kept = texts.say("memory_kept", count=settings.retention_days)
-        lines += [texts.say("memory_reach", count=settings.recent_days, kept=kept)]
-        if versions:
-            lines += [texts.say("memory_versions", versions=format_versions(versions, texts))]
-        return "\n".join([*lines, texts.say("memory_recall")])
+        zones = await _open_to_read(memory, turn, args.scope)
+        parts = [await _describe_zone(turn, scope, zone, memory.settings) for scope, zone in zones]
+        return "\n".join([*parts, turn.texts.say("memory_recall")])
 
     return show
 
 
-@tool(
-    "memory.forget",
-    effect=INSIDE,
-    help=CommandHelp(
-        HelpTopic.MEMORY, "Forget every line with a text", (",memory.forget nuts", ",memory.forget allergic to")
-    ),
-)
-async def _forget(turn: Turn, args: ForgetArgs) -> str:
-    """Remove every line of long-term memory and of the daily notes that contains a text."""
-    zone = _open_zone(turn)
-    before = await zone.read()
-    if not fold_text(args.text).strip():
-        raise ToolRetry(turn.result_texts.say("forget_empty"))
-    removed = await zone.forget(args.text)
-    after = await zone.read()
-    if not removed:
-        hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
-        return turn.texts.say("forgot_nothing", text=repr(args.text), cited=_cite(after, turn.texts)) + hint
-    return turn.texts.say(
-        "forgot",
-        count=len(removed),
-        version=_name_version(after, turn.texts),
-        lines=_bullet_list(removed),
-        way_back=_undo_hint(before, turn.texts),
+async def _describe_zone(turn: Turn, scope: Scope, zone: AnyZone, settings: MemorySettings) -> str:
+    texts, snapshot = turn.texts, await zone.read()
+    versions = {entry.version for entry in await zone.versions()}
+    lines = [texts.say("memory_shown", cited=_cite(scope, snapshot, texts))]
+    lines += [texts.say("memory_long_term", size=_describe_size(snapshot.long_term, texts))]
+    dates = ", ".join(note.date for note in snapshot.dailies)
+    notes = "\n".join(note.content for note in snapshot.dailies)
+    days = texts.say("days", count=len(snapshot.dailies))
+    days = texts.say("days_listed", days=days, listed=dates) if dates else days
+    lines += [texts.say("memory_notes", days=days, size=_describe_size(notes, texts))]
+    kept = texts.say("memory_kept", count=settings.retention_days)
+    lines += [texts.say("memory_reach", count=settings.recent_days, kept=kept)]
+    if versions:
+        lines += [texts.say("memory_versions", versions=format_versions(versions, texts), scope=_scope_option(scope))]
+    return "\n".join(lines)
+
+
+def _make_forget(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.forget",
+        effect=INSIDE,
+        help=CommandHelp(
+            HelpTopic.MEMORY, "Forget every line with a text", (",memory.forget nuts", ",memory.forget allergic to")
+        ),
     )
+    async def forget(turn: Turn, args: ForgetArgs) -> str:
+        """Remove every line of long-term memory and of the daily notes that contains a text."""
+        if not fold_text(args.text).strip():
+            raise ToolRetry(turn.result_texts.say("forget_empty"))
+        scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
+        before = await zone.read()
+        removed = await zone.forget(args.text)
+        after = await zone.read()
+        if not removed:
+            hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
+            for other in await _find_scopes_with(memory, turn, args.text):
+                zone_name = _zone_name(other, turn.texts)
+                hint += turn.texts.say("forget_elsewhere", zone=zone_name, scope=_scope_option(other))
+            cited = _cite(scope, after, turn.texts)
+            return turn.texts.say("forgot_nothing", text=repr(args.text), cited=cited) + hint
+        return turn.texts.say(
+            "forgot",
+            count=len(removed),
+            version=_name_version(scope, after, turn.texts),
+            lines=_bullet_list(removed),
+            way_back=_undo_hint(scope, before, turn.texts),
+        )
+
+    return forget
 
 
-@tool(
-    "memory.restore",
-    effect=INSIDE,
-    help=CommandHelp(
-        HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
-    ),
-)
-async def _restore(turn: Turn, args: RestoreArgs) -> str:
-    """Bring an older version of memory back as the newest one."""
-    zone = _open_zone(turn)
-    before = await zone.read()
-    try:
-        with _report_limits(turn):
-            await zone.restore(args.version)
-    except EntryNotFound as error:
-        others = {item.version for item in await turn.tape.read(MemoryVersionsView())} - {args.version}
-        raise ToolRetry(missing_version_text(args.version, others, turn.result_texts)) from error
-    after = await zone.read()
-    if after.seal_id == before.seal_id:
-        return turn.texts.say("restored_same", number=args.version, cited=_cite(after, turn.texts))
-    version, way_back = _name_version(after, turn.texts), _undo_hint(before, turn.texts)
-    return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
+async def _find_scopes_with(memory: OpensMemory, turn: Turn, text: str) -> list[Scope]:
+    """Find the memories that this turn may change and that have a line with a text."""
+    needle, writes = fold_text(text).strip(), memory.choose(turn).writes
+    zones = [(scope, await zone.read()) for scope, zone in await _open_to_read(memory, turn, "") if scope in writes]
+    return [scope for scope, snapshot in zones if forget_lines(snapshot, needle, "")[1]]
 
 
-@tool(
-    "memory.clear",
-    effect=INSIDE,
-    help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
-)
-async def _clear(turn: Turn, args: ClearArgs) -> str:
-    """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
-    zone, texts = _open_zone(turn), turn.texts
-    before = await zone.read()
-    if before.is_empty:
-        return texts.say("cleared_already", cited=_cite(before, texts))
-    days = texts.say("days", count=len(before.dailies))
-    content = texts.say("memory_holds", size=_describe_size(before.long_term, texts), days=days)
-    if not args.confirm:
-        return texts.say("clear_asks", cited=_cite(before, texts), what=content)
-    await zone.clear()
-    after = await zone.read()
-    return texts.say("cleared", version=_name_version(after, texts), what=content, way_back=_undo_hint(before, texts))
+def _make_restore(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.restore",
+        effect=INSIDE,
+        help=CommandHelp(
+            HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
+        ),
+    )
+    async def restore(turn: Turn, args: RestoreArgs) -> str:
+        """Bring an older version of memory back as the newest one."""
+        scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
+        before = await zone.read()
+        try:
+            with _report_limits(turn):
+                await zone.restore(args.version)
+        except EntryNotFound as error:
+            others = {item.version for item in await zone.versions()} - {args.version}
+            raise ToolRetry(missing_version_text(args.version, others, turn.result_texts)) from error
+        after = await zone.read()
+        if after.seal_id == before.seal_id:
+            return turn.texts.say("restored_same", number=args.version, cited=_cite(scope, after, turn.texts))
+        version, way_back = _name_version(scope, after, turn.texts), _undo_hint(scope, before, turn.texts)
+        return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
+
+    return restore
+
+
+def _make_clear(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.clear",
+        effect=INSIDE,
+        help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
+    )
+    async def clear(turn: Turn, args: ClearArgs) -> str:
+        """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
+        scope, zone, texts = Scope(args.scope), await _open_to_write(memory, turn, args.scope), turn.texts
+        before = await zone.read()
+        if before.is_empty:
+            return texts.say("cleared_already", cited=_cite(scope, before, texts))
+        days = texts.say("days", count=len(before.dailies))
+        content = texts.say("memory_holds", size=_describe_size(before.long_term, texts), days=days)
+        if not args.confirm:
+            return texts.say("clear_asks", cited=_cite(scope, before, texts), what=content, scope=_scope_option(scope))
+        await zone.clear()
+        after = await zone.read()
+        way_back = _undo_hint(scope, before, texts)
+        return texts.say("cleared", version=_name_version(scope, after, texts), what=content, way_back=way_back)
+
+    return clear
+
+
+def _make_why(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.why",
+        effect=READS_PEOPLE,
+        for_model=False,
+        help=CommandHelp(HelpTopic.MEMORY, "What of it the model is shown", (",memory.why",)),
+    )
+    async def why(turn: Turn, args: NoArgs) -> str:
+        """Say what of memory the model is shown here, from which entries, and what is left out and why."""
+        planned, texts = await memory.plan(turn), turn.texts
+        shown = [node for node in planned.nodes if node.text]
+        lines = [texts.say("why_memory", number=sum(len(node.text) for node in shown), limit=planned.limit)]
+        cited = {each.scope: _cite(each.scope, each.memory, texts) for each in planned.memories}
+        for node in shown:
+            count = texts.say("lines", count=len(node.text.splitlines()))
+            lines.append(texts.say("why_node", part=_name_part(node, texts), lines=count, cited=cited[node.scope]))
+            if node.left_out:
+                lines.append(texts.say("why_cut_node", part=_name_part(node, texts), number=node.total))
+        if not shown:
+            lines.append(texts.say("why_no_node"))
+        for node in [node for node in planned.nodes if not node.text]:
+            reason = texts.say(f"why_left_{node.left_out}", count=memory.settings.recent_days)
+            lines.append(texts.say("why_left_out", part=_name_part(node, texts), reason=reason))
+        for scope, denial in planned.access.unread.items():
+            lines.append(
+                texts.say("why_unread", denial=texts.say(f"zone_unread_{denial}", zone=_zone_name(scope, texts)))
+            )
+        for each in planned.memories:
+            if each.scope is not Scope.CHAT:
+                lines += [
+                    texts.say("why_entries", tape=tape, spans=_write_spans(spans))
+                    for tape, spans in each.entries.items()
+                ]
+        return "\n".join(lines)
+
+    return why
+
+
+def _write_spans(spans: Sequence[Span]) -> str:
+    return ", ".join(f"#{low}" if low == high else f"#{low}-{high}" for low, high in spans)
+
+
+def _name_part(node: BlockNode, texts: Texts) -> str:
+    """Name a part of one memory, with the days of its notes."""
+    part = texts.say(f"part_{node.part}", zone=_zone_name(node.scope, texts))
+    return texts.say("part_days", part=part, days=", ".join(node.days)) if node.days else part
+
+
+def _zone_name(scope: Scope, texts: Texts) -> str:
+    return texts.say(f"zone_{scope}")
 
 
 @contextmanager
@@ -281,12 +479,11 @@ def _report_limits(turn: Turn) -> Iterator[None]:
         raise ToolRetry(turn.texts.say("memory_too_large", what=part, size=error.size, limit=error.limit)) from error
 
 
-def _open_zone(turn: Turn) -> MemoryZone:
-    return MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
-
-
-def _cite(snapshot: MemorySnapshot, texts: Texts) -> str:
+def _cite(scope: Scope, snapshot: MemorySnapshot, texts: Texts) -> str:
     """Name the version and its entry, for use in brackets."""
+    if scope is not Scope.CHAT:
+        zone = _zone_name(scope, texts)
+        return texts.say("cited_zone", zone=zone, number=snapshot.version) if snapshot.seal_id else zone
     if not snapshot.seal_id:
         return texts.say("no_version")
     if not snapshot.version:
@@ -294,16 +491,23 @@ def _cite(snapshot: MemorySnapshot, texts: Texts) -> str:
     return texts.say("cited_version", number=snapshot.version, entry=snapshot.seal_id)
 
 
-def _name_version(snapshot: MemorySnapshot, texts: Texts) -> str:
-    """Name a new version, for use in a sentence."""
+def _name_version(scope: Scope, snapshot: MemorySnapshot, texts: Texts) -> str:
+    """Name a new version, for use in a sentence; that of a shared memory gets its number when the turn is merged."""
+    if scope is not Scope.CHAT:
+        return texts.say("new_zone_version", zone=_zone_name(scope, texts))
     return texts.say("new_version", number=snapshot.version, entry=snapshot.seal_id)
 
 
-def _undo_hint(before: MemorySnapshot, texts: Texts) -> str:
+def _undo_hint(scope: Scope, before: MemorySnapshot, texts: Texts) -> str:
     """Say how to undo, as the end of a sentence; return an empty text if there is nothing to bring back."""
     if before.is_empty or not before.version:
         return ""
-    return texts.say("way_back", number=before.version)
+    return texts.say("way_back", number=before.version, scope=_scope_option(scope))
+
+
+def _scope_option(scope: Scope) -> str:
+    """Write the option of a command that names a scope; nothing for the usual one."""
+    return "" if scope is Scope.CHAT else f" scope={scope}"
 
 
 def _bullet_list(lines: Sequence[str]) -> str:

@@ -7,19 +7,21 @@ from dataclasses import asdict, replace
 from datetime import date, timedelta, tzinfo
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
+from bubbot.features.memory.block import MAX_SECTION_CHARS, build_memory_block
 from bubbot.features.memory.views import (
     DAILY,
     LONG_TERM,
-    MAX_SECTION_CHARS,
     DailyNote,
     MemorySnapshot,
     MemoryVersion,
     MemoryVersionsView,
     MemoryVersionView,
     MemoryView,
-    build_memory_block,
     format_memory_page,
     parse_day,
+    remove_lines,
+    sort_by_day,
+    tidy_text,
 )
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -67,6 +69,10 @@ class MemoryZone:
         """Return the newest version; an empty one (version 0) if there is none."""
         return await self._tape.read(MemoryView())
 
+    async def versions(self) -> tuple[MemoryVersion, ...]:
+        """Return the versions on the tape, newest first."""
+        return await self._tape.read(MemoryVersionsView())
+
     async def get_context(self, recent_days: int = 7, *, limit: int = MAX_SECTION_CHARS) -> str:
         """Return the `<memory>` block of the system prompt; `limit` characters for each of its sections."""
         return build_memory_block(await self.read(), today=self.today(), recent_days=recent_days, limit=limit)
@@ -78,7 +84,7 @@ class MemoryZone:
     async def save_long_term(self, content: str) -> list[str]:
         """Replace the long-term text. Return the lost lines: those that the new text does not have."""
         current = await self.read()
-        text = _tidy(content)
+        text = tidy_text(content)
         await self._update(current, replace(current, long_term=text, long_term_updated_at=self._stamp()))
         new_lines = {line.strip() for line in text.splitlines()}
         return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
@@ -95,14 +101,14 @@ class MemoryZone:
             raise ValueError(
                 f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far: schedule a reminder"
             )
-        text = _tidy(content)
+        text = tidy_text(content)
         if not text:
             return
         current = await self.read()
         notes = {note.date: note for note in current.dailies}
         joined = f"{notes[day].content}\n{text}" if day in notes else text
         notes[day] = DailyNote(day, joined, self._stamp())
-        await self._update(current, replace(current, dailies=_sort_by_day(notes.values())))
+        await self._update(current, replace(current, dailies=sort_by_day(notes.values())))
 
     async def forget(self, text: str) -> list[str]:
         """Remove every line that contains the text, after NFKC and casefold. Return the removed lines.
@@ -113,13 +119,13 @@ class MemoryZone:
         if not needle:
             raise ValueError("the text to forget is empty: give words of the line that is to go")
         current = await self.read()
-        long_term, removed = _remove_lines(current.long_term, needle)
+        long_term, removed = remove_lines(current.long_term, needle)
         notes = []
         for note in current.dailies:
-            content, lost = _remove_lines(note.content, needle)
+            content, lost = remove_lines(note.content, needle)
             removed += lost
             notes.append(DailyNote(note.date, content, self._stamp()) if lost else note)
-        changed = replace(current, long_term=long_term, dailies=_sort_by_day(notes))
+        changed = replace(current, long_term=long_term, dailies=sort_by_day(notes))
         if long_term != current.long_term:
             changed = replace(changed, long_term_updated_at=self._stamp())
         await self._update(current, changed)
@@ -127,7 +133,7 @@ class MemoryZone:
 
     async def restore(self, version: int) -> None:
         """Append an older version as a new one. Raise `EntryNotFound`, naming the existing versions."""
-        versions = await self._tape.read(MemoryVersionsView())
+        versions = await self.versions()
         older = await self._find(version, versions)
         if older is None:
             others = {item.version for item in versions} - {version}
@@ -137,8 +143,10 @@ class MemoryZone:
     async def import_snapshot(self, content: MemorySnapshot) -> None:
         """Append content from elsewhere as a new version that replaces everything remembered."""
         stamp = self._stamp()
-        notes = _sort_by_day(replace(note, content=_tidy(note.content), updated_at=stamp) for note in content.dailies)
-        long_term = _tidy(content.long_term)
+        notes = sort_by_day(
+            replace(note, content=tidy_text(note.content), updated_at=stamp) for note in content.dailies
+        )
+        long_term = tidy_text(content.long_term)
         adopted = MemorySnapshot(long_term=long_term, long_term_updated_at=stamp if long_term else "", dailies=notes)
         await self._update(await self.read(), adopted)
 
@@ -229,23 +237,3 @@ def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
         *(event(DAILY, asdict(note)) for note in snapshot.dailies),
         anchor(MEMORY_SEAL, state, window=False),
     ]
-
-
-def _sort_by_day(notes: Iterable[DailyNote]) -> tuple[DailyNote, ...]:
-    """Sort notes by day, without the empty ones."""
-    return tuple(sorted((note for note in notes if note.content), key=lambda note: note.date))
-
-
-def _tidy(text: str) -> str:
-    """Strip line ends at both ends; return an empty text if there is only white space."""
-    return text.strip("\r\n") if text.strip() else ""
-
-
-def _remove_lines(text: str, needle: str) -> tuple[str, list[str]]:
-    """Remove the lines that contain the needle; return the rest and these lines."""
-    lines = text.splitlines(keepends=True)
-    removed = [line for line in lines if needle in fold_text(line)]
-    if not removed:
-        return text, []
-    rest = _tidy("".join(line for line in lines if needle not in fold_text(line)))
-    return rest, [line.splitlines()[0] for line in removed]

@@ -142,6 +142,7 @@ class Firings:
             return
         turn.cause, turn.time_limit_seconds = firing.job.id, float(firing.job.budget)
         turn.metadata[ScheduledTurn] = ScheduledTurn(may_schedule=firing.job.nested)
+        turn.replies_elsewhere = firing.job.target.session != firing.job.session
         turn.fixed_reply = firing.job.text if firing.job.do == "text" else None
         if firing.is_late:
             turn.notices.append(firing.late_text(turn.texts))

@@ -105,7 +105,10 @@ class Summaries:
         outcome = await call_next(turn)
         request = turn.find_metadata(SummaryRequest)
         if request is None:
-            await self._note_if_due(turn)
+            try:
+                await self._note_if_due(turn)
+            except BubbotError as error:  # the answer is there, and more important
+                log.warning("no turn for a summary: %s", error, extra={"action": "context.summary_refused"})
             return outcome
         if outcome.status != "answered":
             return outcome

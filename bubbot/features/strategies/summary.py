@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
-from bubbot.errors import BubbotError, FeatureFailed, ModelError, ModelOverflow
+from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelError, ModelOverflow
 from bubbot.features.strategies.quotation import clip_text, format_head, indent_quotation
 from bubbot.features.strategies.reader import OpenedEntry
 from bubbot.ports.text import clean
@@ -303,6 +303,8 @@ def cite_newest(state: SummaryState, entries: Sequence[OpenedEntry], limit: int)
 
 def reason_of(error: Exception, turn: Turn) -> str:
     """Return why a model did not write a summary, for people."""
+    if isinstance(error, ModelCallDenied) and error.notice:
+        return turn.texts.format_commands(error.notice).rstrip(".。")
     if isinstance(error, BubbotError):
         return turn.texts.reason(error).rstrip(".")
     return turn.texts.say("summary_unusable")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bubbot.features.why.lineage import Lineage, LineageAnchor
 from bubbot.features.why.view import Explanation
@@ -35,7 +36,7 @@ def format_explanation(turn: Explanation, texts: Texts, lineage: Lineage | None,
 def _format_step(entry_id: int, step: JsonObject, texts: Texts, label: str = "") -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
     usage_data = step.get("usage", {})
-    shown = _format_spans(step["shown"])
+    shown = _format_shown(step["shown"])
     model, answered = step["model"], step.get("answered", step["model"])
     failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
     head = texts.say(
@@ -97,6 +98,13 @@ def _format_links(anchor: LineageAnchor, texts: Texts) -> str:
     links += texts.say("why_elsewhere", number=anchor.elsewhere) if anchor.elsewhere else ""
     links += texts.say("why_sources", entries=_format_spans(anchor.sources)) if anchor.sources else ""
     return links + (texts.say("why_recalls", entries=_format_spans(anchor.recalls)) if anchor.recalls else "")
+
+
+def _format_shown(shown: Sequence[Sequence[Any]]) -> str:
+    """Write the id ranges that a step showed; those of another tape follow its name."""
+    own = _format_spans([pair for pair in shown if not isinstance(pair[0], str)])
+    others = [f"{tape} {_format_spans(spans)}" for tape, spans in (pair for pair in shown if isinstance(pair[0], str))]
+    return "; ".join([*([own] if own else []), *others])
 
 
 def _format_spans(spans: Sequence[Sequence[int]]) -> str:

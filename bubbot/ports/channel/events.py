@@ -18,8 +18,10 @@ class Role(StrEnum):
 
     def at_least(self, other: Role) -> bool:
         """Return true if this role includes the other one."""
-        order = list(Role)
-        return order.index(self) >= order.index(other)
+        return _ROLES.index(self) >= _ROLES.index(other)
+
+
+_ROLES = list(Role)
 
 
 class HasChat:

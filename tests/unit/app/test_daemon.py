@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.daemon import COLLECTION_THRESHOLDS, open_daemon
+from bubbot.app.daemon import COLLECTION_THRESHOLDS, Daemon, open_daemon
 from bubbot.cli.chat_service import chat_service
 from bubbot.home import Home
-from bubbot.ports.channel import MessagePart, Outbound, Receipt
+from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Sender
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.settings.loader import ModelSettings, Settings
 
@@ -64,3 +64,38 @@ async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_
         go.set()
         await doors.wait_until_idle("stdin:slow")
         assert sent == ["mine", "slow"]
+
+
+async def test_linked_accounts_share_a_memory_in_a_real_home_also_after_a_restart(tmp_path: Path) -> None:
+    home, parts = Home(tmp_path / "home"), list[MessagePart]()
+    numbers = iter(range(100))
+
+    async def say(daemon: Daemon, text: str, account: str) -> str:
+        runtime = daemon.bot.channel_runtimes["stdin"]
+        at = "2026-11-24T00:00:00+00:00"
+        inbound = Inbound("stdin", f"m{next(numbers)}", f"chat{account}", Sender(account, "Ann"), text, at)
+        turn = await runtime.gate.accept(inbound)
+        assert turn is not None
+        return (await turn).text
+
+    async def send(part: MessagePart) -> Receipt:
+        parts.append(part)
+        return Receipt()
+
+    async with asyncio.timeout(WAIT), open_daemon(SETTINGS, home) as daemon:
+        daemon.remote.send = send  # type: ignore[method-assign]
+        await say(daemon, ",memory.save scope=user Likes tea.", "0")
+        code = (await say(daemon, ",link", "0")).split("Your code is ")[1][:8]
+        await say(daemon, f",link {code}", "5")
+        await daemon.bot.channel_runtimes["stdin"].deliverer.wait_until_idle()
+        question = next(part for part in parts if "has typed the code" in part.text)
+        assert question.chat == "chat0"
+        assert "Likes tea." not in await say(daemon, ",memory.recall", "5")
+        assert "Linked with 5 (stdin)" in await say(daemon, ",link yes", "0")
+        assert "Likes tea." in await say(daemon, ",memory.recall", "5")
+    async with asyncio.timeout(WAIT), open_daemon(SETTINGS, home) as daemon:
+        daemon.remote.send = send  # type: ignore[method-assign]
+        assert "Likes tea." in await say(daemon, ",memory.recall", "5")
+        await say(daemon, ",unlink", "5")
+        assert "Likes tea." not in await say(daemon, ",memory.recall", "5")
+        assert "Likes tea." in await say(daemon, ",memory.recall", "0")

@@ -224,6 +224,18 @@ class TestTurn:
             assert bench.problems() == {"odd": f"prompt: {reasons[failure]}"}
             assert "pong" in await bench.say(",ping")
 
+    @pytest.mark.parametrize("failure", ["boom", "hang", "odd"])
+    async def test_an_erasure_that_may_miss_traces_erases_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+    ) -> None:
+        install(monkeypatch, tmp_path, f"find_traces={failure}")
+        async with opened(tmp_path) as bench:
+            await bench.say("hello")
+            await bench.say(",reset erase")
+            assert list(bench.problems()) == ["odd"]
+            assert bench.problems()["odd"].startswith("find_traces: ")
+            assert "tape/erased" not in await bench.names()
+
     @pytest.mark.parametrize("where", ["around_turn", "around_model", "around_choice"])
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
     async def test_middleware_that_fails_fails_the_turn_with_a_sentence_that_names_the_feature(

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.features.memory.block import MAX_SECTION_CHARS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.views import MAX_SECTION_CHARS
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender

@@ -151,7 +151,7 @@ class TestReading:
 SAMPLES = {"handle": "0" * 64, "entry": "1", "version": "1", "days": "3", "limit": "5", "date": "2026-11-21",
            "start": "2026-11-21", "end": "2026-11-21", "kinds": "message", "confirm": "no", "zones": "yes",
            "source_ids": "1", "request": "no", "offset": "0", "how": "archive", "before": "7",
-           "at": "1", "last": "5", "parents": "1"}  # fmt: skip
+           "at": "1", "last": "5", "parents": "1", "scope": "chat"}  # fmt: skip
 
 
 def filled(form: str, *, optional: bool) -> str:
@@ -207,7 +207,7 @@ HOSTILE = (
 
 ALL = toolbox(ScriptedModel())
 UNUSED: Any = None
-EVERY = Toolbox([*ALL, *schedule_tools(UNUSED), usage_tool(UNUSED), *access_tools(UNUSED)])
+EVERY = Toolbox([*ALL, *schedule_tools(UNUSED), usage_tool(UNUSED), *access_tools(UNUSED, UNUSED)])
 NAMES = sorted(one.name for one in ALL)
 FIELDS = sorted({name for one in ALL for name in one.args.model_fields})
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=12)

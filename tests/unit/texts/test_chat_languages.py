@@ -125,15 +125,15 @@ CONVERSATION = (
     (
         ",memory.restore x",
         (
-            ',memory.restore: version is "x", but must be a whole number. Type ,memory.restore <version>, such '
+            ',memory.restore: version is "x", but must be a whole number. Type ,memory.restore <version> …, such '
             "as ,memory.restore N"
         ),
-        (",memory.restore：version 是“x”，但应为整数。请输入 ,memory.restore <version>，例如 ,memory.restore N"),
+        (",memory.restore：version 是“x”，但应为整数。请输入 ,memory.restore <version> …，例如 ,memory.restore N"),
     ),
     (
-        ",memory.show x y z",
-        ',memory: I do not know what to do with "x y z". Type ,memory',
-        ",memory：不明白“x y z”是什么意思。请输入 ,memory",
+        ",tape.info x y z",
+        ',tape.info: I do not know what to do with "x y z". Type ,tape.info',
+        ",tape.info：不明白“x y z”是什么意思。请输入 ,tape.info",
     ),
     (
         ",memory",

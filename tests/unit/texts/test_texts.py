@@ -182,7 +182,7 @@ class TestLanguages:
             *toolbox(ScriptedModel()),
             *schedule_tools(unused),
             usage_tool(unused),
-            *access_tools(unused),
+            *access_tools(unused, unused),
             *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
@@ -194,7 +194,7 @@ class TestLanguages:
             *toolbox(ScriptedModel()),
             *schedule_tools(unused),
             usage_tool(unused),
-            *access_tools(unused),
+            *access_tools(unused, unused),
             *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
@@ -217,7 +217,7 @@ class TestLanguages:
             *toolbox(ScriptedModel()),
             *schedule_tools(unused),
             usage_tool(unused),
-            *access_tools(unused),
+            *access_tools(unused, unused),
             *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
@@ -521,9 +521,23 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
     )
 
 
-BUILT = ("argument_", "cron_", "w_", "weekday_", "month_", "state_", "do_", "h_")
+BUILT = (
+    "argument_",
+    "cron_",
+    "w_",
+    "weekday_",
+    "month_",
+    "state_",
+    "do_",
+    "h_",
+    "zone_",
+    "part_",
+    "why_left_",
+    "link_",
+)
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
-tests/unit/runtime/test_argument_errors.py say them all."""
+tests/unit/runtime/test_argument_errors.py say them all,
+tests/unit/features/memory/test_shared_zone.py and tests/unit/features/access/test_links.py theirs."""
 
 
 def _spelt() -> set[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubbot.errors import ToolRetry
+from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.tools import memory_tools
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.tool import Tool, Toolbox
@@ -18,7 +19,7 @@ from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
 
-TOOLS = Toolbox(memory_tools(MemorySettings))
+TOOLS = Toolbox(MemoryFeature(Path("unused"), SteppingClock(), MemorySettings()).feature().tools)
 
 
 @pytest.fixture
@@ -235,12 +236,12 @@ class TestClear:
 @pytest.mark.parametrize("one", list(TOOLS), ids=lambda one: one.name)
 def test_every_tool_tells_a_model_what_it_is_for(one: Tool) -> None:
     spec = one.spec()
-    assert one.for_model
+    assert one.for_model is (one.name != "memory.why")
     assert len(one.summary) > 30
     assert all(field.get("description") for field in spec.parameters.get("properties", {}).values())
 
 
 def test_the_tools_are_those_of_the_design() -> None:
     assert [one.name for one in TOOLS] == [
-        f"memory.{name}" for name in ("save", "daily", "recall", "show", "forget", "restore", "clear")
+        f"memory.{name}" for name in ("save", "daily", "recall", "show", "forget", "restore", "clear", "why")
     ]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubbot.features.memory.block import build_memory_block
 from bubbot.features.memory.views import (
     DAILY,
     LONG_TERM,
@@ -18,7 +19,6 @@ from bubbot.features.memory.views import (
     MemoryVersionsView,
     MemoryVersionView,
     MemoryView,
-    build_memory_block,
     format_memory_page,
     parse_day,
     recall,

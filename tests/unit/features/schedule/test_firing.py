@@ -302,6 +302,21 @@ class TestRights:
             assert "medicine" not in str(await bot.bench.entries("test:1"))
 
     @virtual
+    @pytest.mark.law("P1")
+    async def test_a_job_is_shown_its_persons_own_memory_unless_its_answer_goes_elsewhere(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, groups={"-9"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            await bot.say(",memory.save scope=user Likes tea.", sender="1", chat="1")
+            await bot.say(",schedule in 5m: what is for me?", sender="1", chat="1")
+            await bot.passes(minutes=6)
+            assert "Likes tea." in bot.bench.requests[-1].system
+            await bot.say(",schedule to=test:-9 in 5m: what is for them?", sender="1", chat="1")
+            await bot.passes(minutes=6)
+            assert bot.bench.channel.sent[-1].chat == "-9"
+            assert "Likes tea." not in bot.bench.requests[-1].system
+
+    @virtual
     async def test_a_missed_job_is_told_where_it_was_made(self) -> None:
         store = InMemoryStore()
         rules = admitting(store, owners={"1"}, members={"5"})

@@ -155,6 +155,19 @@ class TestInTurns:
             await bench.say("long " * 3_000)
             assert asked(bench.requests[-1])[-1][1].startswith("long long")  # a model without tools gets no line
 
+    async def test_the_first_version_of_summary_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
+        first = OWN_STRATEGIES.find("summary").at_version(1)
+        assert first is not None
+        options = Options(compose=ContextPolicy("summary", strategies=replace(OWN_STRATEGIES, own=(first,))))
+        async with running(memory_store, ScriptedModel(traits=SMALL), options) as bench:
+            await talk(bench, 30)
+            hint = asked(bench.requests[-1])[0]
+            assert hint[0] == "user"
+            assert "tape_search finds them" in hint[1]
+            cited = [entry for entry in await bench.entries() if f"#{entry.id} " in hint[1]]
+            assert cited
+            assert all(entry.payload["role"] == "user" for entry in cited)
+
     async def test_memory_is_no_reason_to_cut(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:
             await bench.say("hello")
@@ -284,14 +297,13 @@ class TestPointers:
 
 
 class TestRequestsOfTheFirstVersion:
-    @pytest.mark.parametrize("selector", ["compact", "summary"])
-    async def test_they_are_built_again_byte_for_byte(self, memory_store: InMemoryStore, selector: str) -> None:
-        first = OWN_STRATEGIES.find(selector).at_version(1)
+    async def test_they_are_built_again_byte_for_byte(self, memory_store: InMemoryStore) -> None:
+        first = OWN_STRATEGIES.find("compact").at_version(1)
         assert first is not None
         traits = ModelTraits(context_tokens=6_000)
         older = replace(OWN_STRATEGIES, own=(first,))
         async with running(
-            memory_store, ScriptedModel(traits=traits), Options(compose=ContextPolicy(selector, strategies=older))
+            memory_store, ScriptedModel(traits=traits), Options(compose=ContextPolicy("compact", strategies=older))
         ) as bench:
             await talk(bench, 60)
             assert await bench.events(CUT)

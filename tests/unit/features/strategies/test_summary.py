@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
-from bubbot.errors import ModelOverflow, ModelUnavailable
+from bubbot.app.bot import PortWrappers, open_app
+from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
+from bubbot.feature import Feature
+from bubbot.features.strategies import summaries as summaries_module
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
+from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.model import ModelEvent, ModelRequest
+from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.settings.loader import Settings
+from bubbot.settings.sections import ModelSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.store import TapeStore
@@ -29,6 +38,7 @@ from tests.summarising import (
     summarising,
     summary_so_far,
 )
+from tests.tapes import whole
 from tests.turns import WAIT, Bench
 
 LONG = "word " * 60
@@ -533,3 +543,57 @@ async def test_the_scripted_model_writes_summaries_by_its_rules(memory_store: In
         await bench.say("the code is 4711")
         assert "I summarised 2 entries" in (await bench.say(",summary")).text
         assert state_of((await summaries(bench))[0])["summary"] == "Ann told the code (#3)."
+
+
+async def test_a_budget_that_is_used_up_is_respected_and_named(memory_store: InMemoryStore) -> None:
+    async def deny(call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        if not is_summary(call.request):
+            return await call_next(call)
+        error = BudgetExceeded(scope="chat", name="home", period="day", renews="2026-11-22 00:00")
+        error.notice = "Today's budget of this chat is used up."
+        raise error
+
+    model = SummarisingModel()
+    async with summarising(memory_store, model, further=[Feature(name="limits", around_model=[deny])]) as bench:
+        await bench.say("the code is 4711")
+        told = (await bench.say(",summary")).text
+        assert "did not write the summary (Today's budget of this chat is used up): it cites" in told
+        assert model.summary_requests == []
+        steps = [data for data in await bench.events("loop.step") if data.get("purpose") == "summary"]
+        assert [(step["status"], step["attempts"]) for step in steps] == [("error", ())]
+
+
+async def test_a_damaged_choice_of_a_summary_never_costs_the_answer(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object) -> None:
+        raise TapeCorrupt("test:home", 3, "altered")
+
+    monkeypatch.setattr(summaries_module, "_read_window", fail)
+    async with summarising(memory_store, SummarisingModel(size=6_000)) as bench:
+        assert (await bench.say("hello")).text == "ok"
+
+
+async def test_the_bot_as_it_is_shipped_writes_and_announces_one(tmp_path: Path) -> None:
+    model = SummarisingModel(size=8_000)
+    settings = Settings(model=ModelSettings(name="scripted"), context=ContextSettings(selector="summary"))
+    wrappers = PortWrappers(model=lambda _: model)
+    lines: list[str] = []
+    async with open_app(settings, Home(tmp_path), channel_settings={"write": lines.append}, wrappers=wrappers) as app:
+        for number in range(30):
+            text = f"fact {number}: {LONG}"
+            await app.ask(Inbound("stdin", str(number), "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z"))
+            if model.summary_requests:
+                break
+        async with asyncio.timeout(WAIT):
+            await app.runtime.wait_idle()
+            await app.deliverer.wait_until_idle()
+        (anchor,) = [entry for entry in await whole(app.store, app.tape("stdin:default").name) if _is_summary(entry)]
+        assert state_of(anchor)["owner"] == "agent"
+        assert len([line for line in lines if f"(,read {anchor.id}) and go on in a new window." in line]) == 1
+        paid = [entry.name for entry in await whole(app.store, "bubbot/budget")]
+        assert len(paid) >= len(model.requests), "its calls are metered"
+
+
+def _is_summary(entry: TapeEntry) -> bool:
+    return entry.name == "auto_handoff/summary" and entry.kind == "anchor"

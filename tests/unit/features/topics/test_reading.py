@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.turns import Bench, Options, Played, calls, running, says
 
+UNUSED: Any = None
 SOURCE = "test:source"
 
 
@@ -207,7 +209,7 @@ class TestGoingOnElsewhere:
 
 class TestGranting:
     def tools(self, access: AccessService) -> Options:
-        return Options(tools=access_tools(lambda: access))
+        return Options(tools=access_tools(lambda: access, UNUSED))
 
     async def test_the_owner_grants_lists_and_takes_back(
         self, memory_store: InMemoryStore, owned: AccessService
@@ -236,7 +238,7 @@ class TestGranting:
 
     @pytest.mark.parametrize("role", [Role.MEMBER, Role.ADMIN])
     async def test_nobody_else_grants(self, memory_store: InMemoryStore, owned: AccessService, role: Role) -> None:
-        options = Options(tools=access_tools(lambda: owned), role=role)
+        options = Options(tools=access_tools(lambda: owned, UNUSED), role=role)
         async with running(memory_store, ScriptedModel(), options) as bench:
             for line in (f",grant {SOURCE} to test:home", ",grants", f",grant.revoke {SOURCE} to test:home"):
                 assert "is for the owner" in (await bench.say(line)).text

@@ -1,0 +1,175 @@
+"""Changes of the memory of a person or of the workspace: facts that several chats write at once, and their fold.
+
+The memory of a chat stores each version whole, since one turn at a time writes to its tape. Here turns of several chats
+write at once, so each stores what it changes. A turn stages its changes, the merge appends them to whatever is there by
+then, and the fold applies them in that order: no change of another chat is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from bubbot.features.memory.events import ZONE_EVENTS
+from bubbot.features.memory.scopes import ZONE_TAPES
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day
+from bubbot.records import dataclass
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.projection import Projection
+from bubbot.tape.query import TapeQuery, fold_text
+from bubbot.tape.view import QueryAnswers
+
+SAVED = "memory/saved"
+NOTED = "memory/noted"
+FORGOT = "memory/forgot"
+RESTORED = "memory/restored"
+CLEARED = "memory/cleared"
+WORDS = (SAVED, NOTED, RESTORED)
+"""The changes that add words; the others only remove some."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneState:
+    """The memory after the changes up to an entry. The version of the memory is the id of its newest change."""
+
+    memory: MemorySnapshot = MemorySnapshot()
+    head: int = 0
+
+    def apply(self, entries: Sequence[TapeEntry]) -> ZoneState:
+        """Return the state after these entries, in the order of the tape. An erased one changes nothing."""
+        state = self
+        for entry in entries:
+            if not entry.erased and entry.kind == Kind.EVENT and entry.name and entry.name in _FOLDS:
+                data: JsonObject = entry.payload["data"]
+                changed = _FOLDS[entry.name](state.memory, data, entry.date)
+                state = ZoneState(replace(changed, version=entry.id, seal_id=entry.id))
+            state = replace(state, head=max(state.head, entry.id))
+        return state
+
+    def apply_staged(self, entries: Sequence[TapeEntry]) -> ZoneState:
+        """Return the state after entries that a fork has staged, as if nobody else wrote before its merge."""
+        if not entries:
+            return self
+        return self.apply([entry.with_id(self.head + place) for place, entry in enumerate(entries, 1)])
+
+
+def fold_without(entries: Sequence[TapeEntry], session: str) -> MemorySnapshot:
+    """Return the memory without the words that came from a session; what it removed stays removed."""
+    kept = [
+        entry
+        for entry in entries
+        if entry.erased or entry.name not in WORDS or entry.payload["data"].get("session") != session
+    ]
+    return ZoneState().apply(kept).memory
+
+
+def without_old_notes(memory: MemorySnapshot, today: date, retention_days: int) -> MemorySnapshot:
+    """Return the memory without notes of days that are too long ago or too far ahead."""
+    if not memory.dailies:
+        return memory
+    first, last = ((today + timedelta(days=days)).isoformat() for days in (-retention_days, retention_days))
+    notes = tuple(note for note in memory.dailies if first <= note.date <= last)
+    return memory if len(notes) == len(memory.dailies) else replace(memory, dailies=notes)
+
+
+def merge_lines(text: str, added: Sequence[str], lost: Sequence[str]) -> str:
+    """Remove and add lines; a line that is there already is not added again."""
+    gone = {line.strip() for line in lost}
+    lines = [line for line in text.splitlines() if not line.strip() or line.strip() not in gone]
+    present = {line.strip() for line in lines}
+    for line in added:
+        if line.strip() and line.strip() not in present:
+            lines.append(line)
+            present.add(line.strip())
+    return "\n".join(lines).strip("\n")
+
+
+def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+    """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed."""
+    content: str = data["content"]
+    if memory.version != data["base"]:
+        lines = content.splitlines()
+        content = merge_lines(memory.long_term, [lines[number] for number in data["new_lines"]], data["lost"])
+    return replace(memory, long_term=content, long_term_updated_at=moment)
+
+
+def _fold_noted(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+    notes = {note.date: note for note in memory.dailies}
+    day, content = data["date"], data["content"]
+    joined = f"{notes[day].content}\n{content}" if day in notes else content
+    notes[day] = DailyNote(day, joined, moment)
+    return replace(memory, dailies=sort_by_day(notes.values()))
+
+
+def _fold_forgot(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+    return forget_lines(memory, fold_text(data["text"]).strip(), moment)[0]
+
+
+def _fold_restored(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+    notes = sort_by_day(DailyNote(note["date"], note["content"], moment) for note in data["notes"])
+    return replace(memory, long_term=data["long_term"], long_term_updated_at=moment, dailies=notes)
+
+
+def _fold_cleared(_memory: MemorySnapshot, _data: JsonObject, _moment: str) -> MemorySnapshot:
+    return MemorySnapshot()
+
+
+_FOLDS: Mapping[str, Callable[[MemorySnapshot, JsonObject, str], MemorySnapshot]] = MappingProxyType(
+    {
+        SAVED: _fold_saved,
+        NOTED: _fold_noted,
+        FORGOT: _fold_forgot,
+        RESTORED: _fold_restored,
+        CLEARED: _fold_cleared,
+    }
+)
+
+
+def forget_lines(memory: MemorySnapshot, needle: str, moment: str) -> tuple[MemorySnapshot, list[str]]:
+    """Remove every line with the needle; return the memory and these lines."""
+    long_term, removed = remove_lines(memory.long_term, needle)
+    notes = []
+    for note in memory.dailies:
+        content, lost = remove_lines(note.content, needle)
+        removed += lost
+        notes.append(DailyNote(note.date, content, moment) if lost else note)
+    changed = replace(memory, long_term=long_term, dailies=sort_by_day(notes))
+    if long_term != memory.long_term:
+        changed = replace(changed, long_term_updated_at=moment)
+    return changed, removed
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneChangesView:
+    """All changes of a memory, in the order of the tape."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the changes, through the index of names; erased ones have no name any more."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=tuple(ZONE_EVENTS)),)
+
+    def fold(self, answers: QueryAnswers) -> tuple[TapeEntry, ...]:
+        """Return the entries."""
+        return tuple(answers[0])
+
+
+def _refuse_checkpoint(*_: Any) -> Any:
+    raise ValueError("memory has no checkpoints: they would hold words of people")
+
+
+ZONE_PROJECTION = Projection[ZoneState](
+    name="memory",
+    version=1,
+    tapes=ZONE_TAPES,
+    events=tuple(ZONE_EVENTS),
+    initial=ZoneState,
+    apply=ZoneState.apply,
+    encode=_refuse_checkpoint,
+    decode=_refuse_checkpoint,
+    interval=1 << 62,
+)
+"""The memory of a person or of the workspace; no checkpoint is ever due."""

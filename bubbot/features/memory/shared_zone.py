@@ -1,0 +1,380 @@
+"""The memory of people and of the workspace: read once a turn, changed by facts that the turn stages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, field, replace
+from datetime import date, timedelta, tzinfo
+from typing import TypeAlias
+
+from bubbot.errors import EntryNotFound
+from bubbot.features.memory.block import ScopedMemory
+from bubbot.features.memory.changes import (
+    CLEARED,
+    FORGOT,
+    NOTED,
+    RESTORED,
+    SAVED,
+    ZONE_PROJECTION,
+    ZoneChangesView,
+    ZoneState,
+    fold_without,
+    forget_lines,
+    merge_lines,
+    without_old_notes,
+)
+from bubbot.features.memory.scopes import (
+    WORKSPACE_TAPE,
+    Account,
+    FindsAccounts,
+    SeparateAccounts,
+    read_facts,
+    user_tape,
+)
+from bubbot.features.memory.settings import Scope
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, parse_day, sort_by_day, tidy_text
+from bubbot.features.memory.zone import MemoryZone, check_size, missing_version_text
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.tape.fork import MergeResult
+from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectedTape, ProjectionRunner
+from bubbot.tape.query import fold_text
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+
+AnyZone: TypeAlias = "MemoryZone | SharedZone"
+"""The memory of a chat, of a person or of the workspace: the same operations on each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrigin:
+    """Where a change is made, and by whom; empty for the shell."""
+
+    session: str = ""
+    channel: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedZones:
+    """What a turn has read of shared memory: it sees the same until it ends, and its own changes.
+
+    Attributes:
+        states: by tape.
+        tapes: the tapes of each scope; the first one is written.
+    """
+
+    states: dict[str, ZoneState] = field(default_factory=dict)
+    tapes: dict[Scope, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneTapes:
+    """How a shared memory reads and writes its tapes.
+
+    Attributes:
+        names: the tapes; the first one is written, all are read.
+        read: returns the state of one, with what was changed here already.
+        write: adds changes to one.
+        fetch: returns all stored changes of one.
+    """
+
+    names: tuple[str, ...]
+    read: Callable[[str], Awaitable[ZoneState]]
+    write: Callable[[str, Sequence[TapeEntry]], Awaitable[None]]
+    fetch: Callable[[str], Awaitable[tuple[TapeEntry, ...]]]
+
+
+class SharedZone:
+    """The memory of a person or of the workspace; it has the operations of `MemoryZone`.
+
+    A change says what it adds and removes; what others changed meanwhile stays. A person with several accounts has one
+    tape for each: all are read as one memory, and what is new goes to the first.
+
+    Attributes:
+        scope: whose memory it is.
+    """
+
+    def __init__(
+        self, scope: Scope, tapes: ZoneTapes, origin: ChangeOrigin, *, now: Clock, zone: tzinfo, retention_days: int
+    ) -> None:
+        self.scope = scope
+        self._tapes = tapes
+        self._origin = origin
+        self._now = now
+        self._zone = zone
+        self._retention_days = retention_days
+
+    def today(self) -> date:
+        """Return the date in the chat's time zone."""
+        return self._now().astimezone(self._zone).date()
+
+    def last_day(self) -> str:
+        """Return the last day that may have a note: as far ahead as old notes are kept."""
+        return (self.today() + timedelta(days=self._retention_days)).isoformat()
+
+    async def read(self) -> MemorySnapshot:
+        """Return the memory, without notes that are too old; its version is that of the first tape."""
+        return (await self.read_scoped()).memory
+
+    async def read_scoped(self) -> ScopedMemory:
+        """Return the memory as `read` does, with the entries that it is made of."""
+        tapes = await self._read_tapes()
+        entries = {name: ((1, memory.version),) for name, memory in tapes if memory.version}
+        return ScopedMemory(self.scope, join_memories([memory for _, memory in tapes]), entries)
+
+    async def versions(self) -> tuple[MemoryVersion, ...]:
+        """Return the stored versions of the first tape, newest first."""
+        changes = await self._tapes.fetch(self._tapes.names[0])
+        return tuple(MemoryVersion(entry.id, entry.id, entry.date) for entry in reversed(changes))
+
+    async def save_long_term(self, content: str) -> list[str]:
+        """Replace the long-term text. Return the lost lines: those that the new text does not have."""
+        text, tapes = tidy_text(content), await self._read_tapes()
+        new_lines = _stripped(text)
+        before = join_memories([memory for _, memory in tapes])
+        lost = [line for line in before.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
+        check_size(before, replace(before, long_term=text))
+        for place, (name, memory) in enumerate(tapes):
+            own_lost = [
+                line for line in memory.long_term.splitlines() if line.strip() and line.strip() not in new_lines
+            ]
+            saved = merge_lines(memory.long_term, (), own_lost) if place else text
+            if saved != memory.long_term and (own_lost or not place):
+                present = _stripped(memory.long_term)
+                added = [
+                    number
+                    for number, line in enumerate(saved.splitlines())
+                    if line.strip() and line.strip() not in present
+                ]
+                await self._write(name, SAVED, content=saved, base=memory.version, new_lines=added, lost=own_lost)
+        return lost
+
+    async def append_daily(self, content: str, date: str | None = None) -> None:
+        """Add lines to the note of a day, by default today. Raise `ValueError` as `MemoryZone` does."""
+        day = self.today().isoformat() if date is None else parse_day(date)
+        if day is None:
+            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
+        if day > self.last_day():
+            raise ValueError(f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far")
+        text = tidy_text(content)
+        if not text:
+            return
+        current = (await self._read_tapes())[0][1]
+        notes = {note.date: note.content for note in current.dailies}
+        notes[day] = f"{notes[day]}\n{text}" if day in notes else text
+        check_size(current, replace(current, dailies=tuple(DailyNote(*note) for note in sorted(notes.items()))))
+        await self._write(self._tapes.names[0], NOTED, date=day, content=text)
+
+    async def forget(self, text: str) -> list[str]:
+        """Remove every line that contains the text. Return the removed lines. Raise `ValueError` for an empty text."""
+        needle = fold_text(text).strip()
+        if not needle:
+            raise ValueError("the text to forget is empty: give words of the line that is to go")
+        removed: list[str] = []
+        for name, memory in await self._read_tapes():
+            lost = forget_lines(memory, needle, "")[1]
+            if lost:
+                await self._write(name, FORGOT, text=text)
+                removed += [line for line in lost if line not in removed]
+        return removed
+
+    async def restore(self, version: int) -> None:
+        """Bring an older version of the first tape back as a new one. Raise `EntryNotFound`, naming the versions."""
+        changes = await self._tapes.fetch(self._tapes.names[0])
+        ids = [entry.id for entry in changes]
+        if version not in ids:
+            raise EntryNotFound(missing_version_text(version, ids, Texts()))
+        older = ZoneState().apply([entry for entry in changes if entry.id <= version]).memory
+        current = (await self._read_tapes())[0][1]
+        older = without_old_notes(older, self.today(), self._retention_days)
+        if not older.has_same_content(current):
+            check_size(current, older)
+            await self._write(self._tapes.names[0], RESTORED, version=version, **_restored_data(older))
+
+    async def clear(self) -> None:
+        """Empty the memory; the changes before stay on the tapes."""
+        for name, memory in await self._read_tapes():
+            if not memory.is_empty:
+                await self._write(name, CLEARED)
+
+    async def _read_tapes(self) -> list[tuple[str, MemorySnapshot]]:
+        memories = [(name, (await self._tapes.read(name)).memory) for name in self._tapes.names]
+        if not any(memory.dailies for _, memory in memories):
+            return memories
+        today, days = self.today(), self._retention_days
+        return [(name, without_old_notes(memory, today, days)) for name, memory in memories]
+
+    async def _write(self, tape: str, name: str, **data: object) -> None:
+        await self._tapes.write(tape, [event(name, {**data, **asdict(self._origin)})])
+
+
+class SharedZones:
+    """The memories of people and of the workspace, each in memory once it was asked for.
+
+    A turn reads a memory as it was when the turn first asked; what other chats write is there from its next turn on.
+    """
+
+    def __init__(
+        self,
+        open_tape: Callable[[str], TapeService],
+        now: Clock,
+        accounts: FindsAccounts | None = None,
+        projections: ProjectionRunner | None = None,
+    ) -> None:
+        self._open_tape = open_tape
+        self._now = now
+        self._accounts = accounts or SeparateAccounts()
+        self._projections = projections or ProjectionRunner()
+        self._projected: dict[str, ProjectedTape[ZoneState]] = {}
+        self._loaded: set[str] = set()
+        self._lock = asyncio.Lock()
+
+    async def open_zone(self, turn: Turn, scope: Scope, retention_days: int) -> SharedZone:
+        """Open a memory for a turn that has access to it (see `choose_zones`)."""
+        names = await self._pin_tapes(turn, scope)
+
+        async def read(tape: str) -> ZoneState:
+            return (await self._pin_state(turn, tape)).apply_staged(turn.tape.staged_entries(tape))
+
+        async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
+            turn.tape.stage(tape, entries)
+
+        tapes = ZoneTapes(names, read, write, self._read_changes)
+        origin = ChangeOrigin(turn.session, turn.session.partition(":")[0], turn.sender.id)
+        return SharedZone(scope, tapes, origin, now=turn.now, zone=turn.zone, retention_days=retention_days)
+
+    async def open_outside(
+        self, tapes: tuple[str, ...], scope: Scope, *, zone: tzinfo, retention_days: int
+    ) -> SharedZone:
+        """Open a memory outside of turns, for the shell: its changes are durable at once."""
+
+        async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
+            stored = await self._open_tape(tape).append(entries)
+            if tape in self._projected:
+                await self._projected[tape].follow(stored)
+
+        names = ZoneTapes(tapes, self._load, write, self._read_changes)
+        return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
+
+    async def erase(self, tapes: Sequence[str]) -> int:
+        """Erase these memories for good, with their older versions; return how many entries lost their content."""
+        count = 0
+        for tape in tapes:
+            changes = len(await self._read_changes(tape))
+            if changes:
+                await self._open_tape(tape).reset(archive=False)
+                count += changes
+            if tape in self._projected:
+                await self._projected[tape].load()
+        return count
+
+    async def find_user_tapes(self, account: Account) -> tuple[str, ...]:
+        """Return the tapes of the person with an account; the first one is written."""
+        return tuple(user_tape(each) for each in await self._accounts.linked_accounts(account))
+
+    async def follow(self, merged: MergeResult) -> None:
+        """Take over the changes of a merged turn; read everything again if it erased a tape."""
+        if "tape/erased" in [entry.name for entry in merged.delta]:
+            for projected in list(self._projected.values()):
+                await projected.load()
+        else:
+            for tape in self._projected.keys() & merged.staged.keys():
+                await self._projected[tape].follow(merged.staged[tape])
+
+    async def find_traces(self, turn: Turn) -> list[str]:
+        """Return the tapes with words from the turn's session, which is about to be erased.
+
+        The fold of what is left would bring back what this session removed; so what is to stay is staged as a whole.
+        """
+        account = read_facts(turn).account
+        tapes = [WORKSPACE_TAPE]
+        if account is not None:
+            former = await self._accounts.former_accounts(account)
+            tapes += [*await self.find_user_tapes(account), *(user_tape(each) for each in former)]
+        found = []
+        for tape in dict.fromkeys(tapes):
+            changes = await self._read_changes(tape)
+            if any(entry.payload["data"].get("session") == turn.session for entry in changes):
+                kept = _restored_data(fold_without(changes, turn.session))
+                turn.tape.stage(tape, [event(RESTORED, {"version": 0, **kept, **asdict(ChangeOrigin())})])
+                found.append(tape)
+        return found
+
+    async def is_unused(self, turn: Turn, scope: Scope) -> bool:
+        """Return true if nothing was ever kept in a memory that the turn has access to."""
+        for tape in await self._pin_tapes(turn, scope):
+            if (await self._pin_state(turn, tape)).head or turn.tape.staged_entries(tape):
+                return False
+        return True
+
+    async def _pin_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
+        """Return the tapes of a memory, the same ones until the turn ends."""
+        pinned = pin_zones(turn)
+        if scope not in pinned.tapes:
+            pinned.tapes[scope] = await self._find_tapes(turn, scope)
+        return pinned.tapes[scope]
+
+    async def _pin_state(self, turn: Turn, tape: str) -> ZoneState:
+        """Return what a tape held when the turn first asked."""
+        states = pin_zones(turn).states
+        if tape not in states:
+            states[tape] = await self._load(tape)
+        return states[tape]
+
+    async def _find_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
+        if scope is Scope.WORKSPACE:
+            return (WORKSPACE_TAPE,)
+        return await self.find_user_tapes((turn.session.partition(":")[0], turn.sender.id))
+
+    async def _read_changes(self, tape: str) -> tuple[TapeEntry, ...]:
+        return await self._open_tape(tape).read(ZoneChangesView())
+
+    async def _load(self, tape: str) -> ZoneState:
+        if tape not in self._projected:  # before it is read: what is merged meanwhile must not be missed
+            self._projected[tape] = self._projections.project(ZONE_PROJECTION, self._open_tape(tape))
+        projected = self._projected[tape]
+        if tape not in self._loaded:
+            async with self._lock:
+                if tape not in self._loaded:
+                    await projected.load()
+                    self._loaded.add(tape)
+        return ZoneState(projected.state.memory, projected.position)
+
+
+def pin_zones(turn: Turn) -> PinnedZones:
+    """Return what the turn has read of shared memory; nothing at first."""
+    pinned = turn.find_metadata(PinnedZones)
+    if pinned is None:
+        turn.metadata[PinnedZones] = pinned = PinnedZones()
+    return pinned
+
+
+def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
+    """Join memories into one: the first, and the lines of the others that it does not have."""
+    if not memories:
+        return MemorySnapshot()
+    joined = memories[0]
+    for other in memories[1:]:
+        notes = {note.date: note for note in joined.dailies}
+        for note in other.dailies:
+            earlier = notes.get(note.date)
+            content = merge_lines(earlier.content, note.content.splitlines(), ()) if earlier else note.content
+            notes[note.date] = DailyNote(note.date, content, note.updated_at)
+        text = joined.long_term
+        if other.long_term:
+            text = merge_lines(text, other.long_term.splitlines(), ()) if text else other.long_term
+        joined = replace(joined, long_term=text, dailies=sort_by_day(notes.values()))
+    return joined
+
+
+def _restored_data(memory: MemorySnapshot) -> JsonObject:
+    notes = [{"date": note.date, "content": note.content} for note in memory.dailies]
+    return {"long_term": memory.long_term, "notes": notes}
+
+
+def _stripped(text: str) -> set[str]:
+    return {line.strip() for line in text.splitlines()}
