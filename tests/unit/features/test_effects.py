@@ -7,11 +7,19 @@ import pytest
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import EffectKind, Tool
+from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.handle import TapeHandle
 from tests.turns import Options, calls, running, toolbox
 
-OPTIONS = Options(agents=AgentsSettings())
-ARGUMENTS = {"tape.search": "query=hello", "result.read": "", "memory.recall": "hello"}
+
+async def read_own(turn: Turn, _source: str) -> TapeHandle:
+    """Every chat may read itself here."""
+    return turn.tape
+
+
+OPTIONS = Options(agents=AgentsSettings(), read_session=read_own)
+ARGUMENTS = {"tape.search": "query=hello", "result.read": "", "memory.recall": "hello", "chat.read": "test:home"}
 READING = [
     tool
     for tool in toolbox(ScriptedModel(), OPTIONS)

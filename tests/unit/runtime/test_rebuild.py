@@ -21,7 +21,6 @@ from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, event, message
-from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.references import entries_as_of
 from bubbot.tape.service import TapeService

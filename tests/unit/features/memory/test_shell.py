@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.features.memory.scopes import MemoryCommandOptions, SeparateAccounts
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shell import SaveMemory as Saved
 from bubbot.features.memory.shell import ShowMemory, parse_entry_id, save, show
@@ -16,7 +17,8 @@ from tests.doubles import CountingIds, SteppingClock
 @pytest.mark.law("T8")
 async def test_memory_is_shown_as_it_was_at_an_entry(chat: TapeService, store: TapeStore, ids: CountingIds) -> None:
     await chat.ensure_bootstrap_anchor()
-    context = CommandContext(store, "w", SteppingClock(), ids, settings=MemorySettings())
+    options = MemoryCommandOptions(MemorySettings(), lambda _: SeparateAccounts())
+    context = CommandContext(store, "w", SteppingClock(), ids, settings=options)
     heads = []
     for text in ("Likes tea.", "Likes coffee."):
         await save.run(context, Saved(session=chat.name, text=text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -275,7 +276,9 @@ async def test_pieces_shrink_if_the_model_counts_more_tokens_than_estimated(memo
     async with summarising(memory_store, model, selector="window") as bench:
         for number in range(12):
             await bench.say(f"fact {number}: {LONG}")
-        assert "I summarised 16 entries" in (await bench.say(",summary")).text
+        said = re.search(r"I summarised (\d+) entries", (await bench.say(",summary")).text)
+        assert said is not None
+        assert int(said[1]) >= 12  # the newest exchanges stay
 
 
 async def test_what_was_deleted_or_erased_is_not_summarised(memory_store: InMemoryStore) -> None:
