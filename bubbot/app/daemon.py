@@ -35,7 +35,7 @@ from bubbot.tape.entry import TapeEntry, timestamp
 
 log = logging.getLogger(__name__)
 
-COLLECTION_THRESHOLDS = (2_000, 10, 50)
+COLLECTION_THRESHOLDS = (5_000, 3, 60)
 """New objects before the garbage collector looks at them, and how many collections of one generation come before one of
 the next.
 
