@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.app.search import find_entries
+from bubbot.feature import Feature
+from bubbot.features.strategies.recall import recall_for
+from bubbot.ports.middleware import CallNext
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
 from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk
 from tests.summarising import summary_case
+
+
+def recalling() -> list[Feature]:
+    """The part of the feature that recalls evidence, as the bot has it."""
+
+    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        await recall_for(turn, find_entries, budget=250)
+        return await call_next(turn)
+
+    return [Feature(name="recall", around_turn=(recall,))]
+
 
 CASES = (
     TalkCase("window", least=0.0, most=0.0, overflows=True),  # so that a probe can fail
@@ -50,6 +66,16 @@ async def test_a_model_with_room_for_the_whole_talk_answers_every_probe(memory_s
 @EACH
 async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: TalkCase) -> None:
     await check(sqlite_store, case, PROOF_TURNS, PROOF_FACTS)
+
+
+# Without a search index each word is looked for in the whole tape, so that the talk's cost grows with its square.
+@pytest.mark.parametrize(
+    ("turns", "facts", "least"), [(120, 6, 0.8), pytest.param(300, 20, 0.95, marks=pytest.mark.proof)]
+)
+async def test_retrieval_brings_early_facts_back(
+    memory_store: InMemoryStore, turns: int, facts: int, least: float
+) -> None:
+    await check(memory_store, TalkCase("retrieval", least=least, features=recalling), turns, facts)
 
 
 async def test_summaries_keep_early_facts_within_reach_and_cost_a_small_share(memory_store: InMemoryStore) -> None:
