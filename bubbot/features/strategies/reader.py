@@ -8,7 +8,8 @@ from typing import Any
 
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
-from bubbot.runtime.context.quoting import clean_label, clean_name
+from bubbot.runtime.context.quoting import clean_label
+from bubbot.runtime.context.selectors import format_sender
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.handle import CORRECTION, spans_of
@@ -168,15 +169,11 @@ def _open(entry: TapeEntry, corrections: Corrections) -> OpenedEntry | None:
         entry.id,
         kind,
         entry.date,
-        author=_name(sender) if isinstance(sender, Mapping) and is_person else "",
+        author=format_sender(sender) if isinstance(sender, Mapping) and is_person else "",
         text=describe_content(entry),
         superseded_by=corrections.superseded.get(entry.id, 0),
         is_person=is_person and entry.meta.get("origin", "human") == "human",
     )
-
-
-def _name(sender: Mapping[str, Any]) -> str:
-    return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
 
 
 def describe_content(entry: TapeEntry) -> str:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.events import CUT, RECALLED
-from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, MAX_EVIDENCE_CHARS, find_recalls, text_of
+from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, MAX_EVIDENCE_CHARS, find_recalls, is_evidence, text_of
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -126,7 +126,7 @@ async def _choose(turn: Turn, scores: dict[int, float], budget: int) -> list[int
     if not best:
         return []
     query = TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(best))), kinds=EVIDENCE_KINDS)
-    entries = {entry.id: entry for entry in (await turn.tape.fetch([query]))[0] if text_of(entry).strip()}
+    entries = {entry.id: entry for entry in (await turn.tape.fetch([query]))[0] if is_evidence(entry)}
     chosen: list[int] = []
     for entry_id in best:
         if entry_id in entries and len(chosen) < MAX_EVIDENCE:

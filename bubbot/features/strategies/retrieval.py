@@ -8,9 +8,16 @@ from typing import Any
 from bubbot.features.strategies.compact import compact_messages
 from bubbot.features.strategies.events import CUT, RECALLED
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import clean_label, clean_name, quote_text
-from bubbot.runtime.context.selectors import ContextMessage, find_correction, is_in_context, select_messages
+from bubbot.runtime.context.quoting import clean_label, quote_text
+from bubbot.runtime.context.selectors import (
+    ContextMessage,
+    find_correction,
+    format_sender,
+    is_in_context,
+    select_messages,
+)
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
+from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -91,13 +98,13 @@ class _Evidence:
     @classmethod
     def of(cls, found: Sequence[TapeEntry], corrections: Sequence[TapeEntry]) -> _Evidence:
         data = [(entry.id, correction) for entry in corrections if (correction := find_correction(entry))]
-        hidden = {correction["corrects"] for _, correction in data if correction.get("hide")}
+        hidden = Corrections.of(corrections).hidden
         texts: dict[int, list[tuple[int, str]]] = {}
         for entry_id, correction in data:
             if isinstance(text := correction.get("content"), str) and entry_id not in hidden:
                 texts.setdefault(correction["corrects"], []).append((entry_id, text))
-        shown = [entry for entry in found if entry.id not in hidden and not entry.erased and is_in_context(entry)]
-        return cls({entry.id: entry for entry in shown if text_of(entry).strip()}, texts)
+        shown = [entry for entry in found if entry.id not in hidden and is_evidence(entry)]
+        return cls({entry.id: entry for entry in shown}, texts)
 
     def put_before(self, message: ContextMessage, recall: Recall) -> ContextMessage:
         """Put the lines of a recall before its message, cached with the fact: every step of the window shows it again."""
@@ -123,6 +130,11 @@ class _Evidence:
         return f"{line}, corrected in #{correction}: {_quote(text)}"
 
 
+def is_evidence(entry: TapeEntry) -> bool:
+    """Return true for an entry that may be quoted: what a sub-task wrote is its own, and only its result is shown."""
+    return not entry.erased and is_in_context(entry) and entry.is_shown_to("") and bool(text_of(entry).strip())
+
+
 def _quote(text: str) -> str:
     return quote_text(text if len(text) <= MAX_EVIDENCE_CHARS else f"{text[: MAX_EVIDENCE_CHARS - 1]}…")
 
@@ -146,8 +158,7 @@ def _author(entry: TapeEntry) -> str:
     if entry.payload.get("role") == "assistant":
         return "you"
     sender = entry.meta.get("sender")
-    name = clean_name(str(sender.get("name") or sender.get("id") or "")) if isinstance(sender, Mapping) else ""
-    return name or "user"
+    return format_sender(sender) if isinstance(sender, Mapping) else "user"
 
 
 def _joined(message: JsonObject, block: str) -> JsonObject:

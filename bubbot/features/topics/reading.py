@@ -16,8 +16,8 @@ from bubbot.features.topics.view import MAX_VISIT_ANCHORS, BoundTopicView, find_
 from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import clean_name, escape_tags, quote_text
-from bubbot.runtime.context.selectors import find_correction, is_in_context
+from bubbot.runtime.context.quoting import escape_tags, quote_text
+from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
 from bubbot.tape.query import IdRanges, Slice, TapeQuery, WholeTape, format_date
@@ -107,7 +107,7 @@ def _author(entry: TapeEntry, texts: Texts) -> str:
     sender = entry.meta.get("sender")
     if not isinstance(sender, Mapping):
         return texts.say("read_unknown")
-    return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
+    return format_sender(sender)
 
 
 def _text_of(entry: TapeEntry) -> str:

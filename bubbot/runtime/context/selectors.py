@@ -239,14 +239,14 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     at = parse_moment(entry.date) if stamps is not None else None
     head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
-        head += f"{_name(sender)}: "
+        head += f"{format_sender(sender)}: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
-        author = "you" if quote.get("own") else _name(sender)
+        author = "you" if quote.get("own") else format_sender(sender)
         head += f"[in reply to {author}: {quote_text(str(quote.get('text', '')))}] "
     return head
 
 
-def _name(sender: Mapping[str, Any]) -> str:
+def format_sender(sender: Mapping[str, Any]) -> str:
     """Write a display name on one line, with the id: the name proves nothing."""
     return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
 
@@ -309,7 +309,7 @@ def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
     """Write the correction with its author, if the tape names one."""
     if data.get("hide") or not isinstance(data.get("content"), str):
         return []
-    author = f", by {_name(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""
+    author = f", by {format_sender(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""
     content = f"[corrects #{data['corrects']}{author}] {escape_people_text(data['content'], INDENT)}"
     return [ContextMessage({"role": "user", "content": content}, (entry.id,))]
 
