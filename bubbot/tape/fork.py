@@ -38,6 +38,9 @@ from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 
 
+_NO_KEYS: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class MergeResult:
     """The entries that a merge stored.
@@ -143,10 +146,15 @@ class ForkedTape(TapeHandle):
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         """Append to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
         async with self._lock:
-            return await self._append(self._stamped(entries), if_absent=if_absent)
+            return await self._append(self._numbered(entries), if_absent=if_absent)
+
+    def _numbered(self, entries: Sequence[TapeEntry]) -> list[TapeEntry]:
+        """Return the entries with the handle's stamp, and with the next ids: those that they get if none is stored already."""
+        first = self._floor + len(self._delta) + 1
+        return [self._stamp_entry(entry, place) for place, entry in enumerate(entries, first)]
 
     async def _append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
-        keys = frozenset(entry.key for entry in entries if if_absent and entry.key is not None)
+        keys = frozenset([entry.key for entry in entries if entry.key is not None]) if if_absent else _NO_KEYS
         stored, fresh = await self._place(entries, keys)
         self._add(fresh, keys)
         self._unsaved += self._batches(fresh, keys)
@@ -158,10 +166,12 @@ class ForkedTape(TapeHandle):
         """Give the entries their ids, without adding them; return what stands for each, and which of them are new."""
         stored: list[TapeEntry] = []
         fresh: list[TapeEntry] = []
+        next_id = self._floor + len(self._delta) + 1
         for entry in entries:
             existing = None if entry.key is None else await self._find_by_key(entry.key, fresh)
             if existing is None:
-                existing = entry.with_id(self._floor + len(self._delta) + len(fresh) + 1)
+                existing = entry.with_id(next_id)
+                next_id += 1
                 fresh.append(existing)
             elif not (entry.key in if_absent or existing.erased or existing.same_content(entry)):
                 raise TapeConflict(
@@ -173,10 +183,13 @@ class ForkedTape(TapeHandle):
     def _add(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> None:
         """Add entries that have their ids to the delta."""
         self._delta += fresh
-        self._if_absent |= if_absent & {entry.key for entry in fresh}
+        if if_absent:
+            self._if_absent |= if_absent & {entry.key for entry in fresh}
 
     def _batches(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> list[Batch]:
         """Build the batches that make entries of the delta durable."""
+        if not if_absent:
+            return [Batch(self.name, tuple(fresh), lease=self._lease)] if fresh else []
         runs = groupby(fresh, key=lambda entry: entry.key in if_absent)
         return [Batch(self.name, tuple(run), if_absent=is_absent, lease=self._lease) for is_absent, run in runs]
 
@@ -201,7 +214,7 @@ class ForkedTape(TapeHandle):
         `expect_head`: see `TapeStore.open_fork`.
         """
         async with self._lock:
-            await self._append(self._stamped(opening))
+            await self._append(self._numbered(opening))
             self._staged += staged
             own = Batch(self.name, self.delta, lease=self._lease)
             await self._store.open_fork(replace(self._record, staged=(own, *staged)), expect_head=expect_head)

@@ -15,7 +15,7 @@ from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
 from bubbot.records import dataclass
 from bubbot.tape.chain import chain_value, content_digest
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
 
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
@@ -48,7 +48,7 @@ class StoredContent:
 
 def encode_content(entry: TapeEntry, salt: bytes) -> StoredContent:
     """Encode an entry, with or without its id; `salt`: 16 random bytes."""
-    payload, meta = encode(entry.payload), encode(entry.meta)
+    payload, meta = entry.take_texts()
     return StoredContent(payload, meta, salt, content_digest(salt, payload, meta))
 
 
