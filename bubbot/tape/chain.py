@@ -28,7 +28,7 @@ def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
     be part of either. Stored bytes that are no longer UTF-8 arrive as surrogate escapes (PEP 383) and are hashed as the
     bytes they are.
     """
-    return sha256(salt + _bytes(payload) + b"\n" + _bytes(meta)).digest()
+    return sha256(salt + _bytes(f"{payload}\n{meta}")).digest()
 
 
 def _bytes(text: str) -> bytes:

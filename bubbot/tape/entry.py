@@ -103,13 +103,13 @@ def _freeze_checked(value: object, where: str) -> Any:
 def thaw(value: Any) -> Any:
     """Copy a value into dicts and lists, for `json.dumps` and libraries that need plain data."""
     kind = type(value)
-    if kind is str:  # most values are, and the test for a mapping is slow
+    if kind in _PLAIN:  # most values are, and the test for a mapping is slow
         return value
-    if kind is dict or kind is MappingProxyType or isinstance(value, Mapping):
-        return {name: item if type(item) is str else thaw(item) for name, item in value.items()}
+    if kind is dict or kind is MappingProxyType:
+        return {name: item if type(item) in _PLAIN else thaw(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [thaw(item) for item in value]
-    return value
+        return [item if type(item) in _PLAIN else thaw(item) for item in value]
+    return {name: thaw(item) for name, item in value.items()} if isinstance(value, Mapping) else value
 
 
 _COMPACT = json.JSONEncoder(
@@ -234,7 +234,7 @@ class TapeEntry:
     def _copy_with(self, meta: JsonObject, date: str, entry_id: int, texts: tuple[str, str] | None) -> TapeEntry:
         """Copy the entry and share its frozen values; `replace` would freeze them again."""
         cache: dict[object, Any] = {_TEXTS: texts} if texts else {}
-        return _assemble(self.kind, self.payload, meta, date, self.key, entry_id, self.erased, self.name, cache)
+        return _assemble((self.kind, self.payload, meta, date, self.key, entry_id, self.erased), self.name, cache)
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -251,7 +251,7 @@ class TapeEntry:
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
         name = _name_of(kind, payload)
-        return _assemble(kind, _seal(payload), _seal(meta), date, key, entry_id, False, name, {})  # noqa: FBT003
+        return _assemble((kind, _seal(payload), _seal(meta), date, key, entry_id, False), name, {})
 
     def all_text(self) -> str:
         """Return every string value of payload and meta, one per line (T9)."""
@@ -275,18 +275,11 @@ def _name_of(kind: str, payload: JsonObject) -> str | None:
 
 
 def _assemble(
-    kind: str,
-    payload: JsonObject,
-    meta: JsonObject,
-    date: str,
-    key: str | None,
-    entry_id: int,
-    erased: bool,  # noqa: FBT001 - positional, since every entry is built here
-    name: str | None,
-    cache: dict[object, Any],
+    values: tuple[str, JsonObject, JsonObject, str, str | None, int, bool], name: str | None, cache: dict[object, Any]
 ) -> TapeEntry:
     """Build an entry from the values of its fields, which are checked and frozen already."""
     entry, put = object.__new__(TapeEntry), object.__setattr__
+    kind, payload, meta, date, key, entry_id, erased = values
     put(entry, "kind", kind)
     put(entry, "payload", payload)
     put(entry, "meta", meta)

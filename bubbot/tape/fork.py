@@ -29,16 +29,16 @@ from bubbot.tape.query import (
     Window,
     ZoneSlice,
     arrange,
-    build_matcher,
     evaluate,
+    select,
     without_limit,
 )
 from bubbot.tape.references import Rebase, RecordedState, ReferenceRegistry, entries_as_of
 from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 
-
 _NO_KEYS: frozenset[str] = frozenset()
+_OF_WINDOW = (Window, OpeningAnchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,11 @@ class ForkedTape(TapeHandle):
         async with self._lock:
             await self._append(self._numbered(opening))
             self._staged += staged
-            own = Batch(self.name, self.delta, lease=self._lease)
-            await self._store.open_fork(replace(self._record, staged=(own, *staged)), expect_head=expect_head)
+            own, record = Batch(self.name, self.delta, lease=self._lease), self._record
+            await self._store.open_fork(
+                ForkRecord(record.id, record.tape, record.base, (own, *staged), None, record.session, record.epoch),
+                expect_head=expect_head,
+            )
             self._unsaved.clear()
 
     async def save(self) -> None:
@@ -399,12 +402,18 @@ class ForkedTape(TapeHandle):
     async def _find(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
         if query.tape != self.name:
             return (await self._store.fetch([query]))[0]
-        if self._parent is not None and isinstance(query.part, Window | OpeningAnchor) and not query.part.fork:
+        if self._parent is not None and isinstance(query.part, _OF_WINDOW) and not query.part.fork:
             query = replace(query, part=type(query.part)(self.id))
         if self._reset:
             return tuple(evaluate(self._delta, query))
         if isinstance(query.part, IndexProposals):  # the overlay is not indexed
             return await self._parent_entries(query)
+        if query.newest and type(query.part) is WholeTape:
+            newest = select(self._visible(query), query)[::-1]
+            if query.limit is not None and len(newest) >= query.limit:
+                return tuple(newest[: max(query.limit, 0)])
+            older = await self._parent_entries(query)
+            return (*newest, *older)[: query.limit] if newest else older
         try:
             parent, own = await self._split(query)
         except AnchorNotFound:
@@ -471,16 +480,13 @@ class ForkedTape(TapeHandle):
         self, query: TapeQuery, part: Slice, own: Slice | None = None
     ) -> tuple[list[TapeEntry], list[TapeEntry]]:
         """Return the parent's answer to `part` (cut to the limit if that is safe) and the overlay's to `own`."""
-        is_asked = part is query.part and query.missing == "error"
+        # The parent may find nothing if there is nothing of the overlay's to add to it.
+        is_asked = part is query.part and (query.missing == "error" or own is None)
         parent = await self._parent_entries(query if is_asked else replace(query, part=part, missing="error"))
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
     async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        if (
-            self._parent is None
-            and isinstance(query.part, Window | OpeningAnchor)
-            and query.part.fork.startswith(f"{self.id}/")
-        ):
+        if self._parent is None and isinstance(query.part, _OF_WINDOW) and query.part.fork.startswith(f"{self.id}/"):
             # What is on the tape was written before there was such a sub-task.
             query = replace(query, part=type(query.part)())
         return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
@@ -491,8 +497,7 @@ class ForkedTape(TapeHandle):
 
     def _own_entries(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
         if isinstance(part, WholeTape):
-            matching = build_matcher(query)
-            return [entry for entry in self._visible(query) if matching.matches(entry)]
+            return select(self._visible(query), query)
         return evaluate(self._visible(query), without_limit(query, part))
 
 
