@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 from bubbot.records import dataclass
 from bubbot.tape.blobs import blob_digest
-from bubbot.tape.entry import JsonObject, thaw
+from bubbot.tape.entry import JsonObject, canonical, thaw
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
@@ -108,7 +108,7 @@ class ModelRequest:
     def as_bytes(self) -> bytes:
         """Encode the request canonically; equal bytes mean an equal request."""
         texts = self.texts or [_canonical(message).encode() for message in self.messages]
-        messages = b",".join((_canonical({"role": "system", "content": self.system}).encode(), *texts))
+        messages = b",".join((canonical({"role": "system", "content": self.system}).encode(), *texts))
         parameters = _canonical(self.parameters).encode() if self.parameters else b"{}"
         tools = ToolSpecs.of(self.tools).encoded
         return b"".join((b'{"messages":[', messages, b'],"parameters":', parameters, b',"tools":', tools, b"}"))

@@ -27,13 +27,14 @@ SELECT_ENTRIES = (
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _LONGEST_LIKE = 1000  # letters
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
 def microseconds(at: datetime) -> int:
     """Convert a time to whole microseconds since 1970."""
-    return (at - UNIX_EPOCH) // timedelta(microseconds=1)
+    return (at - UNIX_EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
