@@ -480,8 +480,11 @@ class ForkedTape(TapeHandle):
         self, query: TapeQuery, part: Slice, own: Slice | None = None
     ) -> tuple[list[TapeEntry], list[TapeEntry]]:
         """Return the parent's answer to `part` (cut to the limit if that is safe) and the overlay's to `own`."""
-        # The parent may find nothing if there is nothing of the overlay's to add to it.
-        is_asked = part is query.part and (query.missing == "error" or own is None)
+        is_alone = type(part) in (
+            OpeningAnchor,
+            ZoneSlice,
+        )  # nothing of the overlay's is added: the parent may find nothing
+        is_asked = part is query.part and (query.missing == "error" or is_alone)
         parent = await self._parent_entries(query if is_asked else replace(query, part=part, missing="error"))
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
