@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
-from bubbot.ports.model import ToolSpec
+from bubbot.ports.model import ToolSpec, ToolSpecs
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, canonical
@@ -401,7 +401,7 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
         specs = {tool.name: tool.spec() for tool in self._tools if tool.for_model}
-        self._specs = {role: tuple([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
+        self._specs = {role: ToolSpecs([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
         for tool in self._tools:
             for name in tool.names:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import tzinfo
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import ModelCallDenied, ModelUnavailable
 from bubbot.ports.channel import (
@@ -227,7 +227,7 @@ class Turn:
     cause: str = ""
     time_limit_seconds: float = 0.0
     fixed_reply: str | None = None
-    metadata: dict[type, object] = field(default_factory=dict)
+    metadata: dict[type, Any] = field(default_factory=dict)
     runs_command: bool = False
     runner: TurnRunner = field(default_factory=NoRunner)
     allowed_tools: frozenset[str] | None = None
@@ -305,8 +305,8 @@ class Turn:
 
     def find_metadata(self, kind: type[T]) -> T | None:
         """Return what the source of the turn says of it in a value of this class; None if it says nothing."""
-        value = self.metadata.get(kind)
-        return value if isinstance(value, kind) else None
+        value: T | None = self.metadata.get(kind)
+        return value
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Open a new window once the running step's results are on the tape (T7)."""

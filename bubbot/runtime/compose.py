@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
 from bubbot.ports.channel import Role
-from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -24,7 +24,7 @@ from bubbot.runtime.context.attachments import (
 )
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
-from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
@@ -240,10 +240,10 @@ def request_token_limit(size: int) -> int:
 
 def estimate_fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
     """Estimate the tokens of a request that no selector can cut."""
-    return estimate_tokens(system) + estimate_tokens(tools_text(tools))
+    return estimate_tokens(system) + estimate_size(ToolSpecs.of(tools).encoded)
 
 
-def parse_tools(text: str) -> tuple[ToolSpec, ...]:
+def parse_tools(text: str | bytes) -> tuple[ToolSpec, ...]:
     """Parse the tool schemas of a stored text."""
     return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
 

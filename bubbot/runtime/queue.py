@@ -42,8 +42,10 @@ class QueuePolicy:
 
     def is_too_old(self, inbound: Inbound, now: datetime) -> bool:
         """Return true if a message is too old to be answered; one without a readable time never is."""
-        sent = parse_moment(inbound.time) if inbound.is_typed else None  # other sources have their own rules
-        return self.stale_after is not None and sent is not None and (now - sent).total_seconds() > self.stale_after
+        if self.stale_after is None or not inbound.is_typed:  # other sources have their own rules
+            return False
+        sent = parse_moment(inbound.time)
+        return sent is not None and (now - sent).total_seconds() > self.stale_after
 
 
 @dataclass

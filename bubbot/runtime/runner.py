@@ -10,7 +10,7 @@ from typing import Any
 from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
-from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, Usage, tools_text
+from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, ToolSpecs, Usage
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -133,7 +133,7 @@ class ModelRunner:
         """Call the model once, without tools; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
         request = ModelRequest(system, tuple(messages))
-        digests = [await turn.tape.put_blob(text.encode()) for text in (system, tools_text(()))]
+        digests = [await turn.tape.put_blob(text) for text in (system.encode(), ToolSpecs().encoded)]
         facts: dict[str, Any] = {
             "step": 0,
             "purpose": purpose,
@@ -208,16 +208,18 @@ class ModelRunner:
     async def _stream_reply(
         self, call: ModelCall, attempts: AttemptRecorder, show_text: Callable[[str], None]
     ) -> ModelReply:
-        model, reply, streamed, preview = call.model, None, "", PreviewText()
+        model, reply, preview = call.model, None, PreviewText()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(call.request):
                     if isinstance(item, TextDelta):
-                        streamed += item.text
-                        attempts.on_text()
+                        if attempts.first_text is None:
+                            attempts.on_text()
+                        call.streamed += item.text
                         for on_text in call.on_text:
                             on_text(item)
-                        show_text(preview.feed(item.text))
+                        if visible := preview.feed(item.text):
+                            show_text(visible)
                     elif isinstance(item, FailedAttempt):
                         attempts.on_failed_call(item)
                     else:
@@ -227,19 +229,19 @@ class ModelRunner:
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
-        if reply.text.startswith(streamed):  # a model need not stream all of its text, or any
-            show_text(preview.feed(reply.text[len(streamed) :]))
-        show_text(preview.flush())
+        rest = ""
+        if reply.text.startswith(call.streamed):  # a model need not stream all of its text, or any
+            rest = preview.feed(reply.text[len(call.streamed) :])
+        if rest := rest + preview.flush():
+            show_text(rest)
         return reply
 
     def _text_viewer(self, turn: Turn) -> Callable[[str], None]:
         """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only."""
-
-        def show(text: str) -> None:
-            if text and not turn.is_subtask:
-                self._show(turn.session, TextStreamed(clean(text)))
-
-        return show
+        if turn.is_subtask:
+            return lambda _: None
+        on_preview, session = self._show, turn.session
+        return lambda text: on_preview(session, TextStreamed(text if text.isascii() else clean(text)))
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
         """Record the last step, which only the merge makes durable."""
@@ -267,15 +269,15 @@ class ModelRunner:
 
     async def _store_prompt(self, turn: Turn, composed: ComposedRequest, stored: _StoredDigests) -> _StoredDigests:
         """Store the system prompt and the tool schemas as blobs of the tape, once per version."""
-        system, tools = composed.request.system.encode(), tools_text(composed.request.tools).encode()
-        digests = _StoredDigests(blob_digest(system), blob_digest(tools))
+        system, tools = composed.request.system.encode(), ToolSpecs.of(composed.request.tools)
+        digests = _StoredDigests(blob_digest(system), tools.digest)
         if digests.system != stored.system:
             await turn.tape.put_blob(system)
             await turn.tape.append(
                 [TapeEntry(Kind.SYSTEM, {"digest": digests.system, "characters": len(system.decode())})]
             )
         if digests.tools != stored.tools:
-            await turn.tape.put_blob(tools)
+            await turn.tape.put_blob(tools.encoded)
         if composed.context.facts:
             await turn.tape.append(composed.context.facts)
         return digests
@@ -305,6 +307,9 @@ class AttemptRecorder:
     """Records the calls of one step, in order.
 
     A model that never asks twice reports nothing; its one call is recorded from what the runner sees.
+
+    Attributes:
+        first_text: when the first piece of the current call's answer came; None before it.
     """
 
     def __init__(self, model: str, elapsed: Callable[[], float]) -> None:
@@ -312,7 +317,7 @@ class AttemptRecorder:
         self._elapsed = elapsed
         self._model = model
         self._step_started = self._call_started = elapsed()
-        self._first_text: float | None = None
+        self.first_text: float | None = None
         self._calls: list[dict[str, Any]] = []
 
     def as_json(self) -> list[JsonObject]:
@@ -321,8 +326,8 @@ class AttemptRecorder:
 
     def on_text(self) -> None:
         """Record when the first piece of an answer came."""
-        if self._first_text is None:
-            self._first_text = self._elapsed()
+        if self.first_text is None:
+            self.first_text = self._elapsed()
 
     def on_failed_call(self, attempt: FailedAttempt) -> None:
         """Record a call that failed; if it names a next model, another call follows after its wait."""
@@ -331,7 +336,7 @@ class AttemptRecorder:
         self._add("failed", kind=attempt.kind, error=clean(attempt.error))
         self._model = attempt.next_model
         self._call_started = self._elapsed() + attempt.wait
-        self._first_text = None
+        self.first_text = None
 
     def on_reply(self, reply: ModelReply, cost: float | None) -> None:
         """Record the call that answered, and its cost in US dollars (None: unknown)."""
@@ -356,8 +361,8 @@ class AttemptRecorder:
             "elapsed_ms": round((self._elapsed() - started) * 1000),
             "status": status,
         }
-        if self._first_text is not None:
-            call["first_text_ms"] = round((self._first_text - started) * 1000)
+        if self.first_text is not None:
+            call["first_text_ms"] = round((self.first_text - started) * 1000)
         self._calls.append(call | facts)
 
 

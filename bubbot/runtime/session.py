@@ -166,6 +166,8 @@ class SessionRuntime:
     def __init__(self, tape: TapeService, channel: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape
         self._link = channel
+        self._inbox = channel.inbox_of(tape.session)
+        self._outbox = channel.outbox_of(tape.session)
         self._deps = deps
         self._queue = MessageQueue(channel.queue_policy)
         self._current: list[QueuedMessage] = []
@@ -194,16 +196,6 @@ class SessionRuntime:
     def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message. The caller ensures that `drain` runs."""
         self._queue.add(change)
-
-    @property
-    def _inbox(self) -> str:
-        """The inbox tape of the session."""
-        return self._link.inbox_of(self._tape.session)
-
-    @property
-    def _outbox(self) -> str:
-        """The outbox tape of the session."""
-        return self._link.outbox_of(self._tape.session)
 
     @property
     def is_running(self) -> bool:
@@ -269,6 +261,8 @@ class SessionRuntime:
     def reload(self, channel: SessionChannel | None, deps: SessionDeps) -> None:
         """Use this channel (None: keep it) and these settings; a running turn ends in its own loop."""
         self._link, self._deps = channel or self._link, deps
+        self._inbox = self._link.inbox_of(self._tape.session)
+        self._outbox = self._link.outbox_of(self._tape.session)
         self._queue.policy = self._link.queue_policy
 
     def pause(self) -> None:
@@ -407,7 +401,7 @@ class SessionRuntime:
         first = batch[0]
         if turn.is_typed:  # another source may say nothing, or say it in another chat
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
-        with bind(session=turn.session, turn=turn.id):
+        with bind(turn=turn.id):
             started = asyncio.get_running_loop().time()
             result = await self._merge_turn(turn, await self._run_answer(turn, old=old))
             _log_end(result, asyncio.get_running_loop().time() - started)
@@ -466,6 +460,8 @@ class SessionRuntime:
 
     def _lacks_attachments(self, accepted: AcceptedInbound) -> bool:
         inbound = accepted.inbound
+        if not inbound.attachments and inbound.quote is None:
+            return False
         return accepted.id not in self._attachments and not is_command(inbound.text) and bool(list_attachments(inbound))
 
     async def _open_turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> Turn:
@@ -584,8 +580,8 @@ class SessionRuntime:
         """
         answer = wrap(self._deps.around_turn, partial(self._answer, old=old))
         self._is_stopped = False
-        self._loop_task = asyncio.ensure_future(answer(turn))
         try:
+            self._loop_task = asyncio.ensure_future(answer(turn))
             return await self._loop_task
         except asyncio.CancelledError:
             if _is_being_cancelled():

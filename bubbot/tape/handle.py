@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, freeze, timestamp
 from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
@@ -49,6 +49,7 @@ class TapeHandle(ABC):
         self.session = session
         self._now = now
         self._stamp: JsonObject = freeze(stamp, "meta")
+        self._stamp_text = encode(self._stamp)
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
@@ -242,7 +243,11 @@ class TapeHandle(ABC):
 
     def _stamped(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Return the entries with the handle's stamp in their meta, and each with a date."""
-        return tuple([entry.with_meta(self._stamp, entry.date or timestamp(self._now())) for entry in entries])
+        return tuple([self._stamp_entry(entry, entry.id) for entry in entries])
+
+    def _stamp_entry(self, entry: TapeEntry, entry_id: int) -> TapeEntry:
+        """Return an entry with the handle's stamp, a date and this id."""
+        return entry.stamped(self._stamp, self._stamp_text, entry.date or timestamp(self._now()), entry_id)
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
         """Build the instruction to put the tape aside, and the first entries of the new one."""

@@ -237,14 +237,25 @@ def cut_spans(spans: Iterable[Span], head: int | None) -> tuple[Span, ...]:
     return tuple((low, head if high is None else min(high, head)) for low, high in spans if low <= head)
 
 
+def select(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
+    """Return the entries that every filter of a query accepts, in the order given."""
+    kinds, names = query.kinds, query.names
+    if query.keys or query.since or query.until or query.text or query.searchable_text or query.similar_text:
+        matcher = build_matcher(query)
+        return [entry for entry in entries if matcher.matches(entry)]
+    return [
+        entry
+        for entry in entries
+        if (not kinds or entry.kind in kinds) and (not names or entry.kind not in _NAMED or entry.name in names)
+    ]
+
+
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
     if query.as_of is not None:
         entries = [entry for entry in entries if entry.id <= query.as_of]
     spans = resolve(query, EntryFinder(entries))
-    matching = build_matcher(query)
-    matches = [entry for entry in entries if is_inside(entry.id, spans) and matching.matches(entry)]
-    return arrange(matches, query)
+    return arrange(select([entry for entry in entries if is_inside(entry.id, spans)], query), query)
 
 
 def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:

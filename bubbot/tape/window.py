@@ -17,7 +17,7 @@ from bubbot.tape.query import (
     Window,
     ZoneSlice,
     arrange,
-    build_matcher,
+    select,
 )
 
 WINDOW_CACHE_ENTRIES = 20_000
@@ -62,8 +62,7 @@ class LiveWindow:
         entries = self._entries_of(query.part)
         if entries is None:
             return None
-        matching = build_matcher(query)
-        result = tuple(arrange([entry for entry in entries if matching.matches(entry)], query))
+        result = tuple(arrange(select(entries, query), query))
         self.cache_answer(query, result)
         return result
 
@@ -109,11 +108,12 @@ class LiveWindow:
         is_next = (entries[0].id, entries[-1].id) == (self.head + 1, self.head + len(entries))
         if not is_next or EntryFinder(entries).opening_anchor() is not None:
             return None
-        self._answers = {
-            query: updated
-            for query, answer in self._answers.items()
-            if (updated := _updated_answer(query, answer, entries)) is not None
-        }
+        for query, answer in list(self._answers.items()):
+            updated = _updated_answer(query, answer, entries)
+            if updated is None:
+                del self._answers[query]
+            elif updated is not answer:
+                self._answers[query] = updated
         self.entries += entries
         self.head = entries[-1].id
         if len(self.entries) > WINDOW_CACHE_ENTRIES:
@@ -150,6 +150,7 @@ def _updated_answer(
     if isinstance(query.part, ZoneSlice):
         seals = query.part.seal
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
-    matching = build_matcher(query)
-    newer = tuple([entry for entry in entries if matching.matches(entry)])
+    newer = tuple(select(entries, query))
+    if not newer:
+        return answer
     return answer + newer if isinstance(query.part, (Window, IdRanges)) else (newer[::-1] + answer)[: query.limit]

@@ -12,7 +12,7 @@ from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.state import CallError
 from bubbot.ports.channel import Inbound, Outbound
 from bubbot.ports.middleware import CallNext, ModelCall
-from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta, Transcript
+from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, Transcript
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import BudgetSubject, budget_owner_text, user_key
@@ -44,12 +44,10 @@ class BudgetMeter:
             async with self._budget.metered_call(
                 budget_subject(call.turn), call.model.name, call.count_input(), lease=call.turn.tape.lease
             ) as metered:
-                deltas: list[TextDelta] = []
-                call.on_text.append(deltas.append)
                 try:
                     reply = await call_next(call)
                 finally:
-                    metered.output_estimate = _estimate_output("".join([delta.text for delta in deltas]))
+                    metered.output_estimate = _estimate_output(call.streamed)
                 metered.output_estimate = max(metered.output_estimate, _estimate_output(reply.text))
                 metered.reply = reply
                 if not reply.calls and route_assistant(clean(reply.text)).empty:

@@ -306,8 +306,10 @@ class SharedZones:
 
     async def is_unused(self, turn: Turn, scope: Scope) -> bool:
         """Return true if nothing was ever kept in a memory that the turn has access to."""
-        for tape in await self._pin_tapes(turn, scope):
-            if (await self._pin_state(turn, tape)).head or turn.tape.staged_entries(tape):
+        pinned = pin_zones(turn)
+        for tape in pinned.tapes.get(scope) or await self._pin_tapes(turn, scope):
+            state = pinned.states.get(tape) or await self._pin_state(turn, tape)
+            if state.head or turn.tape.staged_entries(tape):
                 return False
         return True
 

@@ -87,9 +87,15 @@ class MemoryView:
         return (TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), _KINDS, _NAMES, missing="empty"),)
 
     def fold(self, answers: QueryAnswers) -> MemorySnapshot:
-        """Return the newest zone as a snapshot."""
-        zones = list(_zones(answers[0]))
-        return zones[-1] if zones else MemorySnapshot()
+        """Return the newest zone as a snapshot; what its seal closes never changes."""
+        if not answers[0]:
+            return MemorySnapshot()
+        cache = answers[0][-1].cache
+        if "memory" not in cache:
+            zones = list(_zones(answers[0]))
+            cache["memory"] = zones[-1] if zones else MemorySnapshot()
+        snapshot: MemorySnapshot = cache["memory"]
+        return snapshot
 
 
 @dataclass(frozen=True, slots=True)

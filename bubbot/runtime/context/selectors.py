@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import tzinfo
+from json import JSONDecoder
 from typing import Any
 
 from bubbot.records import dataclass
@@ -30,6 +31,9 @@ BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and nobody wrote one."""
+
+
+_DECODER = JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,26 @@ class ContextMessage:
         message: as a provider accepts it.
         ids: of the entries.
         text: the message as canonical JSON in bytes; written once, since every step needs it.
+        size: its bytes.
         is_nested: true if the message holds more than texts.
     """
 
     message: JsonObject
     ids: tuple[int, ...]
     text: bytes = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
     is_nested: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", canonical(self.message).encode())
+        text = canonical(self.message).encode()
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "size", len(text))
         object.__setattr__(self, "is_nested", {*map(type, self.message.values())} != {str})
+
+    def copy(self) -> JsonObject:
+        """Return a copy of the message; reading its text is quicker than copying what is nested."""
+        message: JsonObject = _DECODER.raw_decode(self.text.decode())[0]
+        return message
 
 
 def format_anchor_line(entry: TapeEntry) -> str:

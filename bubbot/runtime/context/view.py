@@ -127,7 +127,7 @@ class ContextView:
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context from the answers of the first queries, followed by those of the further ones."""
         opening, entries, *further = answers
-        if any("fork" in entry.meta for entry in entries):
+        if [True for entry in entries if "fork" in entry.meta]:  # seldom: of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)

@@ -15,7 +15,7 @@ from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
 from bubbot.records import dataclass
 from bubbot.tape.chain import chain_value, content_digest
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
 
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
@@ -27,13 +27,14 @@ SELECT_ENTRIES = (
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _LONGEST_LIKE = 1000  # letters
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
 def microseconds(at: datetime) -> int:
     """Convert a time to whole microseconds since 1970."""
-    return (at - UNIX_EPOCH) // timedelta(microseconds=1)
+    return (at - UNIX_EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class StoredContent:
 
 def encode_content(entry: TapeEntry, salt: bytes) -> StoredContent:
     """Encode an entry, with or without its id; `salt`: 16 random bytes."""
-    payload, meta = encode(entry.payload), encode(entry.meta)
+    payload, meta = entry.take_texts()
     return StoredContent(payload, meta, salt, content_digest(salt, payload, meta))
 
 

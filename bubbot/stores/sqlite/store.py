@@ -82,9 +82,9 @@ class SqliteStore:
         """See `TapeStore.append`."""
         return await self._require_writer().submit(self._append_job(batches))
 
-    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
         """See `TapeStore.append_deferred`."""
-        return await self._require_writer().submit_deferred(self._append_job(batches))
+        return self._require_writer().submit_deferred(self._append_job(batches))
 
     def _append_job(self, batches: Sequence[Batch]) -> Callable[[sqlite3.Connection], list[tuple[TapeEntry, ...]]]:
         contents = write.encode_batches(batches, self._salt)
