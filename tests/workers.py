@@ -110,7 +110,7 @@ def _uses_litellm(item: pytest.Item) -> bool:
 def cut(items: Sequence[pytest.Item], least: int) -> list[range]:
     """Cut the list of tests into pieces, at least so many if there are as many tests; the longest come first.
 
-    A piece ends with its file, or if it is long; the tests that use litellm are as one file.
+    A piece ends with its file, or if it is long; the tests that use litellm are one, as loading it takes seconds.
     """
     seconds = [_estimate(item) for item in items]
     longest = sum(seconds) / least
@@ -118,7 +118,8 @@ def cut(items: Sequence[pytest.Item], least: int) -> list[range]:
     pieces: list[range] = []
     first, total = 0, 0.0
     for place, file in enumerate(files):
-        if place > first and (file != files[first] or total + seconds[place] > longest):
+        is_long = total + seconds[place] > longest and file != "litellm"
+        if place > first and (file != files[first] or is_long):
             pieces.append(range(first, place))
             first, total = place, 0.0
         total += seconds[place]

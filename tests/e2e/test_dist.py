@@ -45,6 +45,7 @@ def wheel(dist: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(dist.glob("*.whl")))
 
 
+@pytest.mark.proof
 def test_two_builds_give_the_same_bytes_from_any_place_under_any_mask(dist: Path, tmp_path: Path) -> None:
     clone = tmp_path / "elsewhere"
     os.umask(mask := os.umask(0o077))
