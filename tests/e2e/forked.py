@@ -94,8 +94,8 @@ class Child:
 
 
 @cache
-def _address() -> Path:
-    """Where the process listens that forks for this one; it ends with this one."""
+def begin() -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the process that forks, and return where it will listen; it ends with this one."""
     # Not in pytest's folder: the path of a socket may have 107 bytes.
     folder = tempfile.TemporaryDirectory()
     address = Path(folder.name) / "socket"
@@ -107,6 +107,13 @@ def _address() -> Path:
         folder.cleanup()
 
     atexit.register(end)
+    return server, address
+
+
+@cache
+def find_address() -> Path:
+    """Return where it listens, once it does."""
+    server, address = begin()
     deadline = time.monotonic() + LOADING
     while not address.exists():
         assert server.poll() is None, "the process that forks has ended"
@@ -147,7 +154,7 @@ def start(
     link = socket.socket(socket.AF_UNIX)
     try:
         link.settimeout(WAIT)
-        link.connect(str(_address()))
+        link.connect(str(find_address()))
         data = json.dumps(wish).encode() + b"\n"
         sent = socket.send_fds(link, [data], [stream for stream in streams if stream is not None])
         link.sendall(data[sent:])
@@ -160,7 +167,7 @@ def start(
 def put_command(folder: Path) -> None:
     """Put a `bubbot` for shells into the folder: forks do what it is told. Not for `--proof`, nor another locale."""
     script = Path(__file__).with_name("forked_command.py")
-    words = [sys.executable, "-IS", str(script), str(_address())]
+    words = [sys.executable, "-IS", str(script), str(find_address())]
     command = folder / "bubbot"
     command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     command.chmod(0o755)

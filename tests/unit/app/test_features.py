@@ -14,8 +14,8 @@ import pytest
 
 from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
-from bubbot.app.health import offline_snapshot
 from bubbot.app.installed import FEATURES
+from bubbot.app.offline import offline_snapshot
 from bubbot.app.tapes import now
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.health import offline_snapshot
+from bubbot.app.offline import offline_snapshot
 from bubbot.app.tapes import new_id, now, tape_service
 from bubbot.cli.restore_change import ReleaseHome, release
 from bubbot.gateway.inbox import Inbox, inbox_tape

@@ -389,6 +389,7 @@ async def test_a_count_that_is_given_up_leaves_a_model_that_answers() -> None:
         assert reply.text
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_a_conversation_is_cut_by_the_count_and_never_overflows(memory_store: InMemoryStore) -> None:
     """The real model in a bot: dense text, of which the estimate would send more than there is room for."""
