@@ -32,7 +32,7 @@ LONG = (
     "tests/e2e/test_kill_",
     "tests/property/test_store_machine.py",
     "tests/property/test_fork_merge.py",
-    "tests/property/test_chat_isolation.py",
+    "tests/property/test_privacy.py",
     "tests/property/test_gateway_machine.py",
     "tests/property/test_query_equivalence.py",
     "tests/e2e/test_own_channel.py",

@@ -66,6 +66,7 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
             TapeQuery(turn.tape.name, Window(), kinds=(Kind.EVENT,), names=(CUT, RECALLED), missing="empty"),
         ]
     )
+    window = tuple(entry for entry in window if entry.is_shown_to(""))  # sub-tasks cut their own windows
     recalls = list(find_recalls(window))
     if not opening or any(recall.message == message for recall in recalls):  # an interrupted attempt has chosen
         return

@@ -211,9 +211,10 @@ _KEPT_KINDS = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 async def _read_window(turn: Turn) -> WindowContents:
     name = turn.tape.name
-    openings, entries = await turn.tape.fetch(
+    openings, found = await turn.tape.fetch(
         [TapeQuery(name, OpeningAnchor(), missing="empty"), TapeQuery(name, Window(), missing="empty")]
     )
+    entries = [entry for entry in found if entry.is_shown_to("")]  # what sub-tasks wrote is their own
     shown = [entry for entry in entries if entry.kind in _KEPT_KINDS]
     messages = select_messages(shown, MessageStyle(stamps=turn.zone))
     step = _last_step(entries)
@@ -261,9 +262,9 @@ async def _read_earlier(turn: Turn, opening: TapeEntry | None) -> SummaryState:
 
 
 def _last_step(entries: Sequence[TapeEntry]) -> Mapping[str, Any] | None:
-    """Return the data of the newest step of the conversation among the entries."""
+    """Return the data of the newest step of the conversation among the entries; those of sub-tasks are not of it."""
     for entry in reversed(entries):
-        if entry.name == "loop.step" and entry.kind == Kind.EVENT and not entry.erased:
+        if entry.name == "loop.step" and entry.kind == Kind.EVENT and not entry.erased and entry.is_shown_to(""):
             data = entry.payload.get("data")
             if isinstance(data, Mapping) and "purpose" not in data and isinstance(data.get("view"), Mapping):
                 return data

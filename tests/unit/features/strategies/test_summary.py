@@ -13,6 +13,7 @@ import pytest
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
 from bubbot.feature import Feature
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.strategies import summaries as summaries_module
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
@@ -600,3 +601,16 @@ async def test_the_bot_as_it_is_shipped_writes_and_announces_one(tmp_path: Path)
 
 def _is_summary(entry: TapeEntry) -> bool:
     return entry.name == "auto_handoff/summary" and entry.kind == "anchor"
+
+
+async def test_what_a_sub_task_wrote_is_not_summarised(memory_store: InMemoryStore) -> None:
+    model = SummarisingModel(size=6_000)
+    async with summarising(memory_store, model, selector="window", agents=AgentsSettings()) as bench:
+        await bench.say("the plan for Rome")
+        await bench.say(",agent.run Think of the hidden task.")
+        await bench.say(",summary")
+        assert len(await summaries(bench)) == 1
+        (request,) = model.summary_requests
+        assert "the plan for Rome" in str(request.messages)
+        assert "Think of the hidden task." not in str(request.messages)
+        assert "agent/task" not in str(request.messages)
