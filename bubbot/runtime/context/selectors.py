@@ -16,7 +16,15 @@ from bubbot.runtime.context.attachments import (
     select_images,
 )
 from bubbot.runtime.context.pairing import PairedCall, pair_calls
-from bubbot.runtime.context.quoting import INDENT, clean_label, clean_name, escape_people_text, indent_lines, quote_text
+from bubbot.runtime.context.quoting import (
+    INDENT,
+    clean_label,
+    clean_name,
+    escape_json,
+    escape_people_text,
+    indent_lines,
+    quote_text,
+)
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
@@ -76,7 +84,7 @@ class ContextMessage:
 
 def format_anchor_line(entry: TapeEntry) -> str:
     """Write the line of the anchor that opens the window."""
-    state = indent_lines(encode(entry.payload.get("state") or {}))
+    state = escape_json(encode(entry.payload.get("state") or {}))
     return f"[Anchor created: {clean_label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
 
 
