@@ -130,7 +130,9 @@ def _read_evidence_elsewhere(patch: pytest.MonkeyPatch) -> None:
 
 def _recall_subtasks(patch: pytest.MonkeyPatch) -> None:
     for module in (retrieval, recall):
-        patch.setattr(module, "is_evidence", lambda entry: not entry.erased and bool(retrieval.text_of(entry).strip()))
+        patch.setattr(
+            module, "is_evidence", lambda entry: not entry.erased and bool(retrieval.evidence_text(entry).strip())
+        )
 
 
 @dataclass(frozen=True)

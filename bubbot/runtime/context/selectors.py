@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import tzinfo
 from typing import Any
@@ -177,6 +177,25 @@ def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageSt
 def is_in_context(entry: TapeEntry) -> bool:
     """Return false for an entry whose meta keeps it out of every context."""
     return entry.meta.get("context") is not False
+
+
+def text_of(content: Any, describe: Callable[[Mapping[str, Any]], str] | None = None) -> str:
+    """Return the words of a message's content, as a tape has it; empty if it has none.
+
+    Args:
+        content: a text, or content parts.
+        describe: writes parts that are no text, such as files; None leaves them out.
+    """
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, tuple) else []
+    lines = []
+    for part in parts:
+        if part.get("type") == "text" and isinstance(part.get("text"), str):
+            lines.append(part["text"])
+        elif describe is not None:
+            lines.append(describe(part))
+    return "\n".join(lines)
 
 
 def find_correction(entry: TapeEntry) -> JsonObject | None:
