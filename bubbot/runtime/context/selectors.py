@@ -68,12 +68,14 @@ class ContextMessage:
     Attributes:
         message: as a provider accepts it.
         ids: of the entries.
+        deletes: the entry from before the window whose deletion the message notes; 0 for any other message.
         text: the message as canonical JSON in bytes; written once, since every step needs it.
         is_nested: true if the message holds more than texts.
     """
 
     message: JsonObject
     ids: tuple[int, ...]
+    deletes: int = 0
     text: bytes = field(init=False, repr=False, compare=False)
     is_nested: bool = field(init=False, repr=False, compare=False)
 
@@ -137,7 +139,7 @@ def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selec
         [data["corrects"] for data in corrections.values() if data.get("hide")]
         + [entry.id for entry in entries if not is_in_context(entry)]
     )
-    exchanges = pair_calls(entries, hidden)
+    exchanges, ids = pair_calls(entries, hidden), {entry.id for entry in entries}
     messages: list[ContextMessage] = []
     for entry in entries:
         if entry.id in hidden or entry.erased:
@@ -147,7 +149,7 @@ def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selec
         elif entry.kind == Kind.MESSAGE:
             messages += _cached_message(entry, stamps)
         elif entry.id in corrections:
-            messages += _correction(entry, corrections[entry.id])
+            messages += _correction(entry, corrections[entry.id], is_here=corrections[entry.id]["corrects"] in ids)
     return _SelectedMessages(entries[1:], hidden, tuple(messages))
 
 
@@ -209,7 +211,13 @@ def find_correction(entry: TapeEntry) -> JsonObject | None:
 def prepend_opening(
     opening: TapeEntry | None, messages: tuple[ContextMessage, ...], style: MessageStyle
 ) -> tuple[ContextMessage, ...]:
-    """Put the opening anchor's line in front: as an assistant message, or within the first user message."""
+    """Put the opening anchor's line in front: as an assistant message, or within the first user message.
+
+    Of what was deleted before the window, the messages note what the anchor cites.
+    """
+    if [message for message in messages if message.deletes]:
+        cited = _find_sources(opening)
+        messages = tuple([message for message in messages if not message.deletes or message.deletes in cited])
     if opening is None:
         if style.first_assistant or not messages or messages[0].message["role"] == "user":
             return messages
@@ -222,6 +230,13 @@ def prepend_opening(
         return (ContextMessage({"role": "user", "content": line}, (opening.id,)), *messages)
     joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
     return (ContextMessage(joined, (opening.id, *first.ids)), *messages[1:])
+
+
+def _find_sources(opening: TapeEntry | None) -> frozenset[int]:
+    """Return the entries that the state of an anchor cites."""
+    state = None if opening is None else opening.payload.get("state")
+    sources = state.get("source_ids") if isinstance(state, Mapping) else None
+    return frozenset(sources) if isinstance(sources, tuple) else frozenset()
 
 
 def _opening_message(opening: TapeEntry) -> ContextMessage:
@@ -332,8 +347,11 @@ def _has_text(text: Any) -> bool:
     return isinstance(text, str) and bool(text.strip())
 
 
-def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
-    """Write the correction with its author, if the tape names one."""
+def _correction(entry: TapeEntry, data: JsonObject, *, is_here: bool) -> list[ContextMessage]:
+    """Write the correction with its author, if the tape names one; of a deletion only that of an entry that is not here."""
+    if data.get("hide") and not is_here:
+        content = f"[#{data['corrects']}, which is cited above, was deleted since: do not use or repeat it]"
+        return [ContextMessage({"role": "user", "content": content}, (entry.id,), data["corrects"])]
     if data.get("hide") or not isinstance(data.get("content"), str):
         return []
     author = f", by {format_sender(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""

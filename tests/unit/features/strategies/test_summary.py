@@ -20,7 +20,7 @@ from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.channel import Deletion, Inbound, Sender
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -542,3 +542,67 @@ async def test_what_a_sub_task_wrote_is_not_summarised(memory_store: InMemorySto
         assert "the plan for Rome" in str(request.messages)
         assert "Think of the hidden task." not in str(request.messages)
         assert "agent/task" not in str(request.messages)
+
+
+async def delete(bench: Bench, words: str) -> int:
+    """Delete the message with these words on the platform; return its entry."""
+    entry = next(entry for entry in await bench.entries() if words in str(entry.payload.get("content")))
+    at = "2026-11-21T20:22:00+00:00"
+    deletion = Deletion("test", f"delete-{entry.id}", "home", entry.meta["message"], at)
+    await bench.gate.receive(deletion)
+    await bench.quiet()
+    return entry.id
+
+
+async def test_a_source_that_is_deleted_later_is_marked_where_the_summary_is_shown(memory_store: InMemoryStore) -> None:
+    model = SummarisingModel(size=6_000)
+    async with summarising(memory_store, model, selector="window") as bench:
+        await bench.say("the code is 4711")
+        await bench.say("the cat is grey")
+        await bench.say(",summary")
+        await bench.say("go on")
+        before = model.talk[-1]
+        deleted = await delete(bench, "4711")
+        await bench.say("what was the code?")
+        after = model.talk[-1]
+        contents = [str(message["content"]) for message in after.messages]
+        assert f"[#{deleted}, which is cited above, was deleted since: do not use or repeat it]" in contents
+        assert after.messages[: len(before.messages)] == before.messages, "the window still extends"
+        await bench.tape().handoff("phase/next", {"summary": "nothing of it"})
+        await bench.say("and now?")
+        assert "deleted since" not in str(model.talk[-1].messages)
+
+
+async def test_a_deletion_of_what_no_summary_cites_is_not_marked(memory_store: InMemoryStore) -> None:
+    model = SummarisingModel()
+    async with summarising(memory_store, model, selector="window") as bench:
+        await bench.say("the code is 4711")
+        await bench.tape().handoff("phase/next")
+        await bench.say("hello")
+        await delete(bench, "4711")
+        await delete(bench, "hello")
+        await bench.say("go on")
+        assert "deleted" not in str(model.talk[-1].messages)
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+async def test_the_next_summary_rests_on_no_source_that_was_deleted(memory_store: InMemoryStore, obeys: bool) -> None:
+    def write(request: ModelRequest) -> str:
+        if obeys and "Deleted since" in str(summary_so_far(request).get("summary")):
+            return json.dumps({"summary": f"new (#{quoted_messages(request)[0][0]})"})
+        return cite_all(request)
+
+    model = SummarisingModel(write, size=6_000)
+    async with summarising(memory_store, model, selector="window") as bench:
+        await bench.say("the code is 4711")
+        await bench.say(",summary")
+        deleted = await delete(bench, "4711")
+        await bench.say("the cat is grey")
+        await bench.say(",summary")
+        assert "carried over" in str(summary_so_far(model.summary_requests[1]).get("summary"))
+        state = state_of((await summaries(bench))[-1])
+        assert deleted not in state["source_ids"]
+        assert ("4711" in state["summary"]) is not obeys
+        if not obeys:  # the form without a model keeps the words, and says that they were deleted
+            assert state["form"] == "extractive"
+            assert state["summary"].startswith("Deleted since")
