@@ -27,6 +27,7 @@ READERS = (
     ",memory.recall", ",memory.recall zq", ",memory scope=user", ",memory.why", ",memory", ",context", ",why", ",why request=true",
     ",graph", ",topics", ",topic", ",search zq", ",search kw", ",anchors zones=yes", ",schedules", ",schedules every=true", ",grants",
     ",access", ",usage", ",status", ",tape.info", ",chat.read",
+    ",file.list", ",file.read note.txt", ",file.search zq",
 )  # fmt: skip
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -111,6 +112,8 @@ class Acts:
                 please("chat_read", session=other, topic="rome"),
                 please("chat_read"),
                 please("tape_search", query=self.keyword()),
+                please("file_write", path="note.txt", content=self.world.canary()),
+                please("file_read", path=self.chance.choice(("note.txt", "../note.txt"))),
                 please("tape_read", ids=[f"{low}-{low + 40}"]),
                 please("memory_recall", scope=self.chance.choice(("", "user", "workspace"))),
                 please(
@@ -267,7 +270,7 @@ class Acts:
         assert schedule is not None
         word, sessions = self.world.canary(), [each.session for each in PLACES]
         known: dict[str, Iterable[Any]] = {
-            "job": [*schedule.state.jobs, "none"], "handle": await self._digests(), "turn": ["", "0" * 8], "when": ["in 1h", "every 9h"],
+            "job": [*schedule.state.jobs, "none"], "handle": await self._digests(), "path": ["note.txt", "../note.txt", "a/note.txt"], "turn": ["", "0" * 8], "when": ["in 1h", "every 9h"],
             "to": sessions, "session": sessions, "source": sessions, "reader": sessions, "name": [word, "rome"], "topic": ["rome", "-"],
             "command": [",memory.recall", ",schedules every=true", f",memory.daily {word}"], "before": [0], "query": ["zq", "kw", ""],
             "scope": ["chat", "user", "workspace"], "anchor": ["session/new", "1"], "zone": ["Europe/Berlin"], "quiet": ["none"],

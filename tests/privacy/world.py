@@ -29,7 +29,7 @@ from bubbot.ports.channel import Inbound, MessagePart, Outbound, Preview, Receip
 from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import Toolbox, ToolOutput
-from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from tests.e2e import inside
@@ -52,6 +52,7 @@ SPEAKERS: Mapping[str, Sequence[str]] = {
 """Who writes in a group."""
 SETTINGS = Settings(
     model=ModelSettings(name="scripted"),
+    tools=ToolSettings.model_validate({"files": {"enabled": True}}),
     channels={
         "tg": {
             "kind": "kept", "owners": ["1"], "members": ["5", "7"], "groups": ["-8"], "respond_to_all": ["-8"],
