@@ -16,6 +16,7 @@ from bubbot.app import reading as reading_rule
 from bubbot.feature import ReadSession
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import AccessService
+from bubbot.features.files import roots as files
 from bubbot.features.memory import feature as memory_feature
 from bubbot.features.memory.scopes import ChatFacts, ZoneAccess, choose_zones
 from bubbot.features.memory.settings import Scope
@@ -158,6 +159,7 @@ GUARDS = {
         memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link"
     ),
     "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody),
+    "the workspace of a chat": replaced(files, "session_folder", lambda home, _: home / "sessions", "model_reads"),
     "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask")),
     "sub-tasks in evidence": Guard(_recall_subtasks, ("invent",)),
     "sub-tasks for others": replaced(TapeEntry, "is_shown_to", lambda *_: True, "invent"),
