@@ -21,7 +21,7 @@ LAWS = {
     "T16": "A chain of hashes per tape, and one head over all tapes, tell altered, missing and erased entries apart.",
     "T17": "Erasure is asked for, is itself a fact, blanks the content for good, and leaves id, kind, date and key.",
     "T18": "JSON goes in and JSON comes out; nothing on a tape is ever revived as an object.",
-    "P1": "What a person keeps as own memory appears in direct chats with the accounts of this person, and nowhere else.",
+    "P1": "What is said or kept in one chat appears in another only by a grant that stands; own memory only in direct chats with its person.",
 }
 
 PENDING: set[str] = set()

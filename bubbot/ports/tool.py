@@ -348,6 +348,8 @@ def _problem(item: Any, args: type[ToolArgs]) -> str:
         return f"{name} is missing"
     if item["type"] == "extra_forbidden":
         return f"there is no {name}; it takes {', '.join(args.model_fields) or 'nothing'}"
+    if not item["loc"] and item["type"] == "value_error":  # about all of them together
+        return str(item["ctx"]["error"])
     value = repr(item["input"])
     return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
 

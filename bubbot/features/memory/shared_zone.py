@@ -195,6 +195,16 @@ class SharedZone:
             check_size(current, older)
             await self._write(self._tapes.names[0], RESTORED, version=version, **_restored_data(older))
 
+    async def import_snapshot(self, content: MemorySnapshot) -> None:
+        """Replace the whole memory, on all its tapes; the changes before stay on them."""
+        tapes = await self._read_tapes()
+        check_size(tapes[0][1], content)
+        for name, memory in tapes[1:]:
+            if not memory.is_empty:
+                await self._write(name, CLEARED)
+        if not content.has_same_content(tapes[0][1]):
+            await self._write(tapes[0][0], RESTORED, version=0, **_restored_data(content))
+
     async def clear(self) -> None:
         """Empty the memory; the changes before stay on the tapes."""
         for name, memory in await self._read_tapes():

@@ -114,8 +114,8 @@ def _parse(items: Sequence[str], texts: Texts) -> tuple[tuple[int, int], ...]:
         spans = parse_spans(items)
     except ValueError as error:
         raise ToolRetry(texts.say("read_no_ids", ids=str(error))) from error
-    if not spans:
-        raise ToolRetry(texts.say("read_no_ids", ids=""))
+    if not spans:  # entry 0, or no word at all
+        raise ToolRetry(texts.say("read_no_ids", ids=" ".join(items)))
     return spans
 
 

@@ -10,7 +10,13 @@ from typing import TypeAlias
 
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.events import CUT, RECALLED
-from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, MAX_EVIDENCE_CHARS, find_recalls, is_evidence, text_of
+from bubbot.features.strategies.retrieval import (
+    EVIDENCE_KINDS,
+    MAX_EVIDENCE_CHARS,
+    evidence_text,
+    find_recalls,
+    is_evidence,
+)
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -66,11 +72,12 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
             TapeQuery(turn.tape.name, Window(), kinds=(Kind.EVENT,), names=(CUT, RECALLED), missing="empty"),
         ]
     )
+    window = tuple(entry for entry in window if entry.is_shown_to(""))  # sub-tasks cut their own windows
     recalls = list(find_recalls(window))
     if not opening or any(recall.message == message for recall in recalls):  # an interrupted attempt has chosen
         return
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
-    terms = find_terms("\n".join(text_of(entry) for entry in asked if entry.payload.get("role") == "user"))
+    terms = find_terms("\n".join(evidence_text(entry) for entry in asked if entry.payload.get("role") == "user"))
     boundary = await _find_boundary(turn, opening[0], window)
     still_shown = [recall for recall in recalls if recall.message >= boundary.first]  # a cut takes its evidence along
     seen = boundary.shown | {entry_id for recall in still_shown for entry_id in ids_of(recall.spans, boundary.first)}
@@ -130,7 +137,7 @@ async def _choose(turn: Turn, scores: dict[int, float], budget: int) -> list[int
     chosen: list[int] = []
     for entry_id in best:
         if entry_id in entries and len(chosen) < MAX_EVIDENCE:
-            cost = estimate_tokens(text_of(entries[entry_id])[:MAX_EVIDENCE_CHARS]) + LINE_TOKENS
+            cost = estimate_tokens(evidence_text(entries[entry_id])[:MAX_EVIDENCE_CHARS]) + LINE_TOKENS
             if cost <= budget:
                 budget -= cost
                 chosen.append(entry_id)

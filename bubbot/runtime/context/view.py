@@ -22,8 +22,9 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
-CONTEXT_VERSION = 2
-"""The version of the message format, recorded with each step. Requests of other versions cannot be rebuilt exactly."""
+CONTEXT_VERSION = 3
+"""The version of the message format, recorded with each step. Requests of other versions cannot all be rebuilt exactly: version 2
+did not escape tags and line ends in what an anchor hands over."""
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
