@@ -19,13 +19,16 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 
+from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
 from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.recall import recall_for
+from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
 from bubbot.ports.tool import READS_WORLD, ToolArgs, tool
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.anchor import MEMORY_SEAL
@@ -241,6 +244,16 @@ def find_value(request: ModelRequest, subject: str) -> str:
             if found["subject"] == subject:
                 return found["value"]
     return ""
+
+
+def recalling() -> list[Feature]:
+    """The part of the feature that recalls evidence, as the bot has it."""
+
+    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        await recall_for(turn, find_entries, budget=250)
+        return await call_next(turn)
+
+    return [Feature(name="recall", around_turn=(recall,))]
 
 
 @dataclass(frozen=True)

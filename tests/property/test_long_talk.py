@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from bubbot.app.search import find_entries
-from bubbot.feature import Feature
-from bubbot.features.strategies.recall import recall_for
-from bubbot.ports.middleware import CallNext
-from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.app.search import open_indexing
+from bubbot.features.search.settings import SearchSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
-from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk
+from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk, recalling
 from tests.summarising import summary_case
-
-
-def recalling() -> list[Feature]:
-    """The part of the feature that recalls evidence, as the bot has it."""
-
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, find_entries, budget=250)
-        return await call_next(turn)
-
-    return [Feature(name="recall", around_turn=(recall,))]
-
 
 CASES = (
     TalkCase("window", least=0.0, most=0.0, overflows=True),  # so that a probe can fail
@@ -69,13 +57,15 @@ async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: Tal
 
 
 # Without a search index each word is looked for in the whole tape, so that the talk's cost grows with its square.
-@pytest.mark.parametrize(
-    ("turns", "facts", "least"), [(120, 6, 0.8), pytest.param(300, 20, 0.95, marks=pytest.mark.proof)]
-)
-async def test_retrieval_brings_early_facts_back(
-    memory_store: InMemoryStore, turns: int, facts: int, least: float
-) -> None:
-    await check(memory_store, TalkCase("retrieval", least=least, features=recalling), turns, facts)
+@pytest.mark.parametrize(("turns", "facts"), [(120, 6), pytest.param(300, 20, marks=pytest.mark.proof)])
+async def test_retrieval_brings_early_facts_back(memory_store: InMemoryStore, turns: int, facts: int) -> None:
+    await check(memory_store, TalkCase("retrieval", least=0.95, features=recalling), turns, facts)
+
+
+@pytest.mark.proof
+async def test_retrieval_over_ten_thousand_turns(sqlite_store: SqliteStore) -> None:
+    async with asyncio.TaskGroup() as group, open_indexing(sqlite_store, SearchSettings(), group):
+        await check(sqlite_store, TalkCase("retrieval", least=0.95, features=recalling), PROOF_TURNS, PROOF_FACTS)
 
 
 async def test_summaries_keep_early_facts_within_reach_and_cost_a_small_share(memory_store: InMemoryStore) -> None:
