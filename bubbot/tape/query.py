@@ -215,9 +215,8 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             return ((start.id, seal.id),)
         case NewestAnchors(prefix):
             # A filter may leave out the newest ones.
-            is_filtered = query.kinds or query.names or query.keys or query.since or query.until
-            is_filtered = is_filtered or query.text or query.searchable_text or query.similar_text
-            wanted = query.limit if query.newest and not is_filtered else None
+            is_plain = query == TapeQuery(query.tape, query.part, newest=True, limit=query.limit, as_of=query.as_of)
+            wanted = query.limit if is_plain else None
             return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix, wanted)])
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
