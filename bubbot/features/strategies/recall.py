@@ -29,7 +29,7 @@ from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.fork import ForkedTape
-from bubbot.tape.handle import ids_of, spans_of
+from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, fold_text, parse_moment
 from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import is_run, tokens
@@ -55,6 +55,9 @@ _CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "
 FindEntries: TypeAlias = Callable[[ForkedTape, Sequence[str], datetime | None, int], Awaitable[Sequence[Sequence[int]]]]
 """Find the entries that hold each word, up to a date, newest first and so many at most of each."""
 
+FindAlike: TypeAlias = Callable[[TapeHandle, str, int], Awaitable[Mapping[int, float]]]
+"""Find the entries before one that are about the same as a text, each with its likeness: about 1 for the same meaning."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
@@ -71,7 +74,12 @@ class _Shown:
     others: frozenset[int]
 
 
-async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
+async def find_nothing_alike(_tape: TapeHandle, _text: str, _before: int) -> Mapping[int, float]:
+    """Find nothing: without the extra `embeddings`. See `FindAlike`."""
+    return {}
+
+
+async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: FindAlike = find_nothing_alike) -> None:
     """Append the fact that names what to show beside the newest message of the turn, if anything bears on it.
 
     A search that fails leaves the turn without evidence.
@@ -80,6 +88,7 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
         turn: the turn, before its first model call.
         find: the search.
         budget: tokens that the evidence may take.
+        find_alike: the search by meaning.
     """
     if not turn.message_ids or budget <= 0:
         return
@@ -93,13 +102,16 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
         return
     entries = [*answers[1], *(await _make_room(turn, view, answers, room, budget))]
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
-    terms = find_terms("\n".join(text_of(entry) for entry in asked if entry.payload.get("role") == "user"))
+    text = "\n".join(text_of(entry) for entry in asked if entry.payload.get("role") == "user")
     shown = await _find_shown(turn, opening[0], entries)
     try:
-        scores = await _score(turn, terms, find, shown)
+        scores = await _score(turn, find_terms(text), find, shown)
     except BubbotError as error:
         log.warning("nothing recalled: %s", error, extra={"action": "context.recall"})
         return
+    for entry_id, likeness in (await find_alike(turn.tape, text, shown.first)).items():
+        if entry_id not in shown.others:
+            scores[entry_id] = scores.get(entry_id, 0.0) + likeness
     chosen = await _choose(turn, scores, budget)
     if chosen:
         await turn.tape.append([event(RECALLED, {"message": message, "entries": spans_of(chosen)})])

@@ -229,16 +229,3 @@ async def test_what_a_sub_task_wrote_is_no_evidence(bench: Bench) -> None:
     await new_window(bench)
     await bench.say("what was the code of my locker?")
     assert await bench.events(RECALLED) == []
-
-
-async def test_what_the_next_request_cuts_is_recalled_nevertheless(memory_store: InMemoryStore) -> None:
-    # Whatever the length of the talk: the code stands in the window, or beside the message.
-    small = ScriptedModel(traits=ModelTraits(context_tokens=2_000, tools=False, short_prompt=True))
-    async with running(memory_store, small, recalling(200)) as bench:
-        await bench.say(CODE)
-        for number in range(40):
-            is_asked = number % 6 == 5
-            await bench.say("the locker?" if is_asked else f"{number}: " + "many words " * (number % 5 + 8))
-            request = " ".join(text for _, text in asked(bench.requests[-1]))
-            assert CODE in request or not is_asked, f"turn {number}"
-        assert len(await bench.events(CUT)) > 1
