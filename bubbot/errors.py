@@ -485,3 +485,7 @@ class ToolRetry(ToolSignal):
 
 class ToolFailed(ToolSignal):
     """The tool cannot do the task; a retry will not help."""
+
+
+class ToolRefused(ToolSignal):
+    """The call is not allowed here, whatever its arguments; the text invites no other try. Three in a row end the turn."""

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from bubbot.ports.channel import MessagePart, Receipt
-from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta
-from bubbot.ports.tool import Tool, ToolArgs, ToolOutput
+from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta, ToolCall
+from bubbot.ports.tool import CallPlan, Tool, ToolArgs, ToolOutput
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 
@@ -49,11 +49,23 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolInvocation:
-    """One call of a tool, by a model or as a command, with its checked arguments."""
+    """One call of a tool, by a model or as a command.
+
+    Attributes:
+        turn: the turn that calls.
+        tool: the tool.
+        args: its checked arguments.
+        call: the call of the model; None for a command.
+        plan: what the call would do; None for a command, whose yes is that a person typed it.
+        used_before: an interrupted attempt of the turn called this tool to act outside: what it did may have happened.
+    """
 
     turn: Turn
     tool: Tool
     args: ToolArgs
+    call: ToolCall | None = None
+    plan: CallPlan | None = None
+    used_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)

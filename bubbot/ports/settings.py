@@ -201,6 +201,15 @@ class AdapterSettings(SettingsSection):
         return f"is not a key of a {cls.platform} channel: {hint}"
 
 
+def nested_sections(model: type[BaseModel]) -> dict[str, type[SettingsSection]]:
+    """Return the fields of a model that are sections themselves."""
+    return {
+        name: field.annotation
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
+    }
+
+
 def describe_type(field: FieldInfo) -> str:
     """Describe the type and bounds of a setting as a phrase; return an empty text for a type without one."""
     kind, options = get_origin(field.annotation), get_args(field.annotation)

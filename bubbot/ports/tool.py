@@ -8,6 +8,7 @@ from dataclasses import field
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
+from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,7 +18,8 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject
+from bubbot.tape.entry import JsonObject, canonical
+from bubbot.tape.provenance import Source
 
 
 class ToolArgs(BaseModel):
@@ -89,14 +91,6 @@ class EffectKind(StrEnum):
     OUTSIDE = "outside"
 
 
-class Source(StrEnum):
-    """Whose words a tool may answer with: `own` (the bot's), `people` (others who may speak here) or `world`."""
-
-    OWN = "own"
-    PEOPLE = "people"
-    WORLD = "world"
-
-
 class Repeat(StrEnum):
     """What may be done after a crash in the middle of a call.
 
@@ -116,11 +110,13 @@ class Effect:
         kind: what it does.
         source: whose words its results are.
         once: what may be done after a crash in the middle of a call.
+        has_network: an outside effect may reach the network or another chat; false for a program in a sandbox without one.
     """
 
     kind: EffectKind = EffectKind.OUTSIDE
     source: Source = Source.WORLD
     once: Repeat = Repeat.NEVER
+    has_network: bool = True
 
     def __str__(self) -> str:
         """Write it in words, for the reference."""
@@ -141,9 +137,50 @@ READS_WORLD = Effect(EffectKind.READ, Source.WORLD)
 INSIDE = Effect(EffectKind.INSIDE, Source.PEOPLE)
 """The tool changes what the tape can undo, and answers with what people said here."""
 
+
+class GrantKind(StrEnum):
+    """What a standing grant covers: one exact list of arguments, or everything at one destination."""
+
+    ARGUMENTS = "arguments"
+    DOMAIN = "domain"
+    FOLDER = "folder"
+    RECIPIENT = "recipient"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantTarget:
+    """What a call acts on, as a standing grant names it: `value` is the digest of arguments, a domain, a path or a chat."""
+
+    kind: GrantKind
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """What one call would do, known before it runs.
+
+    Attributes:
+        effect: of this call.
+        details: exactly what would happen, for people: the command, path, address, recipient or changed lines. It is
+            shown whole.
+        target: what a standing grant for such calls would name; None if each call needs a yes of its own.
+        address: an address that the call reads. If it stood word for word in something that the model was shown, reading
+            it tells nobody anything new; an address that the model composed may carry what it knows.
+        state: what the details rest on, such as the digest of a file: the call runs only while it is the same.
+    """
+
+    effect: Effect
+    details: str
+    target: GrantTarget | None = None
+    address: str = ""
+    state: str = ""
+
+
 ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
+PlanCall: TypeAlias = Callable[[Turn, A], Awaitable[CallPlan]]
+"""Say what a call would do, without doing any of it. Raises `ToolRetry` or `ToolFailed` if it cannot be done at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +199,7 @@ class Tool:
         effect: what its calls do. Calls of one step that only read run at the same time.
         is_parallel: calls of one step run at the same time though they do more than read: it sees to their order.
         timeout: seconds a call may take; None for the limit of all tools.
+        plan: says what a call would do; None if its effect and its arguments say all.
     """
 
     name: str
@@ -175,6 +213,7 @@ class Tool:
     effect: Effect = Effect()
     is_parallel: bool = False
     timeout: float | None = None
+    plan: PlanCall[Any] | None = None
 
     @property
     def runs_in_parallel(self) -> bool:
@@ -213,6 +252,26 @@ class Tool:
     def validate(self, values: dict[str, Any]) -> ToolArgs:
         """Validate the arguments. Raise `ArgumentsInvalid` with each wrong field, its value and what it must be."""
         return validate_args(self.name, self.args, values)
+
+
+async def plan_call(turn: Turn, tool: Tool, args: Any) -> CallPlan:
+    """Return what a call would do; for a tool without `plan`, its effect and its arguments, which a grant can name.
+
+    Raises:
+        ToolRetry: the arguments cannot be used.
+        ToolFailed: the call cannot be done.
+    """
+    if tool.plan is not None:
+        return await tool.plan(turn, args)
+    details = args.model_dump_json(indent=2, exclude_unset=True)
+    if tool.effect.kind is not EffectKind.OUTSIDE:
+        return CallPlan(tool.effect, details)
+    return CallPlan(tool.effect, details, GrantTarget(GrantKind.ARGUMENTS, digest_call(tool, args)))
+
+
+def digest_call(tool: Tool, args: ToolArgs) -> str:
+    """Return the digest of a tool and its arguments: that of two calls is the same only if they do the same."""
+    return sha256(canonical({"tool": tool.name, "arguments": args.model_dump(mode="json")}).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +347,7 @@ def tool(
     effect: Effect = Effect(),  # noqa: B008 - frozen
     is_parallel: bool = False,
     timeout: float | None = None,
+    plan: PlanCall[Any] | None = None,
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -300,6 +360,7 @@ def tool(
         effect: what its calls do; undeclared means that it acts outside, and on no account twice.
         is_parallel: calls of one step run at the same time though they do more than read.
         timeout: seconds a call may take; None for the limit of all tools.
+        plan: says what a call would do; None if its effect and its arguments say all.
 
     Raises:
         ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
@@ -324,6 +385,7 @@ def tool(
             effect=effect,
             is_parallel=is_parallel,
             timeout=timeout,
+            plan=plan,
         )
 
     return decorate

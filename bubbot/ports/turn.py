@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import tzinfo
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import ModelCallDenied, ModelUnavailable
 from bubbot.ports.channel import (
@@ -21,11 +21,12 @@ from bubbot.ports.channel import (
     Role,
     Sender,
 )
-from bubbot.ports.model import Model, ModelReply
+from bubbot.ports.model import Model, ModelReply, ToolCall
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
+from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
 T = TypeVar("T")
@@ -72,6 +73,35 @@ class TapeChange:
 
 async def no_join(turn: Turn) -> None:
     """Do nothing; the default of `Turn.join`, for turns that nothing can join."""
+
+
+EntryRef: TypeAlias = tuple[str, int]
+"""An entry, as the name of its tape and its id."""
+
+
+def find_no_quote(text: str) -> EntryRef | None:  # noqa: ARG001 - the signature of `ShownEntries.find_quote`
+    """Find nothing: no entry was shown."""
+    return None
+
+
+@dataclass
+class ShownEntries:
+    """What the steps of a turn have shown its model, as far as decisions about its calls rest on it.
+
+    Attributes:
+        world: entries with words from anywhere, newest first; not all of them, but one if there is one.
+        people: entries with words of people who are not owners, with the role of each; as `world`.
+        find_quote: returns an entry, not written by the model, in which a text stands word for word; None without one.
+    """
+
+    world: tuple[EntryRef, ...] = ()
+    people: tuple[tuple[EntryRef, Role], ...] = ()
+    find_quote: Callable[[str], EntryRef | None] = find_no_quote
+
+    @property
+    def source(self) -> Source:
+        """How foreign the most foreign of them is."""
+        return Source.WORLD if self.world else Source.PEOPLE if self.people else Source.OWN
 
 
 class TurnRunner(Protocol):
@@ -174,6 +204,8 @@ class Turn:
         runner: asks models on its behalf.
         allowed_tools: the names of the tools that the model may call, among those of the role; None for all of these.
         max_steps: model calls at most; 0 for as many as the settings allow.
+        shown: what its model was shown so far.
+        stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
     """
 
     id: str
@@ -201,6 +233,8 @@ class Turn:
     allowed_tools: frozenset[str] | None = None
     max_steps: int = 0
     replies_elsewhere: bool = False
+    shown: ShownEntries = field(default_factory=ShownEntries)
+    stored_calls: Sequence[ToolCall] = ()
 
     @property
     def is_subtask(self) -> bool:
@@ -238,6 +272,7 @@ class Turn:
             join=no_join,
             buttons=[],
             fixed_reply=None,
+            stored_calls=(),
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,

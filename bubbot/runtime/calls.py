@@ -16,7 +16,7 @@ from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ign
 from bubbot.ports.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput
+from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput, plan_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape import entry as make
@@ -213,7 +213,7 @@ class ToolCallRunner:
             tool = self._toolbox.find(call.name)
             if tool not in self._toolbox.for_model(turn.role) or not turn.may_call(tool.name):
                 raise ToolFailed(f"{tool.name} is not available here")
-            output = await self.invoke(turn, tool, tool.parse(call.arguments))
+            output = await self.invoke(turn, tool, tool.parse(call.arguments), call)
         except (BubbotError, ToolRetry, ToolFailed) as error:
             return str(error), True
         except Exception as error:  # tool call boundary: whatever a tool raises is its result
@@ -222,8 +222,8 @@ class ToolCallRunner:
             return f"{call.name} failed: {type(error).__name__}: {error}", True
         return output if isinstance(output, str) else output.text, False
 
-    async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | RerunModel:
-        """Run the tool and return its output.
+    async def invoke(self, turn: Turn, tool: Tool, args: Any, call: ToolCall | None = None) -> str | RerunModel:
+        """Run the tool and return its output. A call of a model is planned first; without one, a person typed it.
 
         Raises:
             ToolError: the tool ran out of time.
@@ -232,7 +232,8 @@ class ToolCallRunner:
         try:
             seconds = self._settings.timeout if tool.timeout is None else tool.timeout
             async with asyncio.timeout(seconds) as limit:
-                output: object = await self._run(ToolInvocation(turn, tool, args))
+                plan = await plan_call(turn, tool, args) if call else None
+                output: object = await self._run(ToolInvocation(turn, tool, args, call, plan))
         except TimeoutError:
             if not limit.expired():
                 raise  # the tool's own timeout

@@ -32,7 +32,16 @@ from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.settings import TopicSettings
-from bubbot.ports.settings import Keys, Name, OptionalWhole, SettingsSection, format_errors, format_setting, quote_value
+from bubbot.ports.settings import (
+    Keys,
+    Name,
+    OptionalWhole,
+    SettingsSection,
+    format_errors,
+    format_setting,
+    nested_sections,
+    quote_value,
+)
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
 from bubbot.settings.channels import ChannelSettings, GuildSettings
@@ -188,12 +197,7 @@ class Settings(BaseModel):
 
     def secrets(self) -> tuple[str, ...]:
         """Return every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
-        secrets = [
-            value.get_secret_value()
-            for section in type(self).model_fields
-            for _, value in (getattr(self, section) if isinstance(getattr(self, section), SettingsSection) else ())
-            if isinstance(value, SecretStr)
-        ]
+        secrets = list(_secrets_of(self))
         if self.model.api_base and (password := urlsplit(self.model.api_base).password):
             secrets.append(password)
         return (*secrets, *_secrets_in(self.channels))
@@ -234,11 +238,14 @@ class SettingsSchema:
 
     @property
     def sections(self) -> Mapping[str, type[SettingsSection]]:
-        """The sections with a fixed set of keys."""
+        """The sections with a fixed set of keys; those within a section after it, such as `tools.web`."""
         return {
-            name: field.annotation
-            for name, field in self.model.model_fields.items()
-            if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
+            name: model
+            for section, outer in nested_sections(self.model).items()
+            for name, model in {
+                section: outer,
+                **{f"{section}.{key}": inner for key, inner in nested_sections(outer).items()},
+            }.items()
         }
 
     @property
@@ -248,10 +255,10 @@ class SettingsSchema:
 
     def type_of(self, path: Keys) -> object:
         """Return the type of a setting; None if there is no such setting."""
-        section = self.sections.get(path[0]) if len(path) == 2 else None
-        if section is None or path[1] not in section.model_fields:
+        section = self.sections.get(".".join(path[:-1]))
+        if section is None or path[-1] not in section.model_fields:
             return None
-        annotation = section.model_fields[path[1]].annotation
+        annotation = section.model_fields[path[-1]].annotation
         return next((kind for kind in get_args(annotation) if isinstance(kind, type)), annotation)
 
     def is_secret(self, path: Keys) -> bool:
@@ -265,9 +272,9 @@ class SettingsSchema:
         if name in self.tables:
             return f"{ENVIRONMENT_PREFIX}{name}__<KEY>".upper()
         for section, model in self.sections.items():
-            key = name.removeprefix(f"{section}_")
+            key = name.removeprefix(f"{section.replace('.', '_')}_")
             if key != name and key in model.model_fields:
-                return f"{ENVIRONMENT_PREFIX}{section}__{key}".upper()
+                return f"{ENVIRONMENT_PREFIX}{section.replace('.', '__')}__{key}".upper()
         return None
 
 
@@ -277,11 +284,11 @@ CORE_SCHEMA = SettingsSchema(Settings)
 
 def describe_settings() -> Iterator[SettingDescription]:
     """Yield every setting in the order of the reference; the tables of channels appear as `channels.<name>`."""
-    nested = {"budget": BUDGET_TABLES}
+    named = {"budget": BUDGET_TABLES}
     tables = {
         name: kind
         for section, model in CORE_SCHEMA.sections.items()
-        for name, kind in {section: model, **nested.get(section, {})}.items()
+        for name, kind in {section: model, **named.get(section, {})}.items()
     }
     tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
@@ -360,7 +367,7 @@ def _load(
     leaves = merge(written, path.parent, leaves)
     for secret in missing:  # a weaker source does not replace a file that is named and cannot be used
         leaves.pop(secret.setting, None)
-    data: dict[str, Any] = {section: {} for section in schema.tables}
+    data: dict[str, Any] = {section: {} for section in schema.tables if "." not in section}
     for parts, leaf in sorted(leaves.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
         node = data
         for part in parts[:-1]:
@@ -424,7 +431,9 @@ def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, 
             continue
         if keys and section not in schema.tables:
             problems.append(f"{variable}: {describe_unknown_section(section, schema.tables)}")
-        elif (section == "channels" and not all(keys)) or (section in schema.sections and len(keys) > 1):
+        elif (section == "channels" and not all(keys)) or (
+            section in schema.sections and ".".join((section, *keys[:-1])) not in schema.sections
+        ):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
         elif not keys and (meant := schema.suggest_variable(section)):
             # Other names without `__` may be anything: Kubernetes sets BUBBOT_PORT for a service called bubbot.
@@ -551,6 +560,16 @@ def _display_path(value: str, folder: Path) -> str:
         return str((folder / Path(value).expanduser()).absolute())
     except (OSError, RuntimeError):
         return value
+
+
+def _secrets_of(section: BaseModel) -> Iterator[str]:
+    """Yield the secrets of all sections within one."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, SettingsSection):
+            yield from _secrets_of(value)
+        elif isinstance(value, SecretStr):
+            yield value.get_secret_value()
 
 
 def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
+from bubbot.features.files.settings import FileSettings
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.features.web.settings import WebSettings
 from bubbot.ports.settings import (
     AdapterSettings,
     Name,
@@ -16,6 +19,7 @@ from bubbot.ports.settings import (
     SettingsSection,
     Whole,
     describe_type,
+    nested_sections,
 )
 from bubbot.records import dataclass
 from bubbot.settings.values import DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
@@ -44,7 +48,10 @@ class SettingDescription:
 
 def describe_table(section: str, model: type[SettingsSection]) -> Iterator[SettingDescription]:
     """Yield every setting of a table."""
+    nested = nested_sections(model)
     for key, field in model.model_fields.items():
+        if key in nested:
+            continue
         default = None if field.is_required() else field.default
         if default == "" and issubclass(model, AdapterSettings):  # there an empty value means that it is not set
             default = None
@@ -163,6 +170,9 @@ class ToolSettings(SettingsSection):
         le=10_000_000,
         description="Characters of a result the model is shown; the rest is kept aside.",
     )
+    web: WebSettings = WebSettings()
+    files: FileSettings = FileSettings()
+    shell: ShellSettings = ShellSettings()
 
 
 class HttpSettings(SettingsSection):

@@ -150,7 +150,7 @@ def flatten(
     Args:
         tables: the sections of the source.
         origin: names the origin of a setting by its path.
-        sections: the sections that exist.
+        sections: the sections that exist; `tools.web` is a section within a section.
         problems: receives a sentence for each section that is unknown or not a table.
     """
     leaves: dict[Keys, SourcedValue] = {}
@@ -164,7 +164,16 @@ def flatten(
             for name, inner in table.items():
                 leaves |= _channel_leaves(name, inner, origin, problems)
         else:
-            leaves |= {(section, key): SourcedValue(value, origin((section, key))) for key, value in table.items()}
+            for key, value in table.items():
+                if f"{section}.{key}" not in sections:
+                    leaves[section, key] = SourcedValue(value, origin((section, key)))
+                elif isinstance(value, Mapping):
+                    leaves |= {
+                        (section, key, inner): SourcedValue(item, origin((section, key, inner)))
+                        for inner, item in value.items()
+                    }
+                else:
+                    problems.append(f"{source}: [{section}.{key}] must be a section with keys, not a single value.")
     return leaves
 
 

@@ -15,7 +15,7 @@ from bubbot import plugins
 from bubbot.ops.onboarding.edit import format_toml
 from bubbot.ports.channel import Channel, ChannelAdapter
 from bubbot.ports.settings import AdapterSettings
-from bubbot.settings.loader import Settings, describe_settings
+from bubbot.settings.loader import CORE_SCHEMA, describe_settings
 from bubbot.settings.sections import SettingDescription, describe_table
 from tests.docs.pages import ROOT
 
@@ -62,10 +62,10 @@ def write_example() -> str:
     tables = {(setting.section, setting.key): setting.description for setting in settings if setting.default == {}}
     lines = list(_comment(_INTRODUCTION))
     for section, keys in groupby(settings, lambda setting: setting.section):
-        core = Settings.model_fields.get(section)
+        core = CORE_SCHEMA.sections.get(section)
         parent, _, key = re.sub(r"\.<\w+>$", "", section).rpartition(".")
-        if core is not None and core.annotation is not None:
-            about = re.sub(r"^`.*?`: ", "", " ".join((core.annotation.__doc__ or "").split()))
+        if core is not None:
+            about = re.sub(r"^`.*?`: ", "", " ".join((core.__doc__ or "").split()))
             about = about[0].upper() + about[1:]
         elif (parent, key) in tables:
             about = tables[parent, key]

@@ -340,3 +340,24 @@ def test_the_environment_of_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert logging_environment() == ("debug", (CANARY,))
     monkeypatch.setenv("BUBBOT_LOG__LEVEL", "loud")
     assert logging_environment()[0] == "info"
+
+
+def test_a_section_within_a_section_is_read_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, "[tools]\ntimeout = 5\n[tools.web]\nenabled = true\n")
+    monkeypatch.setenv("BUBBOT_TOOLS__SHELL__ENABLED", "true")
+    tools = load(home=tmp_path).tools
+    assert (tools.timeout, tools.web.enabled, tools.files.enabled, tools.shell.enabled) == (5.0, True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[tools]\nweb = 1\n", "[tools.web] must be a section with keys, not a single value."),
+        ("[tools.web]\nenable = true\n", "[tools.web] enable is not a setting; did you mean 'enabled'?"),
+        ('[tools.web]\nenabled = "maybe"\n', "[tools.web] enabled is 'maybe', but must be true or false."),
+        ("[tools.wb]\nenabled = true\n", "[tools] wb is not a setting; did you mean 'web'?"),
+    ],
+)
+def test_a_wrong_section_within_a_section_is_named(tmp_path: Path, text: str, sentence: str) -> None:
+    written(tmp_path, text)
+    assert sentence in refused(tmp_path)
