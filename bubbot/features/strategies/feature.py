@@ -71,7 +71,7 @@ class StrategiesFeature:
             choose_selector=self._choice.chosen,
             around_turn=(self._summaries.around_turn, self.recall_evidence),
             on_merged=(self._summaries.on_merged,),
-            background={"embeddings": self._meaning.run} if self._meaning else {},
+            lifespan=self._meaning.lifespan if self._meaning else None,
             prepare=self._prepare,
         )
 

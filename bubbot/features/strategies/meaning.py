@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
+from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import BubbotError, StoreError
 from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, is_evidence, text_of
 from bubbot.ports.passages import Coverage, Passage, PassageIndex
@@ -66,6 +68,17 @@ class MeaningSearch:
             )
             return {}
         return {passage.id: passage.likeness for passage in found if passage.likeness >= MIN_LIKENESS}
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Let the index follow in the background until the block ends, also in a bot of one chat."""
+        task = asyncio.create_task(supervise("embeddings", self.run, Backoff(lambda: 0.5, max_seconds=600.0)))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def run(self) -> None:
         """Let the index follow the tapes that were asked about, until cancelled."""

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelUnavailable
-from bubbot.feature import Feature
+from bubbot.feature import Feature, Kernel
+from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.meaning import BATCH_PASSAGES, MeaningSearch
 from bubbot.features.strategies.recall import recall_for
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.middleware import CallNext
+from bubbot.ports.model import Model
 from bubbot.ports.passages import Coverage, FoundPassage, Passage
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
-from tests.turns import Options, asked, running
+from tests.turns import Bench, Options, asked, running
 
 
 class KnownSynonyms:
@@ -152,13 +160,9 @@ async def test_in_the_background_the_index_follows_what_was_asked_about(
     await chat.append([message("user", "the automobile")])
     search = searching(index, chat)
     assert await search.find(chat, "my car", 100) == {}, "nothing is indexed yet"
-    task = asyncio.create_task(search.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10), search.lifespan():
         await index.added.wait()
-    assert await search.find(chat, "my car", 100) == {1: 0.6}
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+        assert await search.find(chat, "my car", 100) == {1: 0.6}
     assert index.closed
 
 
@@ -176,3 +180,50 @@ async def test_what_means_the_same_stands_beside_the_message(memory_store: TapeS
         await bench.tape().handoff("phase/next")
         await bench.say("Where did I leave my car?")
         assert '"The automobile is on level 4711."' in str(asked(bench.requests[-1])[-1][1])
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
+    memory_store: TapeStore, index: KnownSynonyms, *, is_on: bool
+) -> None:
+    benches: list[Bench] = []
+    unused = cast("Any", None)
+
+    def open_tape(name: str) -> TapeService:
+        return benches[0].service(name)
+
+    kernel = Kernel(
+        home=Path("unused"),
+        now=SteppingClock(),
+        new_id=lambda: "unused",
+        zone=ZoneInfo("UTC"),
+        texts=Texts(),
+        projections=ProjectionRunner(),
+        open_tape=open_tape,
+        role_of=unused,
+        accept=unused,
+        send=unused,
+        notify=unused,
+    )
+
+    async def find_model(turn: Turn) -> Model:
+        return await turn.runner.find_model(turn)
+
+    settings = ContextSettings(selector="retrieval", embeddings=is_on)
+    made = StrategiesFeature(
+        kernel, settings, find_entries=find_entries, find_model=find_model, strategies=OWN_STRATEGIES, passages=index
+    ).feature()
+    tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
+    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
+    options = Options(compose=policy, features=[replace(made, tools=tools, choose_selector=None)])
+    assert made.lifespan is not None
+    async with running(memory_store, ScriptedModel(), options) as bench, made.lifespan():
+        benches.append(bench)
+        await bench.say("The automobile is on level 4711.")
+        await bench.tape().handoff("phase/next")
+        await bench.say("Hello.")
+        if is_on:
+            await index.added.wait()
+        await bench.say("Where did I leave my car?")
+        assert ("The automobile is on level 4711." in str(asked(bench.requests[-1])[-1][1])) == is_on
+    assert index.closed
