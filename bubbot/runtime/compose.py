@@ -260,8 +260,11 @@ async def rebuild_request(
         ConfigError: none of the strategies is the one that made it.
         EntryNotFound: the system prompt or the tool schemas are gone.
     """
-    view = ContextView.from_json(step["view"], strategies)
     system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+    if "messages" in step:  # of a call for a purpose, whose messages no view makes
+        messages = json.loads(await tape.get_blob(step["messages"]))
+        return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
+    view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))
     context = await read_context(recorded, view)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)

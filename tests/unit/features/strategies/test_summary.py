@@ -30,6 +30,7 @@ from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.summarising import (
+    SUMMARY_PROMPT,
     SummarisingModel,
     cite_all,
     is_summary,
@@ -600,3 +601,13 @@ async def test_the_bot_as_it_is_shipped_writes_and_announces_one(tmp_path: Path)
 
 def _is_summary(entry: TapeEntry) -> bool:
     return entry.name == "auto_handoff/summary" and entry.kind == "anchor"
+
+
+async def test_why_shows_the_request_that_wrote_a_summary(memory_store: InMemoryStore) -> None:
+    async with summarising(memory_store, SummarisingModel()) as bench:
+        await bench.say("my locker code is 4711")
+        await bench.say(",summary")
+        told = (await bench.say(",why yes")).text
+    assert SUMMARY_PROMPT in told
+    assert "my locker code is 4711" in told
+    assert "equal to the recorded one" in told
