@@ -40,10 +40,12 @@ from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
+from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
 from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
+from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
@@ -139,7 +141,12 @@ class BotFeatures:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if "strategies" in names:
             kept = StrategiesFeature(
-                kernel, settings.context, find_entries=find_entries, find_model=find_model, strategies=strategies
+                kernel,
+                settings.context,
+                find_entries=find_entries,
+                find_model=find_model,
+                strategies=strategies,
+                passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
             )
             self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:

@@ -165,9 +165,9 @@ class RequestComposer:
             fork=turn.tape.id if turn.is_subtask else "",
             strategies=strategies,
         )
-        if (start := await _find_start(turn.tape, view)) is not None:
+        if (start := await find_start(turn.tape, view)) is not None:
             view = replace(view, start=start)
-        context = await _read_context(turn.tape, view)
+        context = await read_context(turn.tape, view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
@@ -207,7 +207,7 @@ class RequestComposer:
         return prompt, shown
 
 
-async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:
+async def find_start(tape: TapeHandle, view: ContextView) -> int | None:
     """Return the first entry that the strategy needs, as its newest event says; None for its whole part."""
     strategy = view.strategy
     if not strategy.start_event or view.fork:
@@ -219,7 +219,7 @@ async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:
     return strategy.find_start(opening, events)
 
 
-async def _read_context(tape: TapeHandle, view: ContextView) -> ModelContext:
+async def read_context(tape: TapeHandle, view: ContextView) -> ModelContext:
     """Read the context, with what the strategy reads besides if there is any."""
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     if further := view.further_queries(tape.name, answers):
@@ -260,10 +260,13 @@ async def rebuild_request(
         ConfigError: none of the strategies is the one that made it.
         EntryNotFound: the system prompt or the tool schemas are gone.
     """
-    view = ContextView.from_json(step["view"], strategies)
     system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+    if "messages" in step:  # of a call for a purpose, whose messages no view makes
+        messages = json.loads(await tape.get_blob(step["messages"]))
+        return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
+    view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))
-    context = await _read_context(recorded, view)
+    context = await read_context(recorded, view)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 
 

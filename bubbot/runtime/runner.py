@@ -133,7 +133,8 @@ class ModelRunner:
         """Call the model once, without tools; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
         request = ModelRequest(system, tuple(messages))
-        digests = [await turn.tape.put_blob(text) for text in (system.encode(), ToolSpecs().encoded)]
+        texts = system.encode(), ToolSpecs().encoded, canonical(list(messages)).encode()
+        digests = [await turn.tape.put_blob(text) for text in texts]
         facts: dict[str, Any] = {
             "step": 0,
             "purpose": purpose,
@@ -144,6 +145,7 @@ class ModelRunner:
             "shown": [list(span) for span in spans_of(shown)],
             "system": digests[0],
             "tools": digests[1],
+            "messages": digests[2],
             "parameters": {},
             "request": request.digest(),
         }

@@ -100,6 +100,7 @@ class LoopStep(TypedDict, total=False):
     shown: Annotated[Sequence[Any], Reference.SPANS, Reference.TAPE_SPANS]
     system: BlobDigest
     tools: BlobDigest
+    messages: BlobDigest
     parameters: JsonObject
     request: str
     elapsed_ms: int

@@ -163,8 +163,11 @@ class AnchorFinder(Protocol):
         """Return the oldest anchor of this name above id `after`."""
         ...
 
-    def newest_anchor_ids(self, prefix: str) -> Sequence[int]:
-        """Return the id of the newest anchor of each name that begins with `prefix`, in any order."""
+    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:
+        """Return the id of the newest anchor of each name that begins with `prefix`, in any order.
+
+        Of these it may leave out all but the `wanted` newest ones.
+        """
         ...
 
 
@@ -211,7 +214,10 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             start = require(find.newest_anchor(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)
         case NewestAnchors(prefix):
-            return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix)])
+            # A filter may leave out the newest ones.
+            is_plain = query == TapeQuery(query.tape, query.part, newest=True, limit=query.limit, as_of=query.as_of)
+            wanted = query.limit if is_plain else None
+            return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix, wanted)])
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
 
@@ -399,7 +405,7 @@ class EntryFinder:
             None,
         )
 
-    def newest_anchor_ids(self, prefix: str) -> Sequence[int]:
+    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:  # noqa: ARG002 - as the port
         """Return the id of the newest anchor of each name that begins with `prefix`."""
         return [*self.newest_anchors(prefix).values()]
 

@@ -93,6 +93,7 @@ async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
     current = await turn.tape.read(CurrentTopicView())
     if name.key == (MAIN_LINE if current is None else topic_of(current).key):
         raise ToolRetry(texts.say("topic_is_current", title=_title(name, texts)))
+    name = (await turn.tape.read(ThreadView(name))).name  # as it was written first
     title, command = _title(name, turn.texts), turn.texts.format_commands(name.command)
     turn.notices.append(turn.texts.say("topic_proposed", title=title, command=command))
     label = turn.texts.say("button_main_line") if name.is_main_line else turn.texts.say("button_topic", title=title)
@@ -176,7 +177,7 @@ async def take_up(turn: Turn, name: TopicName, limits: RecallLimits, *, bound_to
     await _leave(turn, current)
     corrections = await tape.find_corrections(thread.recalls)
     recalls = union([*thread.recalls, *((entry.id, entry.id) for entry in corrections)])
-    state: dict[str, Any] = {**thread.state, "owner": "human", "title": name.title}
+    state: dict[str, Any] = {**thread.state, "owner": "human", "title": thread.name.title}
     if thread.opened is not None:
         state["parents"] = [thread.opened.id]
         bound_to = bound_to or str(read_state(thread.opened).get("bound_to") or "")

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.why.view import Explanation, find_explanation
+from bubbot.features.why.view import find_explanation
 from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION
+from bubbot.tape.entry import JsonObject
 
 _TRACE = re.compile(r"[0-9a-f]{4,32}")
 
@@ -49,8 +50,8 @@ def why_tool(strategies: ContextStrategies) -> Tool:
         trace = args.turn.strip()
         explanation = await find_explanation(turn.tape, trace)
         if explanation is not None:
-            if args.request and explanation.answering_steps:
-                return await _format_request(turn, explanation, strategies)
+            if args.request and (step := explanation.requested_step) is not None:
+                return await _format_request(turn, step, strategies)
             # Imported here: `bubbot status` loads this module and explains nothing.
             from bubbot.features.why.formats import format_explanation
             from bubbot.features.why.lineage import read_step_lineage
@@ -63,9 +64,8 @@ def why_tool(strategies: ContextStrategies) -> Tool:
     return session_why
 
 
-async def _format_request(turn: Turn, explanation: Explanation, strategies: ContextStrategies) -> str:
-    """Rebuild the last step's request from the tape and check it against its recorded digest."""
-    _, step = explanation.answering_steps[-1]
+async def _format_request(turn: Turn, step: JsonObject, strategies: ContextStrategies) -> str:
+    """Rebuild a step's request from the tape and check it against its recorded digest."""
     try:
         request = await rebuild_request(step, turn.tape, strategies=strategies)
     except ConfigError as error:

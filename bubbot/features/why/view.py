@@ -47,6 +47,13 @@ class Explanation:
         """The steps that led to the answer; the others are those of sub-tasks, or ask a model for their own purpose."""
         return tuple((entry, step) for entry, step in self.steps if entry not in self.labels)
 
+    @property
+    def requested_step(self) -> JsonObject | None:
+        """The step whose request is printed: the last that led to the answer, else the last for a purpose; None: none."""
+        purposes = [step for _, step in self.steps if "messages" in step]
+        steps = [step for _, step in self.answering_steps] or purposes
+        return steps[-1] if steps else None
+
 
 @dataclass(frozen=True, slots=True)
 class TurnSpansView:

@@ -28,6 +28,7 @@ _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape arc
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_RECENT_ANCHORS = 100  # looked through before the names
 _LONGEST_LIKE = 1000  # letters
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
@@ -192,10 +193,31 @@ class RowFinder:
             self._end,
         )
 
-    def newest_anchor_ids(self, prefix: str) -> list[int]:
-        """Find the newest anchor of each name that begins with `prefix`: a few steps in the index for each name."""
+    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> list[int]:
+        """Find the newest anchor of each name that begins with `prefix`, or the `wanted` newest of these.
+
+        The latter are mostly among the newest anchors of the tape; else it takes a few steps in the index for each name.
+        """
         end = _after_prefix(prefix)
         is_before_end = "" if end is None else "AND name < :end"
+        values = {"tape": self.tape, "prefix": prefix, "end": end, "above": self._end, "recent": _RECENT_ANCHORS}
+        if wanted is not None:
+            any_name = (
+                f"SELECT 1 FROM entries INDEXED BY entries_name WHERE tape = :tape AND name >= :prefix {is_before_end}"
+            )
+            if self.conn.execute(f"{any_name} LIMIT 1", values).fetchone() is None:
+                return []
+            recent = self.conn.execute(
+                f"""
+                SELECT max(id) FROM (
+                    SELECT id, name FROM entries INDEXED BY entries_anchor
+                    WHERE tape = :tape AND kind = 'anchor' AND id < :above ORDER BY id DESC LIMIT :recent
+                ) WHERE name >= :prefix {is_before_end} GROUP BY name
+                """,
+                values,
+            ).fetchall()
+            if len(recent) >= wanted:
+                return [entry_id for (entry_id,) in recent]
         rows = self.conn.execute(
             f"""
             WITH RECURSIVE names(name) AS (
@@ -213,7 +235,7 @@ class RowFinder:
                 ORDER BY id DESC LIMIT 1
             ) FROM names WHERE names.name IS NOT NULL
             """,
-            {"tape": self.tape, "prefix": prefix, "end": end, "above": self._end},
+            values,
         )
         return [entry_id for (entry_id,) in rows if entry_id is not None]
 

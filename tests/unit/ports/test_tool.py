@@ -60,4 +60,4 @@ def test_a_function_without_arguments_of_a_tool_is_refused() -> None:
 
     for handler in (plain, bare):
         with pytest.raises(ConfigError, match="annotated with a ToolArgs class"):
-            tool("odd")(handler)  # type: ignore[arg-type]
+            tool("odd")(handler)  # type: ignore[arg-type, type-var, unused-ignore]

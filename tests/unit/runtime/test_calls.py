@@ -310,6 +310,7 @@ def test_arguments_are_shown_on_one_short_line() -> None:
 class NumberArgs(ToolArgs):
     number: int
     wait: float = 0.01
+    after: int = 0
 
 
 def meeting(name: str, effect: Effect, together: list[int], log: list[str], **options: Any) -> Tool:
@@ -324,6 +325,8 @@ def meeting(name: str, effect: Effect, together: list[int], log: list[str], **op
         log.append(f"{name} {args.number} begins")
         try:
             await asyncio.sleep(args.wait)
+            while args.after and f"{name} {args.after} ends" not in log:
+                await asyncio.sleep(0)
         finally:
             log.append(f"{name} {args.number} ends")
             running[0] -= 1
@@ -344,8 +347,8 @@ class TestCallsOfOneStep:
         together, log = list[int](), list[str]()
         step = {
             "calls": [
-                {"name": "look_up", "arguments": {"number": number, "wait": wait}}
-                for number, wait in ((1, 0.03), (2, 0.0), (3, 0.01))
+                {"name": "look_up", "arguments": {"number": number, "wait": 0, "after": after}}
+                for number, after in ((1, 3), (2, 0), (3, 2))
             ]
         }
         options = Options(tools=[meeting("look.up", READS_OWN, together, log)])

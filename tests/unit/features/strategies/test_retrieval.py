@@ -137,7 +137,7 @@ async def test_a_budget_bounds_the_evidence(store: TapeStore) -> None:
 
 
 async def test_a_search_that_fails_leaves_the_turn_without_evidence(memory_store: InMemoryStore) -> None:
-    async def fail(_tape: object, _text: str, _until: datetime | None, _limit: int) -> Never:
+    async def fail(_tape: object, _words: object, _until: datetime | None, _limit: int) -> Never:
         raise StoreUnavailable("the disk is slow")
 
     async with running(memory_store, ScriptedModel(), recalling(find=fail)) as bench:

@@ -31,6 +31,7 @@ from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.summarising import (
+    SUMMARY_PROMPT,
     SummarisingModel,
     cite_all,
     is_summary,
@@ -606,3 +607,13 @@ async def test_the_next_summary_rests_on_no_source_that_was_deleted(memory_store
         if not obeys:  # the form without a model keeps the words, and says that they were deleted
             assert state["form"] == "extractive"
             assert state["summary"].startswith("Deleted since")
+
+
+async def test_why_shows_the_request_that_wrote_a_summary(memory_store: InMemoryStore) -> None:
+    async with summarising(memory_store, SummarisingModel()) as bench:
+        await bench.say("my locker code is 4711")
+        await bench.say(",summary")
+        told = (await bench.say(",why yes")).text
+    assert SUMMARY_PROMPT in told
+    assert "my locker code is 4711" in told
+    assert "equal to the recorded one" in told

@@ -20,6 +20,7 @@ import pytest_asyncio
 from bubbot.errors import ConfigError, ModelOverflow, ModelRefused, ModelUnavailable
 from bubbot.models.local import chat
 from bubbot.models.local import model as local
+from bubbot.models.worker_process import describe_status, keep_tail
 from bubbot.ports.model import (
     CountsTokens,
     Model,
@@ -304,7 +305,7 @@ async def test_what_the_library_logs_after_an_exception_does_not_hide_it() -> No
     stderr, tail = asyncio.StreamReader(), deque[bytes](maxlen=1)
     stderr.feed_data(b"loading\nRuntimeError: no model\n0.00.026 E srv init: exiting due to model loading error\n")
     stderr.feed_eof()
-    await local._keep_tail(stderr, tail)
+    await keep_tail(stderr, tail)
     assert list(tail) == [b"RuntimeError: no model\n"]
 
 
@@ -408,7 +409,7 @@ async def test_a_conversation_is_cut_by_the_count_and_never_overflows(memory_sto
 
 
 def test_the_end_of_a_child_is_described_also_by_a_signal_without_a_name() -> None:
-    described = [local._describe_status(status) for status in (None, 0, 3, -9, -63)]
+    described = [describe_status(status) for status in (None, 0, 3, -9, -63)]
     assert described == [
         "closed its output",
         "ended with exit status 0",

@@ -123,6 +123,7 @@ NOT_RUN = {
     "clock.behind": "sets the clock of the machine",
     "clock.off": "sets the clock of the machine",
     "clock.unset": "sets the clock of the machine",
+    "context.embeddings": "installs packages from the network",
     "database.altered": "names each entry; only a backup mends what was altered",
     "database.journal": "names the program that reads the database",
     "database.too_new": "installs a bubbot that is newer than this one",
