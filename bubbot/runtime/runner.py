@@ -276,6 +276,7 @@ class ModelRunner:
         """
         if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
             items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
+            turn.stored_calls = ()
             await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
 
     async def _run_calls(
