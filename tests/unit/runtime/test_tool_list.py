@@ -130,6 +130,19 @@ class TestDoors:
             },
         }
 
+    @pytest.mark.parametrize(
+        ("words", "first"),
+        [
+            ("bring back an older version of the memory", "memory_restore"),
+            ("empty the memory", "memory_clear"),
+            ("newest messages of another chat", "chat_read"),
+            ("topics", "topic_list"),
+            ("tape.anchors", "tape_anchors"),
+        ],
+    )
+    async def test_the_tool_that_fits_best_comes_first(self, words: str, first: str) -> None:
+        assert json.loads((await told(find(words), Options())).splitlines()[0])["name"] == first
+
     async def test_without_words_all_are_named(self) -> None:
         text = await told(find(""), Options(tools=[made("frog.count")]))
         assert "frog_count: Count the frogs" in text.splitlines()
