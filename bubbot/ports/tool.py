@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
-from bubbot.ports.model import ToolSpec, ToolSpecs
+from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, canonical
@@ -182,6 +182,9 @@ A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 PlanCall: TypeAlias = Callable[[Turn, A], Awaitable[CallPlan]]
 """Say what a call would do, without doing any of it. Raises `ToolRetry` or `ToolFailed` if it cannot be done at all."""
+ProbeCall: TypeAlias = Callable[[Turn, A], Awaitable[str | None]]
+"""Return the result of a call that may have happened before a crash, or None if it did not happen. `turn.effect_key` is
+the key that the call had. Raises `ToolFailed` if nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,8 @@ class Tool:
         is_parallel: calls of one step run at the same time though they do more than read: it sees to their order.
         timeout: seconds a call may take; None for the limit of all tools.
         plan: says what a call would do; None if its effect and its arguments say all.
+        probe: says whether a call happened; for effects that declare it.
+        is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
     """
 
     name: str
@@ -215,11 +220,18 @@ class Tool:
     is_parallel: bool = False
     timeout: float | None = None
     plan: PlanCall[Any] | None = None
+    probe: ProbeCall[Any] | None = None
+    is_rare: bool = False
 
     @property
     def runs_in_parallel(self) -> bool:
         """True if a call may run while other such calls of its step do."""
         return self.is_parallel or self.effect.kind is EffectKind.READ
+
+    @property
+    def acts_outside(self) -> bool:
+        """True if each of its calls needs a begin before it runs (T19), whatever its plan says."""
+        return self.effect.kind is EffectKind.OUTSIDE
 
     @property
     def typed_name(self) -> str:
@@ -333,12 +345,23 @@ class _QuickSchema(GenerateJsonSchema):
 
 @cache
 def _build_schema(args: type[ToolArgs]) -> JsonObject:
-    """Build the JSON schema of arguments, once for each class: it takes a millisecond."""
+    """Build the JSON schema of arguments, once for each class: it takes a millisecond.
+
+    Every request carries it, so it says what a model needs to write a call. Whatever else the class demands is checked
+    when the call comes, and the error says what to fix.
+    """
     schema = args.model_json_schema(schema_generator=_QuickSchema)
-    for key in ("title", "description"):  # the class docstring is for us; every request would carry it
+    for key in ("title", "description", "additionalProperties"):  # the class docstring is for us
         schema.pop(key, None)
     for value in schema.get("properties", {}).values():
-        value.pop("title", None)
+        kinds = value.get("anyOf", ())
+        if len(kinds) == 2 and kinds[1] == {"type": "null"}:  # what may be left out need not be null as well
+            del value["anyOf"]
+            value.update(kinds[0])
+        for key in ("title", "default", "minLength", "maxLength", "pattern"):
+            value.pop(key, None)
+        if "" in value.get("enum", ()):
+            value["enum"] = [choice for choice in value["enum"] if choice]
     return schema
 
 
@@ -365,6 +388,8 @@ def tool(
     is_parallel: bool = False,
     timeout: float | None = None,
     plan: PlanCall[Any] | None = None,
+    probe: ProbeCall[Any] | None = None,
+    is_rare: bool = False,
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -378,10 +403,15 @@ def tool(
         is_parallel: calls of one step run at the same time though they do more than read.
         timeout: seconds a call may take; None for the limit of all tools.
         plan: says what a call would do; None if its effect and its arguments say all.
+        probe: says whether a call happened before a crash; an effect that declares `Repeat.PROBE` needs it.
+        is_rare: leave its schema out first if the list of tools is too long.
 
     Raises:
-        ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
+        ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
+            the effect needs a `probe`.
     """
+    if effect.once is Repeat.PROBE and probe is None:
+        raise ConfigError(f"the tool {name} declares that it can be asked whether a call happened, and has no probe")
 
     def decorate(handler: Handler[A]) -> Tool:
         args = _find_args(handler)
@@ -403,6 +433,8 @@ def tool(
             is_parallel=is_parallel,
             timeout=timeout,
             plan=plan,
+            probe=probe,
+            is_rare=is_rare,
         )
 
     return decorate
@@ -417,8 +449,6 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
-        specs = {tool.name: tool.spec() for tool in self._tools if tool.for_model}
-        self._specs = {role: ToolSpecs([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
         for tool in self._tools:
             for name in tool.names:
@@ -438,20 +468,6 @@ class Toolbox:
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
         return tool
-
-    def for_model(self, role: Role) -> tuple[Tool, ...]:
-        """Return the tools that a model may call on behalf of this role."""
-        return tuple(tool for tool in self._tools if tool.for_model and role.at_least(tool.role))
-
-    def specs(self, role: Role, allowed: frozenset[str] | None = None) -> tuple[ToolSpec, ...]:
-        """Return the specs of `for_model`, or of those with `allowed` names.
-
-        They are built once, since a schema takes a millisecond.
-        """
-        if allowed is None:
-            return self._specs[role]
-        pairs = zip(self.for_model(role), self._specs[role], strict=True)
-        return tuple([spec for tool, spec in pairs if tool.name in allowed])
 
 
 def split_items(value: object) -> object:

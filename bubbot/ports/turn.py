@@ -206,6 +206,8 @@ class Turn:
         max_steps: model calls at most; 0 for as many as the settings allow.
         shown: what its model was shown so far.
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
+        effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
+            at the turn; empty for any other.
     """
 
     id: str
@@ -235,6 +237,7 @@ class Turn:
     replies_elsewhere: bool = False
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
+    effect_key: str = ""
 
     @property
     def is_subtask(self) -> bool:
@@ -273,6 +276,7 @@ class Turn:
             buttons=[],
             fixed_reply=None,
             stored_calls=(),
+            effect_key="",
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,

@@ -113,6 +113,23 @@ class LoopStep(TypedDict, total=False):
     error: str
 
 
+class EffectBegin(TypedDict):
+    """`effect.begin`. The `call` is an id that the model gave, and names no entry."""
+
+    call: str
+    tool: str
+    digest: str
+    once: str
+    key: NotRequired[str]
+
+
+class EffectEnd(TypedDict):
+    """`effect.end`"""
+
+    call: str
+    status: str
+
+
 class CommandRun(TypedDict):
     """`command`"""
 
@@ -511,6 +528,8 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "turn/interrupted": TurnInterrupted,
         "reaction": MessageReaction,
         "loop.step": LoopStep,
+        "effect.begin": EffectBegin,
+        "effect.end": EffectEnd,
         "command": CommandRun,
         "model/switched": ModelSwitched,
         "model/chosen": ModelChosen,
