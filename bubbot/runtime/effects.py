@@ -332,7 +332,7 @@ async def find_record(turn: Turn) -> AttemptRecord | None:
     turns = frozenset(accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn)
     if (record := turn.find_metadata(AttemptRecord)) is None:
         calls = await turn.tape.read(AttemptCallsView(turns, await _find_start(turn, turns)))
-        record = turn.metadata.setdefault(AttemptRecord, AttemptRecord(calls))  # type: ignore[assignment]
+        record = turn.metadata.setdefault(AttemptRecord, AttemptRecord(calls))
     return record
 
 
