@@ -133,7 +133,7 @@ class ModelRunner:
         """Call the model once, without tools; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
         request = ModelRequest(system, tuple(messages))
-        texts = system, tools_text(()), canonical(list(messages))
+        texts = system, tools_text(()), canonical({"messages": list(messages)})
         digests = [await turn.tape.put_blob(text.encode()) for text in texts]
         facts: dict[str, Any] = {
             "step": 0,
