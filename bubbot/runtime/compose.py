@@ -262,7 +262,7 @@ async def rebuild_request(
     """
     system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
     if "messages" in step:  # of a call for a purpose, whose messages no view makes
-        messages = json.loads(await tape.get_blob(step["messages"]))
+        messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
         return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))

@@ -136,7 +136,7 @@ class ModelRunner:
         """Call the model once, without tools; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
         request = ModelRequest(system, tuple(messages))
-        texts = system.encode(), ToolSpecs().encoded, canonical(list(messages)).encode()
+        texts = system.encode(), ToolSpecs().encoded, canonical({"messages": list(messages)}).encode()
         digests = [await turn.tape.put_blob(text) for text in texts]
         facts: dict[str, Any] = {
             "step": 0,

@@ -145,7 +145,7 @@ def encode(value: JsonObject) -> str:
     return _encode(value)
 
 
-def canonical(value: JsonObject | Sequence[JsonObject]) -> str:
+def canonical(value: JsonObject) -> str:
     """Serialise with sorted keys: equal texts mean equal values (and 1 is not 1.0)."""
     return _encode_sorted(value)
 
