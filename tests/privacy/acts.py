@@ -154,7 +154,6 @@ class Acts:
             self.world.seen["revoked"] += 1
             return
         source, reader = self.chance.sample([place.session for place in PLACES], 2)
-        readings.add((source, reader))
         self._granted.append((source, reader))
         await self.world.say(owner, f",grant {source} to {reader}")
 
@@ -167,8 +166,7 @@ class Acts:
         if oracle.linked and self.chance.random() < 0.5:
             account = self.chance.choice(oracle.linked[0])
             place = next(place for place in DIRECT if account_of(place) == account)
-            if "again" in await self.world.say(place, ",unlink"):
-                oracle.unlink(account)
+            await self.world.say(place, ",unlink")
             return
         if (code := re.search(r"\b[2-9A-Z]{8}\b", await self.world.say(first, ",link"))) is None:
             return

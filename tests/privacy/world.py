@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from bubbot.app import bot as bot_module
@@ -29,6 +30,7 @@ from bubbot.ports.channel import Inbound, MessagePart, Outbound, Preview, Receip
 from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import Toolbox, ToolOutput
+from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
@@ -275,12 +277,14 @@ class World:
             self.oracle.keep(session, args["scope"], args["content"])
         if name.startswith("schedule."):
             self.oracle.jobs |= canaries(args)
+            self._edit_elsewhere(session, args)
         if turn.is_subtask and name == "agent.run":
             self.seen["secret"] += bool(SECRET.search(args["task"]))
         if turn.replies_elsewhere:
             self._send_elsewhere(turn.cause, session, "")
         output = await call_next(call)
         self.seen[name] += 1
+        self._follow(turn, name, args)
         text = output if isinstance(output, str) else str(output)
         if name == "chat.read":
             self.seen["granted"] += bool(canaries(text))
@@ -290,6 +294,27 @@ class World:
         elif not turn.is_subtask:
             self.look_for_secrets(name, session, text)
         return output
+
+    def _follow(self, turn: Turn, name: str, args: Mapping[str, Any]) -> None:
+        """Note who may read what, and who is whom, from now on: however it was changed."""
+        oracle, place = self.oracle, self.oracle.places[turn.session]
+        if name in ("grant.add", "grant.revoke"):
+            if not place.is_owner:
+                self.leaks.append(f"{name} in {turn.session}")
+            change = oracle.readings.add if name == "grant.add" else oracle.readings.discard
+            change((args["source"], args["reader"]))
+        elif name == "access.unlink":
+            oracle.unlink((place.channel, turn.sender.id))
+        elif name == "access.revoke":  # ends the links of the account, too
+            oracle.unlink((args["channel"] or place.channel, args["id"]))
+
+    def _edit_elsewhere(self, session: str, args: Mapping[str, object]) -> None:
+        """What an owner writes into the job of another chat is there for that chat."""
+        schedule = self.daemon.bot.schedule_store
+        assert schedule is not None
+        state = schedule.state.jobs.get(str(args.get("job")))
+        if state is not None and self.oracle.places[session].is_owner:
+            self.oracle.present[state.job.session] |= canaries(args) & self.oracle.present[session]
 
     def _send_elsewhere(self, job_id: str, session: str, text: str) -> None:
         """An owner made a job whose answer goes to another chat: that is the reason why it may."""
