@@ -21,6 +21,7 @@ LAWS = {
     "T16": "A chain of hashes per tape, and one head over all tapes, tell altered, missing and erased entries apart.",
     "T17": "Erasure is asked for, is itself a fact, blanks the content for good, and leaves id, kind, date and key.",
     "T18": "JSON goes in and JSON comes out; nothing on a tape is ever revived as an object.",
+    "T22": "What is made of entries is as foreign as the most foreign of them; only an owner's fact that names it can vouch for it.",
     "P1": "What a person keeps as own memory appears in direct chats with the accounts of this person, and nowhere else.",
 }
 

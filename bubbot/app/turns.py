@@ -97,7 +97,10 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         for around in reversed(feature.around_choice):
             find_model = around(find_model)
     composer = RequestComposer(
-        find_model, _context_policy(settings, features, services.features.strategies), toolbox.specs
+        find_model,
+        _context_policy(settings, features, services.features.strategies),
+        toolbox.specs,
+        toolbox.reads_web,
     )
     loop = _build_loop(settings, services, features, toolbox=toolbox, composer=composer, models=models)
 

@@ -26,7 +26,7 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
-from bubbot.tape.provenance import Source
+from bubbot.tape.provenance import Source, most_foreign
 from bubbot.texts import Texts
 
 T = TypeVar("T")
@@ -206,6 +206,7 @@ class Turn:
         max_steps: model calls at most; 0 for as many as the settings allow.
         shown: what its model was shown so far.
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
+        answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
     """
 
     id: str
@@ -235,6 +236,7 @@ class Turn:
     replies_elsewhere: bool = False
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
+    answer_source: Source = Source.OWN
 
     @property
     def is_subtask(self) -> bool:
@@ -273,6 +275,7 @@ class Turn:
             buttons=[],
             fixed_reply=None,
             stored_calls=(),
+            shown=replace(self.shown),
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,
@@ -302,6 +305,10 @@ class Turn:
     def is_typed(self) -> bool:
         """True if people wrote what the turn answers."""
         return self.origin == HUMAN_ORIGIN
+
+    def note_answer(self, source: Source) -> None:
+        """Note how foreign words are that it answers with."""
+        self.answer_source = most_foreign(source, self.answer_source)
 
     def find_metadata(self, kind: type[T]) -> T | None:
         """Return what the source of the turn says of it in a value of this class; None if it says nothing."""

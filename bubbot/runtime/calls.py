@@ -16,13 +16,14 @@ from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ign
 from bubbot.ports.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput, plan_call
+from bubbot.ports.tool import EffectKind, RerunModel, Tool, Toolbox, ToolOutput, plan_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.provenance import Source, track_reads
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +141,9 @@ class ToolCallRunner:
                 await self._run_group(turn, group, repeats, results)
         except BaseException:
             if results:
-                await turn.tape.append([_results_entry(results)])
+                await turn.tape.append([_results_entry(turn, results)])
             raise
-        return _results_entry(results)
+        return _results_entry(turn, results)
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[tuple[int, ToolCall]]]:
         """Split the calls, each with its place, into groups that run one after another."""
@@ -213,7 +214,7 @@ class ToolCallRunner:
             tool = self._toolbox.find(call.name)
             if tool not in self._toolbox.for_model(turn.role) or not turn.may_call(tool.name):
                 raise ToolFailed(f"{tool.name} is not available here")
-            output = await self.invoke(turn, tool, tool.parse(call.arguments), call)
+            output = await self._invoke_tracked(turn, tool, tool.parse(call.arguments), call)
         except (BubbotError, ToolRetry, ToolFailed) as error:
             return str(error), True
         except Exception as error:  # tool call boundary: whatever a tool raises is its result
@@ -221,6 +222,26 @@ class ToolCallRunner:
             log.debug("traceback", exc_info=True, extra={"action": "tool.raised"})  # its text may be that of people
             return f"{call.name} failed: {type(error).__name__}: {error}", True
         return output if isinstance(output, str) else output.text, False
+
+    async def _invoke_tracked(self, turn: Turn, tool: Tool, args: Any, call: ToolCall) -> str | RerunModel:
+        """Run the tool for a model; the turn's words are as foreign from then on as what it read (T22).
+
+        A tool that declares more foreign results than it read from tapes is believed.
+        """
+        if tool.effect.source is not Source.PEOPLE:
+            return await self.invoke(turn, tool, args, call)
+        reads: list[Source] = []
+
+        def on_read(source: Source) -> None:
+            reads.append(source)
+            turn.tape.raise_source(source)
+
+        try:
+            with track_reads(on_read):
+                return await self.invoke(turn, tool, args, call)
+        finally:
+            if not reads and tool.effect.kind is EffectKind.READ:
+                turn.tape.raise_source(Source.PEOPLE)
 
     async def invoke(self, turn: Turn, tool: Tool, args: Any, call: ToolCall | None = None) -> str | RerunModel:
         """Run the tool and return its output. A call of a model is planned first; without one, a person typed it.
@@ -275,9 +296,10 @@ def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
     return found and f"{found['before']}{offset}{found['after']}"
 
 
-def _results_entry(results: Mapping[int, _Result]) -> TapeEntry:
+def _results_entry(turn: Turn, results: Mapping[int, _Result]) -> TapeEntry:
     ordered = [results[place] for place in sorted(results)]
-    return make.tool_result([each.item for each in ordered], blobs=[each.blob for each in ordered if each.blob])
+    blobs = [each.blob for each in ordered if each.blob]
+    return make.tool_result([each.item for each in ordered], blobs=blobs, provenance=str(turn.tape.source))
 
 
 async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -293,6 +315,8 @@ async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _run_tool(call: ToolInvocation) -> ToolOutput:
+    if call.plan is not None and call.plan.effect.source is Source.WORLD:
+        call.turn.tape.raise_source(Source.WORLD)  # what it writes while it runs may hold its words, too
     return await call.tool.run(call.turn, call.args)
 
 

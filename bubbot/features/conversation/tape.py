@@ -13,7 +13,6 @@ from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
 from bubbot.ports.tool import (
     INSIDE,
-    READS_OWN,
     READS_PEOPLE,
     CommandHelp,
     HelpTopic,
@@ -72,7 +71,7 @@ class HandoffArgs(ToolArgs):
         return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
-@tool("tape.info", effect=READS_OWN, help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
+@tool("tape.info", effect=READS_PEOPLE, help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
 async def tape_info(turn: Turn, args: NoArgs) -> str:
     """Show how many entries the tape of this chat has, where its window opened and what the last model call used."""
     info, texts = await turn.tape.read(InfoView()), turn.result_texts
