@@ -24,6 +24,7 @@ LAWS = {
     "T19": "An outside effect has a begin on the tape, durable before it starts, which names exactly what runs.",
     "T20": "What may have happened is not done again: the same key, a question, or nobody knows; the record answers.",
     "T21": "No turn waits for a person: what needs a yes is stored, and the turn of the yes runs it as it was stored.",
+    "T22": "What is made of entries is as foreign as the most foreign of them; only an owner's fact that names it can vouch for it.",
     "P1": "What is said or kept in one chat appears in another only by a grant that stands; own memory only in direct chats with its person.",
 }
 

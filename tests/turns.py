@@ -205,6 +205,7 @@ class Options:
 
     tools: Sequence[Tool] = ()
     role: Role = Role.OWNER
+    role_of: Callable[[Inbound], Role] | None = None
     compose: ContextPolicy = field(default_factory=lambda: ContextPolicy(strategies=OWN_STRATEGIES))
     calls: ToolLimits = field(default_factory=ToolLimits)
     run: RunnerSettings = field(default_factory=RunnerSettings)
@@ -377,7 +378,7 @@ async def _bench(
         around_delivery=[around for feature in options.features for around in feature.around_delivery],
     )
     if options.rules is None:
-        line.link = replace(line.link, role=lambda _: options.role)
+        line.link = replace(line.link, role=options.role_of or (lambda _: options.role))
     shown = options.show
     if line.previews is not None and options.show is ignore_preview:
         shown = PreviewSink({channel.name: line.previews})
@@ -470,7 +471,7 @@ def _parts(
         choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
     tools = ToolList(found)
-    composer = RequestComposer(models.model_for_turn, settings, tools.specs)
+    composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)
     runner = ToolCallRunner(
         tools,
         options.calls,

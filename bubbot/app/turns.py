@@ -99,7 +99,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
             find_model = around(find_model)
     tools = ToolList(toolbox, settings.tools.schema_tokens)
     policy = _context_policy(settings, features, services.features.strategies)
-    composer = RequestComposer(find_model, policy, tools.specs)
+    composer = RequestComposer(find_model, policy, tools.specs, toolbox.reads_web)
     loop = _build_loop(settings, services, features, toolbox=toolbox, tools=tools, composer=composer, models=models)
 
     async def deliver(channel: str, message: OutboxMessage) -> None:

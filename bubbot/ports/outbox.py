@@ -11,6 +11,7 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 
 INTENT = "outbox/intent"
+RECEIPT = "outbox/receipt"
 _MAX_BUTTON_KEY_BYTES = MAX_BUTTON_ID_BYTES - len("/") - 3
 """Bytes of the key of a button set: the number of a button has three digits at most."""
 

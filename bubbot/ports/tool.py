@@ -112,12 +112,15 @@ class Effect:
         source: whose words its results are.
         once: what may be done after a crash in the middle of a call.
         has_network: an outside effect may reach the network or another chat; false for a program in a sandbox without one.
+        is_web: its results are pages of the web, or lists of them: an address in them was shown to the model, and reading
+            it tells nobody anything new. False for whatever may repeat what a model wrote, such as files and old entries.
     """
 
     kind: EffectKind = EffectKind.OUTSIDE
     source: Source = Source.WORLD
     once: Repeat = Repeat.NEVER
     has_network: bool = True
+    is_web: bool = False
 
     def __str__(self) -> str:
         """Write it in words, for the reference."""
@@ -135,6 +138,8 @@ READS_PEOPLE = Effect(EffectKind.READ, Source.PEOPLE)
 """The tool answers with what people said here."""
 READS_WORLD = Effect(EffectKind.READ, Source.WORLD)
 """The tool answers with what may come from anywhere, such as files and other tools."""
+READS_WEB = Effect(EffectKind.READ, Source.WORLD, is_web=True)
+"""The tool answers with pages of the web, or lists of them."""
 INSIDE = Effect(EffectKind.INSIDE, Source.PEOPLE)
 """The tool changes what the tape can undo, and answers with what people said here."""
 
@@ -468,6 +473,11 @@ class Toolbox:
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
         return tool
+
+    def reads_web(self, name: str) -> bool:
+        """Return true if there is a tool of this name whose results are pages of the web."""
+        tool = self._names.get(name)
+        return tool is not None and tool.effect.is_web
 
 
 def split_items(value: object) -> object:

@@ -26,7 +26,7 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
-from bubbot.tape.provenance import Source
+from bubbot.tape.provenance import Source, most_foreign
 from bubbot.texts import Texts
 
 T = TypeVar("T")
@@ -208,6 +208,7 @@ class Turn:
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
         effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
             at the turn; empty for any other.
+        answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
     """
 
     id: str
@@ -238,6 +239,7 @@ class Turn:
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
     effect_key: str = ""
+    answer_source: Source = Source.OWN
 
     @property
     def is_subtask(self) -> bool:
@@ -277,6 +279,7 @@ class Turn:
             fixed_reply=None,
             stored_calls=(),
             effect_key="",
+            shown=replace(self.shown),
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,
@@ -306,6 +309,10 @@ class Turn:
     def is_typed(self) -> bool:
         """True if people wrote what the turn answers."""
         return self.origin == HUMAN_ORIGIN
+
+    def note_answer(self, source: Source) -> None:
+        """Note how foreign words are that it answers with."""
+        self.answer_source = most_foreign(source, self.answer_source)
 
     def find_metadata(self, kind: type[T]) -> T | None:
         """Return what the source of the turn says of it in a value of this class; None if it says nothing."""

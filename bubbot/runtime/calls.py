@@ -33,6 +33,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.provenance import Source, track_reads
 from bubbot.texts import NOT_RUN
 
 log = logging.getLogger(__name__)
@@ -186,7 +187,8 @@ class ToolCallRunner:
         if ordered:
             ends = [end for each in ordered for end in each.effect.end(is_error="is_error" in each.item)]
             blobs = [each.blob for each in ordered if each.blob]
-            await turn.tape.append([*ends, make.tool_result([each.item for each in ordered], blobs=blobs)])
+            items = [each.item for each in ordered]
+            await turn.tape.append([*ends, make.tool_result(items, blobs=blobs, provenance=str(turn.tape.source))])
 
     def list_outside(self, calls: Sequence[ToolCall]) -> list[str]:
         """List the ids of the calls that act outside, as their tools declare: each needs a begin."""
@@ -278,7 +280,7 @@ class ToolCallRunner:
             tool = self._tools.find(call.name)
             if not is_callable(tool, turn):
                 raise ToolFailed(f"{tool.name} is not available here")
-            output = await self.invoke(turn, tool, tool.parse(call.arguments), effect, call)
+            output = await self._invoke_tracked(turn, tool, tool.parse(call.arguments), effect, call)
         except (BubbotError, ToolSignal) as error:
             return str(error), error
         except Exception as error:  # tool call boundary: whatever a tool raises is its result
@@ -286,6 +288,28 @@ class ToolCallRunner:
             log.debug("traceback", exc_info=True, extra={"action": "tool.raised"})  # its text may be that of people
             return f"{call.name} failed: {type(error).__name__}: {error}", error
         return output if isinstance(output, str) else output.text, None
+
+    async def _invoke_tracked(
+        self, turn: Turn, tool: Tool, args: Any, effect: EffectRun, call: ToolCall
+    ) -> str | RerunModel:
+        """Run the tool for a model; the turn's words are as foreign from then on as what it read (T22).
+
+        A tool that declares more foreign results than it read from tapes is believed.
+        """
+        if tool.effect.source is not Source.PEOPLE:
+            return await self.invoke(turn, tool, args, effect, call)
+        reads: list[Source] = []
+
+        def on_read(source: Source) -> None:
+            reads.append(source)
+            turn.tape.raise_source(source)
+
+        try:
+            with track_reads(on_read):
+                return await self.invoke(turn, tool, args, effect, call)
+        finally:
+            if not reads and tool.effect.kind is EffectKind.READ:
+                turn.tape.raise_source(Source.PEOPLE)
 
     async def invoke(
         self, turn: Turn, tool: Tool, args: Any, effect: EffectRun, call: ToolCall | None = None
@@ -327,6 +351,8 @@ class ToolCallRunner:
             if (recorded := record.find(invocation)) is None:
                 was_used = record.has_used(tool)
             elif (output := await record.answer(recorded, invocation, effect)) is not None:
+                if tool.effect.source is Source.WORLD:
+                    turn.tape.raise_source(Source.WORLD)
                 return output
         if invocation.call is not None:
             plan = await plan_call(turn, tool, invocation.args)

@@ -7,12 +7,13 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import EntryRef, Turn, find_no_quote
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_IMAGES,
@@ -26,9 +27,11 @@ from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
+from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
-from bubbot.tape.query import OpeningAnchor, Span, TapeQuery
+from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
+from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +43,17 @@ ANSWER_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A section of the system prompt, and the entries that it shows, as id ranges by tape."""
+    """A section of the system prompt.
+
+    Attributes:
+        text: the section.
+        shown: the entries that it shows, as id ranges by tape.
+        foreign: those of them that are not made of own words, each with its provenance; None: nobody has judged them.
+    """
 
     text: str
     shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    foreign: Sequence[tuple[EntryRef, Source]] | None = None
 
 
 PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptText]]
@@ -91,6 +101,8 @@ class ComposedRequest:
         head: the newest id of the tape when it was read.
         is_compacting: a smaller budget may make it shorter.
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
+        foreign: the entries with foreign words among all that are shown.
+        find_quote: see `ShownEntries`.
     """
 
     request: ModelRequest
@@ -100,6 +112,8 @@ class ComposedRequest:
     head: int
     is_compacting: bool = False
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    foreign: ForeignWords = ForeignWords()
+    find_quote: Callable[[str], EntryRef | None] = find_no_quote
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
@@ -117,6 +131,7 @@ class RequestComposer:
         find_model: Callable[[Turn], Awaitable[Model]],
         settings: ContextPolicy,
         specs: Callable[[frozenset[str] | None], tuple[ToolSpec, ...]],
+        quotes_addresses: QuotesAddresses = lambda _tool: False,
     ) -> None:
         """Set the sources of a request.
 
@@ -124,7 +139,9 @@ class RequestComposer:
             find_model: gives the model of a turn's session.
             settings: the selector, the prompt and their limits.
             specs: gives the tools in a fixed order, whoever asks; if names are given, only these.
+            quotes_addresses: tells the tools whose results are pages of the web.
         """
+        self._quotes = quotes_addresses
         self._models = find_model
         self._settings = settings
         self._specs = specs
@@ -144,7 +161,7 @@ class RequestComposer:
         traits = model.traits
         # Everybody's requests in a window have one list of tools; a sub-task may have a list of its own.
         tools = self._specs(turn.allowed_tools if turn.is_subtask else None) if traits.tools else ()
-        system, prompt_shown = await self._system(turn, traits)
+        system, prompt_shown, foreign = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
         style = MessageStyle(
             stamps=None if traits.short_prompt else turn.zone,
@@ -167,12 +184,30 @@ class RequestComposer:
         )
         if (start := await find_start(turn.tape, view)) is not None:
             view = replace(view, start=start)
-        context = await read_context(turn.tape, view)
+        context, answers = await read_context(turn.tape, view)
+        foreign = await _find_foreign(turn.tape, answers, context, foreign)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         head = await turn.tape.head()
-        return ComposedRequest(request, model, context, view.as_json(), head, is_compacting, prompt_shown)
+        find_quote = partial(self._find_quote, turn.tape.name, answers, context)
+        return ComposedRequest(
+            request, model, context, view.as_json(), head, is_compacting, prompt_shown, foreign, find_quote
+        )
+
+    async def judge(self, tape: TapeHandle, ids: Sequence[int]) -> ForeignWords:
+        """Find the entries with foreign words among these."""
+        if not ids:
+            return ForeignWords()
+        entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(ids))))]))[0]
+        return await _without_vouched(tape, ForeignWords(), entries)
+
+    def _find_quote(
+        self, tape: str, answers: Sequence[Sequence[TapeEntry]], context: ModelContext, address: str
+    ) -> EntryRef | None:
+        ids = set(context.ids)
+        entries = {entry.id: entry for part in answers for entry in part if entry.id in ids}
+        return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes).find_quote(address)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
         """Return the selector of the turn's chat, or the configured one."""
@@ -185,14 +220,18 @@ class RequestComposer:
                 log.warning("no such context strategy: %s", chosen, extra={"action": "context.strategy"})
         return self._settings.strategies.resolve(selector, traits.context_tokens)
 
-    async def _system(self, turn: Turn, traits: ModelTraits) -> tuple[str, Mapping[str, Sequence[Span]]]:
+    async def _system(self, turn: Turn, traits: ModelTraits) -> tuple[str, Mapping[str, Sequence[Span]], ForeignWords]:
+        """Build the system prompt; return it with the entries that it shows, and those of them with foreign words."""
         settings = self._settings
         sections: list[str] = []
         shown: dict[str, Sequence[Span]] = {}
+        foreign = ForeignWords()
         for build in settings.sections:
             section = await build(turn, traits)
             if isinstance(section, PromptText):
                 shown |= {tape: (*shown.get(tape, ()), *spans) for tape, spans in section.shown.items()}
+                if section.foreign is None or section.foreign:
+                    foreign = await _add_section(turn.tape, foreign, section)
                 section = section.text
             sections.append(section)
         sections += [accepted.inbound.instructions for accepted in turn.inbounds]
@@ -204,7 +243,7 @@ class RequestComposer:
             rules=settings.rules,
             short=traits.short_prompt,
         )
-        return prompt, shown
+        return prompt, shown, foreign
 
 
 async def find_start(tape: TapeHandle, view: ContextView) -> int | None:
@@ -219,12 +258,42 @@ async def find_start(tape: TapeHandle, view: ContextView) -> int | None:
     return strategy.find_start(opening, events)
 
 
-async def read_context(tape: TapeHandle, view: ContextView) -> ModelContext:
-    """Read the context, with what the strategy reads besides if there is any."""
+async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptText) -> ForeignWords:
+    """Add what a section of the system prompt shows."""
+    if section.foreign is not None:
+        return foreign.add_sources(section.foreign)
+    for name, spans in section.shown.items():
+        foreign = foreign.add(name, (await tape.fetch([TapeQuery(name, IdRanges(tuple(spans)))]))[0])
+    return foreign
+
+
+async def _find_foreign(
+    tape: TapeHandle, answers: Sequence[Sequence[TapeEntry]], context: ModelContext, prompt: ForeignWords
+) -> ForeignWords:
+    """Find the entries with foreign words among those that a request shows, added to those of the system prompt."""
+    found = [entry for part in answers for entry in find_foreign(part)]
+    if not (found or prompt):
+        return prompt
+    ids = set(context.ids)
+    return await _without_vouched(tape, prompt, [entry for entry in found if entry.id in ids])
+
+
+async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, entries: Sequence[TapeEntry]) -> ForeignWords:
+    """Add the foreign entries of a tape, and leave out those that owners vouched for."""
+    events = (await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,))]))[0]
+    vouched = find_vouched(events)
+    if not vouched:
+        return foreign.add(tape.name, entries)
+    kept = [entry for entry in entries if entry.id not in vouched]
+    return foreign.add(tape.name, kept).without(tape.name, vouched)
+
+
+async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:
+    """Read the context, with what the strategy reads besides if there is any; return it with all that was read."""
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
-    return view.fold(answers)
+    return view.fold(answers), answers
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
@@ -266,7 +335,7 @@ async def rebuild_request(
         return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))
-    context = await read_context(recorded, view)
+    context, _ = await read_context(recorded, view)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 
 

@@ -24,6 +24,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
@@ -52,7 +53,7 @@ class EffectRun:
         """Run the tool; if the call acts outside, after its begin is durable. This is innermost: nothing changes it any more."""
         effect = call.plan.effect if call.plan else call.tool.effect
         if not call.tool.acts_outside and effect.kind is not EffectKind.OUTSIDE:
-            return await call.tool.run(call.turn, call.args)
+            return await _run_tool(call, call.turn)
         if self.is_begun and effect.once is Repeat.NEVER:
             raise ToolFailed(f"{call.tool.name} began before, and must not run twice; its outcome is unknown")
         return await self.act(call, effect.once)
@@ -66,12 +67,19 @@ class EffectRun:
         await turn.tape.append([make.event(EFFECT_BEGIN, data)])
         await turn.tape.save()
         self.is_begun = True
-        return await call.tool.run(replace(turn, effect_key=self._key), call.args)
+        return await _run_tool(call, replace(turn, effect_key=self._key))
 
     def end(self, *, is_error: bool) -> list[TapeEntry]:
         """Build the end, which goes onto the tape together with the result; nothing if there was no begin."""
         data = {"call": self.call_id, "status": "error" if is_error else "ok"}
         return [make.event(EFFECT_END, data)] if self.is_begun else []
+
+
+async def _run_tool(call: ToolInvocation, turn: Turn) -> ToolOutput:
+    if call.plan is not None and call.plan.effect.source is Source.WORLD:
+        turn.tape.raise_source(Source.WORLD)  # what it writes while it runs may hold its words, too
+    output: ToolOutput = await call.tool.run(turn, call.args)
+    return output
 
 
 def _new_key(turn: Turn, call_id: str, digest: str) -> str:
@@ -105,7 +113,7 @@ def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
                 if (place := next((n for n, (call, _) in enumerate(missing) if call == answered), None)) is not None:
                     del missing[place]  # once: models reuse ids
     items = [{"tool_call_id": call, "content": content, "is_error": True} for call, content in missing]
-    return [make.tool_result(items)] if items else []
+    return [make.tool_result(items, provenance=str(Source.OWN))] if items else []
 
 
 @dataclass(frozen=True, slots=True)

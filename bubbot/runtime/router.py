@@ -18,6 +18,7 @@ from bubbot.runtime.argument_errors import describe_argument
 from bubbot.runtime.calls import ToolCallRunner
 from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make
+from bubbot.tape.provenance import Source, most_foreign, stamp_of, track_reads
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 log = logging.getLogger(__name__)
@@ -133,14 +134,16 @@ class InputRouter:
         }
         shown = await self._calls.cut_result(turn.tape, outcome.output)
         data |= {"output": shown.text, "blobs": [shown.blob] if shown.blob else []}
-        await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), make.event("command", data)])
+        meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+        await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), make.event("command", data, **meta)])
         if effect.is_begun:
             await turn.tape.save()
         return outcome
 
     async def _pass_to_model(self, turn: Turn, outcome: CommandOutcome) -> None:
         """Give a command that ran and raised to the model as a message, so that it can explain the error."""
-        stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
+        meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+        stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system", **meta)])
         turn.message_ids.append(stored[0].id)
 
     async def _outcome(self, turn: Turn, line: str, effect: EffectRun) -> CommandOutcome:
@@ -152,7 +155,10 @@ class InputRouter:
             _check_allowed(tool, turn)
             args = parse_arguments(line, tool, turn.texts)
             turn.runs_command = True
-            output = await self._calls.invoke(turn, tool, args, effect)
+            if tool.effect.source is Source.WORLD:
+                turn.note_answer(Source.WORLD)
+            with track_reads(turn.note_answer):
+                output = await self._calls.invoke(turn, tool, args, effect)
         except (CommandError, ToolSignal, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # tool call boundary: the model gets what a command raises

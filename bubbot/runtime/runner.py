@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
+from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, ToolSpecs, Usage
 from bubbot.ports.text import clean
@@ -20,6 +20,7 @@ from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fi
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.effects import runs_again
 from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
+from bubbot.runtime.shown import ForeignWords
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
@@ -90,6 +91,8 @@ class ModelRunner:
         """
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
+        if turn.stored_calls:  # they were written by a model that was shown the window
+            self._note_shown(turn, await self._composer.compose(turn))
         if turn.stored_calls or runs_again(turn):
             await self._run_stored(turn, repeats)
         for step in range(1, max_steps + 1):
@@ -97,6 +100,7 @@ class ModelRunner:
                 await turn.join(turn)
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
+            self._note_shown(turn, composed)
             digests = await self._store_prompt(turn, composed, digests)
             facts = self._request_facts(composed, digests, step, turn.tape.name) | fitted.count_facts()
             started = self._elapsed()
@@ -126,6 +130,17 @@ class ModelRunner:
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelStepLimit(max_steps)
 
+    def _note_shown(self, turn: Turn, composed: ComposedRequest) -> None:
+        """Note what the step shows: the turn's words are as foreign from now on (T22)."""
+        turn.shown.find_quote = composed.find_quote
+        if not composed.foreign:
+            return
+        is_first = not turn.shown.world
+        composed.foreign.note_in(turn.shown)
+        turn.tape.raise_source(turn.shown.source)
+        if is_first and turn.shown.world and not turn.is_subtask:
+            self._show(turn.session, ForeignWordsShown())
+
     async def find_model(self, turn: Turn) -> Model:
         """Return the model that a turn asks."""
         return await self._composer.find_model(turn)
@@ -135,6 +150,9 @@ class ModelRunner:
     ) -> ModelReply:
         """Call the model once, without tools; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
+        foreign = await self._composer.judge(turn.tape, shown)
+        foreign.note_in(turn.shown)
+        turn.tape.raise_source(turn.shown.source)
         request = ModelRequest(system, tuple(messages))
         texts = system.encode(), ToolSpecs().encoded, canonical({"messages": list(messages)}).encode()
         digests = [await turn.tape.put_blob(text) for text in texts]
@@ -151,7 +169,7 @@ class ModelRunner:
             "messages": digests[2],
             "parameters": {},
             "request": request.digest(),
-        }
+        } | _foreign_facts(foreign)
         started = self._elapsed()
         try:
             size = model.traits.context_tokens
@@ -323,7 +341,7 @@ class ModelRunner:
             "tools": digests.tools,
             "parameters": composed.request.parameters,
             "request": composed.request.digest(),
-        }
+        } | _foreign_facts(composed.foreign)
 
     def _elapsed_ms(self, started: float) -> int:
         return round((self._elapsed() - started) * 1000)
@@ -397,6 +415,10 @@ async def _open_overflow_window(turn: Turn, error: ModelOverflow) -> None:
     state = {"reason": "context_length_exceeded", "error": clean(str(error))}
     await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
     await turn.tape.save()
+
+
+def _foreign_facts(foreign: ForeignWords) -> dict[str, Any]:
+    return {"foreign": foreign.as_json()} if foreign else {}
 
 
 def _estimate_input(request: ModelRequest) -> int:

@@ -59,8 +59,10 @@ from bubbot.runtime.attachments import (
 )
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.messages import (
+    Authors,
     build_change_entries,
     collect_notices,
+    find_sent_sources,
     message_entries,
     missing_edit_entries,
     too_old_text,
@@ -77,6 +79,7 @@ from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
+from bubbot.tape.provenance import Source, most_foreign, stamp_of
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
@@ -477,12 +480,13 @@ class SessionRuntime:
         corrections: list[TapeEntry] = []
         cited_ids: list[int] = []
         fresh: list[AcceptedInbound] = []
+        authors = await self._find_authors(batch)
         self._edit_ids = []
         for accepted in batch:
             cited = await self._cited_messages(accepted)
             cited_ids += [entry.id for entry in cited]
             if cited:
-                corrections += missing_edit_entries(self._inbox, cited[-1], self._take_edits(accepted))
+                corrections += missing_edit_entries(self._inbox, cited[-1], authors, self._take_edits(accepted))
             elif not is_command(accepted.inbound.text):
                 fresh.append(accepted)
         opening += [turn_start_entry(self._tape.session, self._inbox, batch, cited_ids), *corrections]
@@ -490,8 +494,11 @@ class SessionRuntime:
             await self._take_attachments(lambda: fresh)
         attachments = {accepted.id: self._attachments.pop(accepted.id, None) for accepted in batch}
         for accepted in fresh:
-            opening += message_entries(self._inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
-        fork = await self._tape.open_fork(opening, stamp={"turn": turn_id})
+            edits = self._take_edits(accepted)
+            opening += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
+        # What commands and jobs write is as foreign as the people who typed them. A step adds what its model is shown.
+        source = most_foreign(*(authors.judge_sender(accepted.inbound) for accepted in batch))
+        fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source)})
         turn = self._make_turn(turn_id, fork, batch)
         turn.message_ids += [*cited_ids, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
         turn.notices += collect_notices(attachments)
@@ -541,12 +548,21 @@ class SessionRuntime:
         self._current += joining
         turn.inbounds = [*turn.inbounds, *batch]
         entries = [turn_joined_entry(self._inbox, batch)]
+        authors = await self._find_authors(batch)
         for accepted in batch:
-            entries += message_entries(self._inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
+            edits = self._take_edits(accepted)
+            entries += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
         stored = await turn.tape.append(entries)
         turn.message_ids += [entry.id for entry in stored if entry.kind == Kind.MESSAGE]
         turn.notices += collect_notices(attachments)
         await turn.tape.save()
+
+    async def _find_authors(self, batch: Sequence[AcceptedInbound]) -> Authors:
+        """Find whose words these messages are; one that quotes the bot is as foreign as what the bot said there."""
+        quotes = [accepted.inbound.quote for accepted in batch if accepted.inbound.quote]
+        quoted = {quote.message for quote in quotes if quote.own and quote.text and quote.message}
+        sources = await find_sent_sources(self._tape, self._outbox, quoted) if quoted else {}
+        return Authors(self._link.role, sources)
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
         """List the messages that an interrupted attempt has left on the tape for this inbound."""
@@ -570,7 +586,9 @@ class SessionRuntime:
         """Write the change to the tape and mark it done, in one transaction."""
         with suppress(TapeCorrupt):
             await self._tape.ensure_bootstrap_anchor()
-            entries, outcome = await build_change_entries(self._tape, self._inbox, changed)
+            inbound = changed.event if isinstance(changed.event, Inbound) else None
+            authors = await self._find_authors([AcceptedInbound(changed.id, inbound)] if inbound else [])
+            entries, outcome = await build_change_entries(self._tape, self._inbox, changed, authors)
             await self._tape.append(entries, other_tapes={self._inbox: [done_entry([changed.id], outcome=outcome)]})
 
     async def _run_answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
@@ -642,7 +660,11 @@ class SessionRuntime:
             if found is None:
                 return channel
             channel = found
-        parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
+        if turn.answer_source is not Source.OWN:
+            turn.tape.raise_source(turn.answer_source)
+        is_foreign = turn.tape.source is Source.WORLD
+        target = replace(target, text=reply.text, files=reply.files, has_no_link_previews=is_foreign)
+        parts = tuple(channel.split(target))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
         return channel
 

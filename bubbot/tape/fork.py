@@ -15,6 +15,7 @@ from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.provenance import ON_READ, Source, most_foreign, note_reads, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
@@ -123,6 +124,14 @@ class ForkedTape(TapeHandle):
     def lease(self) -> Lease | None:
         """The lease under which it was opened; None for none."""
         return self._lease
+
+    def raise_source(self, source: Source) -> None:
+        """From now on, mark what is written here and staged for other tapes as made of words at least this foreign.
+
+        An entry whose meta has a provenance keeps it. It is never lowered again: whoever wrote the rest has seen them.
+        """
+        if most_foreign(source, self.source) is not self.source:
+            self._set_stamp({**self._stamp, **stamp_of(source)})
 
     @property
     def is_nested(self) -> bool:
@@ -281,6 +290,7 @@ class ForkedTape(TapeHandle):
             expected = self._floor if expect_head or self._reset else None
             own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase, lease=self._lease)
             if self._parent is not None:
+                self._parent.raise_source(self.source)
                 return await self._parent.adopt(self.id, own, self._staged)
             reset = (self.name, self._reset) if self._reset else None
             stored = await self._store.merge_fork(self.id, [own, *self._staged], reset)
@@ -300,6 +310,7 @@ class ForkedTape(TapeHandle):
         async with self._lock:
             own = tuple([entry.with_id(self._floor + place) for place, entry in enumerate(self._stamped(entries), 1)])
             rebase = Rebase(self._floor, self._references)
+            self._parent.raise_source(self.source)
             return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
 
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
@@ -397,7 +408,10 @@ class ForkedTape(TapeHandle):
 
         Queries of other tapes go to the store.
         """
-        return [await self._find(query) for query in queries]
+        answers = [await self._find(query) for query in queries]
+        if ON_READ.get() is not None:
+            note_reads(answers)
+        return answers
 
     async def _find(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
         if query.tape != self.name:

@@ -12,6 +12,7 @@ from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, freeze, timestamp
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
@@ -48,8 +49,17 @@ class TapeHandle(ABC):
         self.name = name
         self.session = session
         self._now = now
+        self._set_stamp(stamp)
+
+    def _set_stamp(self, stamp: JsonObject) -> None:
         self._stamp: JsonObject = freeze(stamp, "meta")
         self._stamp_text = encode(self._stamp)
+
+    @property
+    def source(self) -> Source:
+        """How foreign the words are that what is written next is made of; outside of turns the owner writes."""
+        stamped = self._stamp.get(PROVENANCE)
+        return Source.OWN if stamped is None else parse_source(stamped)
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
@@ -129,9 +139,20 @@ class TapeHandle(ABC):
         return (await self.append([make.system(content)]))[0]
 
     async def handoff(
-        self, name: str, state: JsonObject | None = None, *, recalls: Sequence[tuple[int, int]] = ()
+        self,
+        name: str,
+        state: JsonObject | None = None,
+        *,
+        recalls: Sequence[tuple[int, int]] = (),
+        copied: Source = Source.OWN,
     ) -> TapeEntry:
         """Open a new window: append the anchor and the `handoff` event in one batch; return the anchor.
+
+        Args:
+            name: of the anchor.
+            state: what the next phase needs.
+            recalls: see `anchor`.
+            copied: how foreign the words are that the state takes from other entries.
 
         Raises:
             EntryInvalid: the state breaks its contract (see `check_anchor_state`).
@@ -140,9 +161,9 @@ class TapeHandle(ABC):
         if name.startswith("memory/"):
             raise EntryInvalid(f"{name} is a name of the memory zone, which never opens a window; choose another")
         await self.check_anchor_state(state)
-        stored = await self.append(
-            [anchor(name, state, recalls=recalls), make.event("handoff", {"name": name, "state": state})]
-        )
+        mark = stamp_of(most_foreign(self.source, copied))
+        opening = anchor(name, state, recalls=recalls, meta=mark)
+        stored = await self.append([opening, make.event("handoff", {"name": name, "state": state}, **mark)])
         return stored[0]
 
     async def check_anchor_state(self, state: JsonObject) -> None:

@@ -16,6 +16,7 @@ from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fork import ForkedTape, read_as_of
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.provenance import ON_READ, note_reads
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.shards import count_shards, shard_tape, shard_tapes
@@ -114,7 +115,10 @@ class TapeService(TapeHandle):
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """Return the entries of each query, all from one state of the database."""
-        return await self._store.fetch(queries)
+        answers = await self._store.fetch(queries)
+        if ON_READ.get() is not None:
+            note_reads(answers)
+        return answers
 
     @property
     def cached_entries(self) -> int:

@@ -13,7 +13,6 @@ from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
 from bubbot.ports.tool import (
     INSIDE,
-    READS_OWN,
     READS_PEOPLE,
     CommandHelp,
     HelpTopic,
@@ -74,7 +73,7 @@ class HandoffArgs(ToolArgs):
 
 @tool(
     "tape.info",
-    effect=READS_OWN,
+    effect=READS_PEOPLE,
     is_rare=True,
     help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)),
 )

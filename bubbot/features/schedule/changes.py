@@ -40,6 +40,7 @@ from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zo
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.provenance import Source, most_foreign, stamp_of
 
 SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
 TERMINAL = "terminal"
@@ -109,6 +110,7 @@ class JobChanges:
         new_id: returns a new random id.
         limits: the limits of the deployment.
         zone: the deployment's zone, for chats without their own.
+        source: how foreign the words of the request are.
     """
 
     state: ScheduleState
@@ -117,6 +119,7 @@ class JobChanges:
     new_id: Callable[[], str]
     limits: ScheduleLimits
     zone: str
+    source: Source = Source.OWN
 
     def find(self, query: str) -> JobState:
         """Find the job with this id, or its beginning, or this name; in other chats only for who `owns_all`."""
@@ -188,7 +191,8 @@ class JobChanges:
         job = self._with_fields(base, fields, fresh=False)
         if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
             raise build_refusal("job_same", job=job.id)
-        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))))]
+        mark = stamp_of(most_foreign(self.source, job_state.provenance))  # what is left of it may be as it was
+        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))), **mark)]
 
     def pause(self, job_state: JobState) -> list[TapeEntry]:
         """Pause a job: it stays, and does not fire."""

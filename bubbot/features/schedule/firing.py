@@ -38,8 +38,9 @@ def fired_entry(job: Job, mark: str) -> TapeEntry:
     return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
 
 
-def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
+def firing_inbound(job_state: JobState, mark: str, by: Actor, now: datetime) -> Inbound:
     """Build the inbound of a firing. `mark`: its instant, or that of the request; `by`: the person for whom it runs."""
+    job = job_state.job
     return Inbound(
         channel=job.place.channel,
         external_id=f"{FIRING_KEY_PREFIX}{job.id}@{mark}",
@@ -51,6 +52,7 @@ def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
         direct=job.place.direct,
         space=job.place.space,
         origin=SCHEDULE_ORIGIN,
+        provenance=str(job_state.provenance),
     )
 
 

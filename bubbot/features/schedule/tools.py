@@ -20,6 +20,7 @@ from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
+from bubbot.tape.provenance import most_foreign, note_source
 
 WHEN = (
     "in words, English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the month at "
@@ -145,7 +146,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         scheduled = turn.find_metadata(ScheduledTurn)
         nested = scheduled is not None and not scheduled.may_schedule
         requester = JobRequester(actor, turn.role, chat, nested=nested, owns_all=owns_all)
-        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone)
+        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone, turn.tape.source)
 
     def formatter(turn: Turn) -> JobFormatter:
         return JobFormatter(turn.texts, turn.now(), store.zone)
@@ -239,6 +240,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
         """List the jobs of this chat with their next times."""
         with _retry_if_refused(turn):
             jobs = changes(turn).list_jobs(in_all_chats=args.every, include_ended=args.over)
+        note_source(most_foreign(*(job_state.provenance for job_state in jobs)))
         return formatter(turn).format_list(jobs, turn.session)
 
     @tool(
@@ -252,7 +254,9 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     async def schedule_show(turn: Turn, args: JobArgs) -> str:
         """Show everything about one job."""
         with _retry_if_refused(turn):
-            return formatter(turn).format_details(changes(turn).find(args.job))
+            job_state = changes(turn).find(args.job)
+        note_source(job_state.provenance)
+        return formatter(turn).format_details(job_state)
 
     @tool(
         "schedule.history",
@@ -265,7 +269,9 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
         """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
         with _retry_if_refused(turn):
-            job = changes(turn).find(args.job).job
+            job_state = changes(turn).find(args.job)
+        job = job_state.job
+        note_source(job_state.provenance)
         view = JobHistoryView(job.id, args.limit)
         facts = view.fold(await turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]

@@ -11,7 +11,7 @@ from typing import Any
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
-from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Outbound, Role
+from bubbot.ports.channel import HUMAN_ORIGIN, OWN_WORDS, Inbound, Outbound, Role
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, NoArgs, Tool, tool
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
@@ -23,6 +23,7 @@ from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import CORRECTION, spans_of
+from bubbot.tape.provenance import track_reads
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, Window
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,9 @@ class Summaries:
         opening = await _find_opening(turn)
         if not turn.is_typed and turn.inbounds[0].inbound.external_id != _key(turn.session, opening):
             return TurnOutcome("silent", "")  # the window that it was for is over
-        return TurnOutcome("answered", "\n\n".join([*_texts(outcome), *await self._write(turn, request)]))
+        with track_reads(turn.tape.raise_source):  # also without the model it is made of what it reads
+            notices = await self._write(turn, request)
+        return TurnOutcome("answered", "\n\n".join([*_texts(outcome), *notices]))
 
     async def _write(self, turn: Turn, request: SummaryRequest) -> list[str]:
         """Write the summary and open the window after it; return what people are told."""
@@ -310,6 +313,7 @@ def _build_inbound(turn: Turn, opening: TapeEntry) -> Inbound:
         model="",
         instructions="",
         press=None,
+        provenance=OWN_WORDS,
     )
 
 

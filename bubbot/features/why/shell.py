@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from bubbot.errors import EntryNotFound
+from bubbot.features.why.foreign import ForeignEntry, read_foreign
 from bubbot.features.why.formats import format_explanation
 from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explanation
@@ -71,6 +72,7 @@ class WhyResult:
         steps: its steps, in order.
         tools: the tools that ran, in order.
         lineage: where the window of the last step comes from; None if there was none.
+        foreign: the entries that made its words foreign, the most foreign first.
     """
 
     session: str
@@ -82,6 +84,7 @@ class WhyResult:
     steps: tuple[StepLine, ...] = ()
     tools: tuple[ToolRun, ...] = ()
     lineage: Lineage | None = None
+    foreign: tuple[ForeignEntry, ...] = ()
 
 
 @command("why", example="why telegram:42", result=WhyResult)
@@ -91,6 +94,7 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
     async with context.open_session(args.session, usage="explained") as tape:
         found = await find_explanation(tape, args.trace)
         lineage = None if found is None else await read_step_lineage(tape, found)
+        foreign = () if found is None else await read_foreign(tape, found)
     if found is None:
         if args.trace:
             raise EntryNotFound(texts.say("why_unknown", trace=args.trace))
@@ -114,8 +118,9 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
         ),
         tuple(ToolRun(entry_id, name) for entry_id, name in found.tools),
         lineage,
+        foreign,
     )
-    text = format_explanation(found, texts, lineage, with_hint=False)
+    text = format_explanation(found, texts, lineage, foreign, with_hint=False)
     return CommandResult(printable(text, keep="\n") + "\n", data=json_data(data))
 
 

@@ -23,7 +23,9 @@ from bubbot.ports.channel.capabilities import (
     WebhookVerifier,
 )
 from bubbot.ports.channel.events import (
+    FOREIGN_WORDS,
     HUMAN_ORIGIN,
+    OWN_WORDS,
     Attachment,
     AttachmentKind,
     BotAdded,
@@ -56,6 +58,7 @@ from bubbot.ports.channel.port import (
     session_folder,
 )
 from bubbot.ports.channel.previews import (
+    ForeignWordsShown,
     Preview,
     PreviewCallback,
     StepFinished,
@@ -78,8 +81,10 @@ from bubbot.ports.channel.sending import (
 from bubbot.ports.text import replace_controls
 
 __all__ = [
+    "FOREIGN_WORDS",
     "HUMAN_ORIGIN",
     "MAX_BUTTON_ID_BYTES",
+    "OWN_WORDS",
     "TERMINAL_CHANNEL",
     "AcknowledgesInteractions",
     "Attachment",
@@ -101,6 +106,7 @@ __all__ = [
     "Edit",
     "FetchesAttachments",
     "FindsMessages",
+    "ForeignWordsShown",
     "HasChat",
     "HasCommandPrefix",
     "Inbound",

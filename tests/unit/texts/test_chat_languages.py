@@ -301,12 +301,16 @@ CONVERSATION = (
         "nothing is kept under x; copy the handle from the attachment or cut result",
         "没有 x 对应的内容；请从附件或被截断的结果中复制句柄",
     ),
-    (",nosuch", "There is no command ,nosuch. ,help lists them all.", "没有 ,nosuch 这个命令。,help 可列出全部命令。"),
+    (
+        ",nothingsuch",
+        "There is no command ,nothingsuch. ,help lists them all.",
+        "没有 ,nothingsuch 这个命令。,help 可列出全部命令。",
+    ),
     (",serch", "There is no command ,serch. Did you mean ,search?", "没有 ,serch 这个命令。您是否想用 ,search？"),
     (
-        ",help nosuch",
-        "There is no command ,nosuch. ,help lists them all.",
-        "没有 ,nosuch 这个命令。,help 可列出全部命令。",
+        ",help nothingsuch",
+        "There is no command ,nothingsuch. ,help lists them all.",
+        "没有 ,nothingsuch 这个命令。,help 可列出全部命令。",
     ),
     (
         ",help why",

@@ -28,6 +28,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import ModelSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
+from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.summarising import (
@@ -242,6 +243,22 @@ async def test_a_model_that_cannot_leaves_the_newest_messages_cited_and_says_so(
         assert '"the code is 4711"' in state["summary"]
         assert len(state["source_ids"]) == 2
         assert (await bench.say("go on")).text == "ok"
+
+
+@pytest.mark.law("T22")
+@pytest.mark.parametrize("write", [cite_all, lambda _: ModelUnavailable("no answer")])
+async def test_a_summary_is_as_foreign_as_what_it_rests_on_even_without_the_model(
+    memory_store: InMemoryStore, write: Callable[[ModelRequest], str | Exception]
+) -> None:
+    async with summarising(memory_store, SummarisingModel(write)) as bench:
+        await bench.say("mine")
+        await bench.say(",summary")
+        await bench.say("sent on", provenance=Source.WORLD)
+        await bench.say(",summary")
+        await bench.say(",new")
+        await bench.say("mine again")
+        await bench.say(",summary")
+        assert [source_of(anchor) for anchor in await summaries(bench)] == [Source.OWN, Source.WORLD, Source.OWN]
 
 
 async def test_without_a_model_the_newest_messages_are_cited(memory_store: InMemoryStore) -> None:
