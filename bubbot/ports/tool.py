@@ -102,6 +102,19 @@ class Repeat(StrEnum):
     NEVER = "never"
 
 
+class Power(StrEnum):
+    """What an inside effect has power over, if a person has to say more than that the tool may be used.
+
+    `memory`: it clears memory. `jobs`: it changes jobs of its own chat, which act later. `administration`: it changes
+    who may do what, the configuration, skills, or the jobs of other chats.
+    """
+
+    NONE = ""
+    MEMORY = "memory"
+    JOBS = "jobs"
+    ADMINISTRATION = "administration"
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What a tool declares about its calls. Undeclared means the worst of each.
@@ -110,13 +123,16 @@ class Effect:
         kind: what it does.
         source: whose words its results are.
         once: what may be done after a crash in the middle of a call.
-        has_network: an outside effect may reach the network or another chat; false for a program in a sandbox without one.
+        has_network: it may reach the network or another chat; false for a program in a sandbox without one, and for what
+            reads only things that are stored here.
+        power: what an inside effect has power over.
     """
 
     kind: EffectKind = EffectKind.OUTSIDE
     source: Source = Source.WORLD
     once: Repeat = Repeat.NEVER
     has_network: bool = True
+    power: Power = Power.NONE
 
     def __str__(self) -> str:
         """Write it in words, for the reference."""
@@ -124,7 +140,7 @@ class Effect:
             case EffectKind.READ:
                 return f"read, {self.source}"
             case EffectKind.INSIDE:
-                return "inside"
+                return f"inside, {self.power}" if self.power else "inside"
         return f"outside, {self.once}"
 
 
@@ -133,9 +149,17 @@ READS_OWN = Effect(EffectKind.READ, Source.OWN)
 READS_PEOPLE = Effect(EffectKind.READ, Source.PEOPLE)
 """The tool answers with what people said here."""
 READS_WORLD = Effect(EffectKind.READ, Source.WORLD)
-"""The tool answers with what may come from anywhere, such as files and other tools."""
+"""The tool reads in the network, whose words may be anybody's."""
+READS_STORED = Effect(EffectKind.READ, Source.WORLD, has_network=False)
+"""The tool answers with what is stored here, and came from anywhere, such as results of other tools."""
 INSIDE = Effect(EffectKind.INSIDE, Source.PEOPLE)
 """The tool changes what the tape can undo, and answers with what people said here."""
+CLEARS_MEMORY = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.MEMORY)
+"""The tool takes memory away."""
+CHANGES_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.JOBS)
+"""The tool changes what happens later in its chat."""
+ADMINISTERS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.ADMINISTRATION)
+"""The tool changes who may do what, the configuration, or what happens in other chats."""
 
 
 class GrantKind(StrEnum):

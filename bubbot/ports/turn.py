@@ -206,6 +206,7 @@ class Turn:
         max_steps: model calls at most; 0 for as many as the settings allow.
         shown: what its model was shown so far.
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
+        after_results: called once, in order, when the running step's results are on the tape, before they are saved.
     """
 
     id: str
@@ -235,6 +236,7 @@ class Turn:
     replies_elsewhere: bool = False
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
+    after_results: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     @property
     def is_subtask(self) -> bool:
@@ -273,6 +275,7 @@ class Turn:
             buttons=[],
             fixed_reply=None,
             stored_calls=(),
+            after_results=[],
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,
@@ -290,7 +293,7 @@ class Turn:
         Elsewhere others read along, and their messages reach the model that calls the tools.
         """
         inbounds = (accepted.inbound for accepted in self.inbounds)
-        is_private = all(inbound.direct and inbound.is_typed for inbound in inbounds)
+        is_private = all(inbound.direct and inbound.is_answered_by_person for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
 
     @property
@@ -311,6 +314,13 @@ class Turn:
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Open a new window once the running step's results are on the tape (T7)."""
         self.pending_handoffs.append((name, state))
+
+    async def end_step(self) -> None:
+        """Do what waits for the running step's results, which are on the tape."""
+        waiting, self.after_results[:] = list(self.after_results), []
+        for call in waiting:
+            await call()
+        await self.write_handoffs()
 
     async def write_handoffs(self) -> None:
         """Write the requested handoffs; each new window keeps the messages that the turn answers."""

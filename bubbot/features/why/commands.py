@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.why.view import Explanation, find_explanation
-from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_STORED, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -39,7 +39,7 @@ def why_tool(strategies: ContextStrategies) -> Tool:
 
     @tool(
         "session.why",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         commands=("why",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "How the last answer came about", (",why", ",why 1a2b3c4d")),

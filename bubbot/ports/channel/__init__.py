@@ -23,6 +23,7 @@ from bubbot.ports.channel.capabilities import (
     WebhookVerifier,
 )
 from bubbot.ports.channel.events import (
+    APPROVAL_ORIGIN,
     HUMAN_ORIGIN,
     Attachment,
     AttachmentKind,
@@ -78,6 +79,7 @@ from bubbot.ports.channel.sending import (
 from bubbot.ports.text import replace_controls
 
 __all__ = [
+    "APPROVAL_ORIGIN",
     "HUMAN_ORIGIN",
     "MAX_BUTTON_ID_BYTES",
     "TERMINAL_CHANNEL",
