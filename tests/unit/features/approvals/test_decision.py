@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.features.approvals.decision import (
-    CallFacts,
     Caller,
+    CallFacts,
     Decision,
     EffectRow,
     MatchedGrant,
@@ -107,9 +107,7 @@ def test_a_grant_lets_run_what_it_covers_and_from_a_tainted_turn_only_what_it_na
 class TestTaint:
     def test_words_of_a_member_taint_what_a_member_may_not_do(self) -> None:
         facts = CallFacts(NETWORK, Role.OWNER, Place.GROUP, people=MEMBER_WORDS, grant=MatchedGrant(3, is_exact=False))
-        assert decide(facts) == Decision(
-            Verdict.ASK, EffectRow.OUTSIDE, (Caller.TAINTED,), (MEMBER_WORDS[0],), None
-        )
+        assert decide(facts) == Decision(Verdict.ASK, EffectRow.OUTSIDE, (Caller.TAINTED,), (MEMBER_WORDS[0],), None)
 
     def test_words_of_a_member_do_not_taint_what_a_member_may_do(self) -> None:
         assert decide(CallFacts(JOBS, Role.OWNER, Place.GROUP, people=MEMBER_WORDS)).verdict is Verdict.RUN
@@ -140,9 +138,7 @@ class TestPlaces:
 
     def test_a_sub_task_inherits_the_taint_of_its_turn(self) -> None:
         clean = CallFacts(NETWORK, Role.OWNER, Place.SUBTASK, grant=MatchedGrant(5, is_exact=False))
-        tainted = CallFacts(
-            NETWORK, Role.OWNER, Place.SUBTASK, grant=MatchedGrant(5, is_exact=False), world=WORLD
-        )
+        tainted = CallFacts(NETWORK, Role.OWNER, Place.SUBTASK, grant=MatchedGrant(5, is_exact=False), world=WORLD)
         assert [decide(clean).verdict, decide(tainted).verdict] == [Verdict.RUN, Verdict.REFUSE]
 
     @pytest.mark.parametrize(
@@ -234,5 +230,5 @@ class TestLessTrustNeverAllowsMore:
 
 
 @given(effect=EFFECTS, composed=st.booleans())
-def test_every_effect_has_a_row(effect: Effect, composed: bool) -> None:  # noqa: FBT001 - generated
+def test_every_effect_has_a_row(effect: Effect, composed: bool) -> None:
     assert isinstance(find_row(effect, is_composed=composed), EffectRow)
