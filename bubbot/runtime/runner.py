@@ -89,6 +89,12 @@ class ModelRunner:
         """
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
+        if turn.stored_calls:
+            await turn.tape.append([make.tool_call([_as_json(call) for call in turn.stored_calls])])
+            await turn.tape.save()
+            await turn.tape.append([await self._calls.run(turn, turn.stored_calls, repeats)])
+            await turn.end_step()
+            await turn.tape.save()
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)

@@ -16,6 +16,8 @@ from bubbot.texts import COMMAND_PREFIX, Texts
 MAX_DETAILS_CHARS = 1_200
 """Characters of details that stand in the card itself, in all; more go into a file, whole: no platform then cuts a card."""
 MAX_DETAILS_LINES = 40
+MAX_VALUE_CHARS = 200
+"""Characters of what a grant would cover; it stands in the details, too, whole."""
 HOUR_SECONDS = 3600
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _BACKTICKS = re.compile("`+")
@@ -99,16 +101,16 @@ class ApprovalCard:
         say, calls = self.texts.say, self.asked["calls"]
         who = escape_markdown(f"{clean_name(self.asker.name)} ({self.asker.id})" if self.asker.name else self.asker.id)
         title = "approval_title_cut_off" if self.asked.get("cut_off") else "approval_title"
-        parts = [say(title, id=self.id, who=who, chat=escape_markdown(self.session))]
+        parts = [say(title, id=self.id, who=who, chat=code(self.session))]
         parts += [say("approval_why", reason=say(f"approval_why_{reason}")) for reason in self.asked["why"]]
         if tainted := self.asked["tainted_by"]:
             entries = ", ".join(f"#{entry}" for _, entry in tainted)
             parts.append(say("approval_tainted", entries=entries))
         if self._is_long:
-            parts += [say("approval_call_in_file", tool=escape_markdown(call["tool"])) for call in calls]
+            parts += [say("approval_call_in_file", tool=code(call["tool"])) for call in calls]
         else:
             parts += [
-                f"{say('approval_call', tool=escape_markdown(call['tool']))}\n{fence(show_details(call['details']))}"
+                f"{say('approval_call', tool=code(call['tool']))}\n{fence(show_details(call['details']))}"
                 for call in calls
             ]
         if "always" in self.asked["scopes"]:
@@ -116,8 +118,8 @@ class ApprovalCard:
             parts += [
                 say(
                     f"approval_always_{kind}",
-                    tool=escape_markdown(tool),
-                    value=escape_markdown(show_details(value).replace("\n", " ")[:200]),
+                    tool=code(tool),
+                    value=code(value[:MAX_VALUE_CHARS]),
                 )
                 for tool, kind, value in named
             ]
@@ -169,6 +171,12 @@ def fence(text: str) -> str:
     longest = max([2, *map(len, _BACKTICKS.findall(text))])
     marks = "`" * (longest + 1)
     return f"{marks}\n{text}\n{marks}"
+
+
+def code(text: str) -> str:
+    """Put a text into a code span on one line, which it cannot close."""
+    line = " ".join(show_details(text).split()).replace("`", "<U+0060>")
+    return f"`{line}`"
 
 
 def escape_markdown(text: str) -> str:

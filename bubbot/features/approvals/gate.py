@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from bubbot.errors import ToolRefused
+from bubbot.errors import ToolFailed, ToolRefused, ToolRetry
 from bubbot.features.approvals.card import HOUR_SECONDS, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
     CallFacts,
@@ -71,8 +70,8 @@ class WaitingCall:
     """A call that needs a yes, as it is stored.
 
     Attributes:
-        call: the call of the model.
         tool: its tool.
+        arguments: as JSON.
         digest: of the tool and its arguments.
         plan: what it would do.
         decision: why it does not run.
@@ -80,8 +79,8 @@ class WaitingCall:
         is_cut_off: it began before an interruption, and nobody knows whether it happened.
     """
 
-    call: ToolCall
     tool: Tool
+    arguments: str
     digest: str
     plan: CallPlan
     decision: Decision
@@ -94,8 +93,8 @@ class WaitingCall:
         return {
             "id": call_id,
             "tool": self.tool.name,
-            "name": self.call.name,
-            "arguments": self.call.arguments,
+            "name": self.tool.provider_name,
+            "arguments": self.arguments,
             "digest": self.digest,
             "details": clean(self.plan.details),
             "state": self.plan.state,
@@ -183,16 +182,18 @@ class CallGate:
         if call.call is None or call.plan is None:
             return await call_next(call)
         digest = digest_call(call.tool, call.args)
+        facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
+        decision = decide(facts)
         approved = call.turn.find_metadata(ApprovedCalls)
         if approved is not None and (stored := approved.take(call.call, digest)) is not None:
             if stored["state"] != call.plan.state:
-                raise ToolRefused(
+                raise ToolFailed(
                     f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
                     "wanted, call it again: a person is asked anew."
                 )
+            allowed = replace(decision, verdict=Verdict.RUN, grant=None)
+            await self._record(call, digest, facts, allowed, approved.approval)
             return await call_next(call)
-        facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
-        decision = decide(facts)
         match decision.verdict:
             case Verdict.RUN:
                 if decision.row not in _SILENT_ROWS:
@@ -202,7 +203,8 @@ class CallGate:
                 await self._record(call, digest, facts, decision)
                 await self._tell_of_job(call)
                 raise ToolRefused(refusal_text(call.tool, facts))
-        waiting = WaitingCall(call.call, call.tool, digest, call.plan, decision, call.used_before)
+        arguments = call.args.model_dump_json(exclude_unset=True)
+        waiting = WaitingCall(call.tool, arguments, digest, call.plan, decision, call.used_before)
         number, is_new = await self._add(call.turn, waiting)
         await self._record(call, digest, facts, decision, number)
         return asked_text(number, is_new=is_new)
@@ -395,17 +397,13 @@ class CallGate:
         """Return the call of a begin without an end, if it may on no account run twice; None if it is not found."""
         data = begin.payload["data"]
         tool = next((tool for tool in self._list_tools() if tool.name == data["tool"]), None)
-        if tool is None or tool.effect.once is not Repeat.NEVER:
+        if tool is None or data.get("once", tool.effect.once) != Repeat.NEVER:
             return None
         query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.TOOL_CALL,), newest=True, limit=200)
         for entry in (await turn.tape.fetch([query]))[0]:
             for call in entry.payload["calls"] if entry.id < begin.id else ():
                 if call["id"] == data["call"]:
-                    made = ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-                    decision = Decision(Verdict.ASK, EffectRow.OUTSIDE, ())
-                    details = _format_arguments(made.arguments)
-                    plan = CallPlan(tool.effect, details)
-                    return WaitingCall(made, tool, data["digest"], plan, decision, is_cut_off=True)
+                    return _cut_off_call(tool, call["function"]["arguments"], data["digest"])
         return None
 
     async def _tell_of_job(self, call: ToolInvocation) -> None:
@@ -481,11 +479,17 @@ def _list_reasons(call: WaitingCall) -> list[str]:
     return reasons
 
 
-def _format_arguments(arguments: str) -> str:
+def _cut_off_call(tool: Tool, arguments: str, digest: str) -> WaitingCall | None:
+    """Build the call that was cut off; None if its arguments are not those of the digest, or fit no more."""
     try:
-        return json.dumps(json.loads(arguments or "{}"), ensure_ascii=False, indent=2)
-    except ValueError:
-        return arguments
+        args = tool.parse(arguments)
+    except ToolRetry:
+        return None
+    if digest_call(tool, args) != digest:
+        return None
+    plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
+    stored = args.model_dump_json(exclude_unset=True)
+    return WaitingCall(tool, stored, digest, plan, Decision(Verdict.ASK, EffectRow.OUTSIDE, ()), is_cut_off=True)
 
 
 def _to_chat(message: Outbound, channel: str, chat: str, thread: str) -> Outbound:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from bubbot.errors import ToolRetry
-from bubbot.features.approvals.card import escape_markdown, show_details
+from bubbot.features.approvals.card import code, escape_markdown
 from bubbot.features.approvals.service import AnswerResult, ApprovalService, Decider
 from bubbot.features.approvals.state import OpenApproval, StandingGrant
 from bubbot.ports.channel import Role
@@ -120,7 +120,7 @@ def format_lists(cards: list[OpenApproval], grants: list[StandingGrant], texts: 
         return "\n".join([*lines, texts.say("approval_grants_none")])
     lines.append(texts.say("approval_grants"))
     for grant in grants:
-        value = escape_markdown(show_details(grant.target.value)[:MAX_LISTED_VALUE_CHARS])
+        value = code(grant.target.value[:MAX_LISTED_VALUE_CHARS])
         scope = texts.say("approval_in_chat", chat=grant.session) if grant.session else texts.say("approval_always")
         kind = texts.say(f"approval_kind_{grant.target.kind}", value=value)
         lines.append(texts.say("approval_grant_line", number=grant.entry, tool=grant.tool, target=kind, scope=scope))
