@@ -21,6 +21,9 @@ LAWS = {
     "T16": "A chain of hashes per tape, and one head over all tapes, tell altered, missing and erased entries apart.",
     "T17": "Erasure is asked for, is itself a fact, blanks the content for good, and leaves id, kind, date and key.",
     "T18": "JSON goes in and JSON comes out; nothing on a tape is ever revived as an object.",
+    "T19": "An outside effect has a begin on the tape, durable before it starts, which names exactly what runs.",
+    "T20": "What may have happened is not done again: the same key, a question, or nobody knows; the record answers.",
+    "T21": "No turn waits for a person: what needs a yes is stored, and the turn of the yes runs it as it was stored.",
     "P1": "What a person keeps as own memory appears in direct chats with the accounts of this person, and nowhere else.",
 }
 

@@ -70,6 +70,7 @@ from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
+from bubbot.runtime.tool_list import ToolList
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -468,9 +469,10 @@ def _parts(
         rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
         choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
-    composer = RequestComposer(models.model_for_turn, settings, found.specs)
+    tools = ToolList(found)
+    composer = RequestComposer(models.model_for_turn, settings, tools.specs)
     runner = ToolCallRunner(
-        found,
+        tools,
         options.calls,
         options.show,
         around_tool=[around for feature in features for around in feature.around_tool],

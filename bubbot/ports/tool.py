@@ -205,6 +205,9 @@ A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 PlanCall: TypeAlias = Callable[[Turn, A], Awaitable[CallPlan]]
 """Say what a call would do, without doing any of it. Raises `ToolRetry` or `ToolFailed` if it cannot be done at all."""
+ProbeCall: TypeAlias = Callable[[Turn, A], Awaitable[str | None]]
+"""Return the result of a call that may have happened before a crash, or None if it did not happen. `turn.effect_key` is
+the key that the call had. Raises `ToolFailed` if nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +227,8 @@ class Tool:
         is_parallel: calls of one step run at the same time though they do more than read: it sees to their order.
         timeout: seconds a call may take; None for the limit of all tools.
         plan: says what a call would do; None if its effect and its arguments say all.
+        probe: says whether a call happened; for effects that declare it.
+        is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
     """
 
     name: str
@@ -238,11 +243,18 @@ class Tool:
     is_parallel: bool = False
     timeout: float | None = None
     plan: PlanCall[Any] | None = None
+    probe: ProbeCall[Any] | None = None
+    is_rare: bool = False
 
     @property
     def runs_in_parallel(self) -> bool:
         """True if a call may run while other such calls of its step do."""
         return self.is_parallel or self.effect.kind is EffectKind.READ
+
+    @property
+    def acts_outside(self) -> bool:
+        """True if each of its calls needs a begin before it runs (T19), whatever its plan says."""
+        return self.effect.kind is EffectKind.OUTSIDE
 
     @property
     def typed_name(self) -> str:
@@ -348,6 +360,13 @@ def _build_schema(args: type[ToolArgs]) -> JsonObject:
         schema.pop(key, None)
     for value in schema.get("properties", {}).values():
         value.pop("title", None)
+        # An argument that may be left out need not be null as well: every request would pay for saying so.
+        if value.get("default", "") in (None, "", []):
+            value.pop("default", None)
+        kinds = value.get("anyOf", ())
+        if len(kinds) == 2 and kinds[1] == {"type": "null"}:
+            del value["anyOf"]
+            value.update(kinds[0])
     return schema
 
 
@@ -372,6 +391,8 @@ def tool(
     is_parallel: bool = False,
     timeout: float | None = None,
     plan: PlanCall[Any] | None = None,
+    probe: ProbeCall[Any] | None = None,
+    is_rare: bool = False,
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -385,10 +406,15 @@ def tool(
         is_parallel: calls of one step run at the same time though they do more than read.
         timeout: seconds a call may take; None for the limit of all tools.
         plan: says what a call would do; None if its effect and its arguments say all.
+        probe: says whether a call happened before a crash; an effect that declares `Repeat.PROBE` needs it.
+        is_rare: leave its schema out first if the list of tools is too long.
 
     Raises:
-        ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
+        ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
+            the effect needs a `probe`.
     """
+    if effect.once is Repeat.PROBE and probe is None:
+        raise ConfigError(f"the tool {name} declares that it can be asked whether a call happened, and has no probe")
 
     def decorate(handler: Handler[A]) -> Tool:
         args = get_type_hints(handler).get("args")
@@ -410,6 +436,8 @@ def tool(
             is_parallel=is_parallel,
             timeout=timeout,
             plan=plan,
+            probe=probe,
+            is_rare=is_rare,
         )
 
     return decorate
@@ -424,8 +452,6 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
-        specs = {tool.name: tool.spec() for tool in self._tools if tool.for_model}
-        self._specs = {role: tuple([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
         for tool in self._tools:
             for name in tool.names:
@@ -445,20 +471,6 @@ class Toolbox:
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
         return tool
-
-    def for_model(self, role: Role) -> tuple[Tool, ...]:
-        """Return the tools that a model may call on behalf of this role."""
-        return tuple(tool for tool in self._tools if tool.for_model and role.at_least(tool.role))
-
-    def specs(self, role: Role, allowed: frozenset[str] | None = None) -> tuple[ToolSpec, ...]:
-        """Return the specs of `for_model`, or of those with `allowed` names.
-
-        They are built once, since a schema takes a millisecond.
-        """
-        if allowed is None:
-            return self._specs[role]
-        pairs = zip(self.for_model(role), self._specs[role], strict=True)
-        return tuple([spec for tool, spec in pairs if tool.name in allowed])
 
 
 def split_items(value: object) -> object:

@@ -206,6 +206,8 @@ class Turn:
         max_steps: model calls at most; 0 for as many as the settings allow.
         shown: what its model was shown so far.
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
+        effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
+            at the turn; empty for any other.
         after_results: called once, in order, when the running step's results are on the tape, before they are saved.
     """
 
@@ -236,6 +238,7 @@ class Turn:
     replies_elsewhere: bool = False
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
+    effect_key: str = ""
     after_results: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     @property
@@ -275,6 +278,7 @@ class Turn:
             buttons=[],
             fixed_reply=None,
             stored_calls=(),
+            effect_key="",
             after_results=[],
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,

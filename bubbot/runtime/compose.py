@@ -10,7 +10,6 @@ from dataclasses import field, replace
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
-from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import Turn
@@ -117,14 +116,14 @@ class RequestComposer:
         self,
         find_model: Callable[[Turn], Awaitable[Model]],
         settings: ContextPolicy,
-        specs: Callable[[Role, frozenset[str] | None], tuple[ToolSpec, ...]],
+        specs: Callable[[frozenset[str] | None], tuple[ToolSpec, ...]],
     ) -> None:
         """Set the sources of a request.
 
         Args:
             find_model: gives the model of a turn's session.
             settings: the selector, the prompt and their limits.
-            specs: gives the tools of a role in a fixed order; if names are given, only these.
+            specs: gives the tools in a fixed order, whoever asks; if names are given, only these.
         """
         self._models = find_model
         self._settings = settings
@@ -143,7 +142,8 @@ class RequestComposer:
         """
         model = await self._models(turn)
         traits = model.traits
-        tools = self._specs(turn.role, turn.allowed_tools) if traits.tools else ()
+        # Everybody's requests in a window have one list of tools; a sub-task may have a list of its own.
+        tools = self._specs(turn.allowed_tools if turn.is_subtask else None) if traits.tools else ()
         system, prompt_shown = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
         style = MessageStyle(

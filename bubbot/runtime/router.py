@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any, Literal, get_args, get_origin
 
-from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolFailed, ToolRetry
+from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.text import clean
 from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, ToolArgs, Toolbox
@@ -16,6 +16,7 @@ from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.argument_errors import describe_argument
 from bubbot.runtime.calls import ToolCallRunner
+from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make
 from bubbot.texts import COMMAND_PREFIX, Texts
 
@@ -122,8 +123,8 @@ class InputRouter:
 
     async def run_command(self, turn: Turn, line: str) -> CommandOutcome:
         """Run one command and record it as a `command` event."""
-        started = self._elapsed()
-        outcome = await self._outcome(turn, clean(line.strip()))
+        started, effect = self._elapsed(), EffectRun()
+        outcome = await self._outcome(turn, clean(line.strip()), effect)
         data = {
             "name": outcome.name,
             "raw": clean(line.strip()),
@@ -132,7 +133,9 @@ class InputRouter:
         }
         shown = await self._calls.cut_result(turn.tape, outcome.output)
         data |= {"output": shown.text, "blobs": [shown.blob] if shown.blob else []}
-        await turn.tape.append([make.event("command", data)])
+        await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), make.event("command", data)])
+        if effect.is_begun:
+            await turn.tape.save()
         return outcome
 
     async def _pass_to_model(self, turn: Turn, outcome: CommandOutcome) -> None:
@@ -140,7 +143,7 @@ class InputRouter:
         stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
         turn.message_ids.append(stored[0].id)
 
-    async def _outcome(self, turn: Turn, line: str) -> CommandOutcome:
+    async def _outcome(self, turn: Turn, line: str, effect: EffectRun) -> CommandOutcome:
         name = _read_name(line)
         try:
             offered = [tool for tool in self._toolbox if is_offered(tool, turn)]
@@ -149,8 +152,8 @@ class InputRouter:
             _check_allowed(tool, turn)
             args = parse_arguments(line, tool, turn.texts)
             turn.runs_command = True
-            output = await self._calls.invoke(turn, tool, args)
-        except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
+            output = await self._calls.invoke(turn, tool, args, effect)
+        except (CommandError, ToolSignal, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # tool call boundary: the model gets what a command raises
             log.info("command raised %s", type(error).__name__, extra={"action": "command.raised", "command": name})

@@ -85,16 +85,11 @@ class ModelRunner:
         """Run model calls and tools until there is an answer.
 
         Raises:
-            ModelError: a second overflow, the step limit, a repeated call, or a failed model.
+            ModelError: a second overflow, the step limit, repeated or refused calls, or a failed model.
         """
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
-        if turn.stored_calls:
-            await turn.tape.append([make.tool_call([_as_json(call) for call in turn.stored_calls])])
-            await turn.tape.save()
-            await turn.tape.append([await self._calls.run(turn, turn.stored_calls, repeats)])
-            await turn.end_step()
-            await turn.tape.save()
+        await self._run_stored(turn, repeats)
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)
@@ -260,14 +255,34 @@ class ModelRunner:
         return answer
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
-        """Run the calls: they are durable before they run, their results before the next model call."""
         calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
-        entry = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
+        entry = make.tool_call(
+            [_as_json(call) for call in calls],
+            text=clean(reply.text),
+            outside=self._calls.list_outside(calls),
+            model=reply.model,
+        )
         if reply.replay:
             entry = replace(entry, payload={**entry.payload, "replay": reply.replay})
-        await turn.tape.append([entry, make.event(STEP_EVENT, facts)])
+        await self._run_calls(turn, calls, [entry, make.event(STEP_EVENT, facts)], repeats)
+
+    async def _run_stored(self, turn: Turn, repeats: RepeatedCalls) -> None:
+        """Run the calls that wait for the turn, before its model is asked: no model wrote them in this turn.
+
+        They are those that an interrupted attempt may have left half done (T20), and those that an earlier turn had to
+        ask for (T21).
+        """
+        if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
+            items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
+            await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
+
+    async def _run_calls(
+        self, turn: Turn, calls: Sequence[ToolCall], entries: Sequence[TapeEntry], repeats: RepeatedCalls
+    ) -> None:
+        """Run the calls: their `entries` are durable before they run, their results before the next model call."""
+        await turn.tape.append(entries)
         await turn.tape.save()
-        await turn.tape.append([await self._calls.run(turn, calls, repeats)])
+        await self._calls.run(turn, calls, repeats)
         await turn.end_step()
         await turn.tape.save()
 

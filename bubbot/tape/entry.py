@@ -274,11 +274,16 @@ def message(role: str, content: str | Sequence[JsonObject], **meta: Any) -> Tape
     return TapeEntry(Kind.MESSAGE, {"role": role, "content": content}, meta)
 
 
-def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> TapeEntry:
-    """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each."""
+def tool_call(calls: Sequence[JsonObject], *, text: str = "", outside: Sequence[str] = (), **meta: Any) -> TapeEntry:
+    """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each.
+
+    `outside` are the ids of those that act outside: each has a begin before it runs.
+    """
     payload: dict[str, Any] = {"calls": list(calls)}
     if text:
         payload["content"] = text
+    if outside:
+        payload["outside"] = list(outside)
     return TapeEntry(Kind.TOOL_CALL, payload, meta)
 
 

@@ -112,6 +112,23 @@ class LoopStep(TypedDict, total=False):
     error: str
 
 
+class EffectBegin(TypedDict):
+    """`effect.begin`. The `call` is an id that the model gave, and names no entry."""
+
+    call: str
+    tool: str
+    digest: str
+    once: str
+    key: NotRequired[str]
+
+
+class EffectEnd(TypedDict):
+    """`effect.end`"""
+
+    call: str
+    status: str
+
+
 class CommandRun(TypedDict):
     """`command`"""
 
@@ -510,6 +527,8 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "turn/interrupted": TurnInterrupted,
         "reaction": MessageReaction,
         "loop.step": LoopStep,
+        "effect.begin": EffectBegin,
+        "effect.end": EffectEnd,
         "command": CommandRun,
         "model/switched": ModelSwitched,
         "model/chosen": ModelChosen,

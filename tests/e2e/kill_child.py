@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,14 +130,22 @@ def touching(home: Path, killer: Killer) -> Tool:
     return touch
 
 
-async def main(home: Path, script: str, point: str, broken: str, features: str) -> None:
-    killer = Killer(point)
-
+async def main(
+    home: Path,
+    script: str,
+    killer: Killer,
+    tools: Sequence[Tool],
+    *,
+    broken: str = "",
+    features: str = "",
+    wrap_model: Callable[[Model], Any] = lambda model: model,
+) -> None:
+    """The bot, until its input ends and nothing is left to do."""
     wrap = PortWrappers(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
-        model=lambda model: KillingModel(model, killer),
+        model=lambda model: KillingModel(wrap_model(model), killer),
         channel=lambda channel: KillingChannel(channel, killer),
-        tools=[touching(home, killer)],
+        tools=tools,
     )
     settings = load(home=home)
     settings = settings.model_copy(
@@ -152,6 +160,7 @@ async def main(home: Path, script: str, point: str, broken: str, features: str) 
 
 def run(arguments: Sequence[str]) -> int:
     """The process."""
-    home, script, *broken = arguments
-    asyncio.run(main(Path(home), script, *[*broken, "", "", ""][:3]))
+    home, script, point, broken, features = [*arguments, "", "", ""][:5]
+    killer = Killer(point)
+    asyncio.run(main(Path(home), script, killer, [touching(Path(home), killer)], broken=broken, features=features))
     return 0

@@ -51,7 +51,7 @@ async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: An
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
     memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
     policy = ContextPolicy(**{"sections": [memory.build_block], "strategies": OWN_STRATEGIES, **settings})
-    composer = RequestComposer(models.model_for_turn, policy, lambda _role, _names: SPECS)
+    composer = RequestComposer(models.model_for_turn, policy, lambda _names: SPECS)
     return await composer.compose(turn)
 
 

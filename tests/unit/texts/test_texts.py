@@ -25,6 +25,7 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import (
     BubbotError,
     FeatureFailed,
+    ModelCallsRefused,
     ModelEmptyAnswer,
     ModelError,
     ModelOverflow,
@@ -245,7 +246,13 @@ class TestLanguages:
 
     @pytest.mark.parametrize(
         "error",
-        [ModelStepLimit(7), ModelRepeatsCall("tape_info"), ModelEmptyAnswer(), FeatureFailed("odd", "prompt: no")],
+        [
+            ModelStepLimit(7),
+            ModelRepeatsCall("tape_info"),
+            ModelCallsRefused("tape_info", 3),
+            ModelEmptyAnswer(),
+            FeatureFailed("odd", "prompt: no"),
+        ],
     )
     def test_an_error_is_translated_from_what_it_says_in_english(self, error: BubbotError) -> None:
         assert f"{_table('error.')[error.kind].format_map(vars(error))}." == str(error)
@@ -380,6 +387,11 @@ class TestTexts:
                 ModelStepLimit(7),
                 "I stopped after 7 steps without an answer. ,retry lets me go on; [model] max_steps raises the limit",
                 "已执行 7 步仍未得出答案。发送 ,retry 可让我继续；[model] max_steps 可提高上限",
+            ),
+            (
+                ModelCallsRefused("shell_run", 3),
+                "I stopped because 3 calls in a row were not allowed, the last one of shell_run. They were not run",
+                "连续 3 次调用都不被允许，最后一次是 shell_run，我已停止；这些调用都没有执行",
             ),
             (
                 ModelRepeatsCall("tape_info"),
