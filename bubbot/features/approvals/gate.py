@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from bubbot.errors import ToolFailed, ToolRefused, ToolRetry
+from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
     CallFacts,
@@ -30,14 +30,16 @@ from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CallPlan, GrantTarget, Repeat, Tool, ToolOutput, digest_call
+from bubbot.ports.tool import CallPlan, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
+from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
+from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.query import TapeQuery, WholeTape
 
-EFFECT_BEGIN = "effect.begin"
-EFFECT_END = "effect.end"
+MAX_LEFT = 500
+"""The newest facts and calls among which those of an interrupted attempt are looked for."""
 _SILENT_ROWS = (EffectRow.READS_OWN, EffectRow.READS_PEOPLE, EffectRow.INSIDE, EffectRow.JOBS)
 """What runs in these rows needs no fact of its own: the declared effect of the tool says why."""
 
@@ -379,31 +381,50 @@ class CallGate:
         turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
 
     async def _ask_about_cut_off(self, turn: Turn, approvals: TurnApprovals) -> None:
-        """Ask about calls that an interrupted attempt began and that nobody can find out about: run again, or leave?"""
+        """Ask about calls that an interrupted attempt left: those that began and may not run twice, and those whose card
+        it did not come to write."""
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
         if not interrupted or turn.role is Role.STRANGER:
             return
-        names = (EFFECT_BEGIN, EFFECT_END)
-        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=200)
+        names = (EFFECT_BEGIN, EFFECT_END, CHECKED)
+        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_LEFT)
         facts = [entry for entry in (await turn.tape.fetch([query]))[0] if entry.meta.get("turn") in interrupted]
         ended = {entry.payload["data"]["call"] for entry in facts if entry.name == EFFECT_END}
-        for begin in reversed([entry for entry in facts if entry.name == EFFECT_BEGIN]):
-            data = begin.payload["data"]
-            if data["call"] not in ended and (waiting := await self._find_cut_off(turn, begin)) is not None:
+        for fact in sorted(facts, key=lambda entry: entry.id):
+            data = fact.payload["data"]
+            waiting = None
+            if fact.name == EFFECT_BEGIN and data["call"] not in ended and data["once"] == Repeat.NEVER:
+                waiting = await self._find_left(turn, fact, is_cut_off=True)
+            elif fact.name == CHECKED and await self._is_unwritten(turn, data):
+                waiting = await self._find_left(turn, fact, is_cut_off=False)
+            if waiting is not None:
                 await self._add(turn, waiting)
         await self._write_card(approvals, turn.tape.id)
 
-    async def _find_cut_off(self, turn: Turn, begin: TapeEntry) -> WaitingCall | None:
-        """Return the call of a begin without an end, if it may on no account run twice; None if it is not found."""
-        data = begin.payload["data"]
+    async def _is_unwritten(self, turn: Turn, data: JsonObject) -> bool:
+        """Return true if a call was to be asked, and the turn ended before its card was written."""
+        if data["verdict"] not in (Verdict.ASK, Verdict.CONFIRM):
+            return False
+        query = TapeQuery(turn.tape.name, keys=(asked_key(data["approval"]),))
+        return not (await turn.tape.fetch([query]))[0]
+
+    async def _find_left(self, turn: Turn, fact: TapeEntry, *, is_cut_off: bool) -> WaitingCall | None:
+        """Return the call of a begin without an end, or of a check; None if it is not found, or fits no more."""
+        data = fact.payload["data"]
         tool = next((tool for tool in self._list_tools() if tool.name == data["tool"]), None)
-        if tool is None or data.get("once", tool.effect.once) != Repeat.NEVER:
-            return None
-        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.TOOL_CALL,), newest=True, limit=200)
-        for entry in (await turn.tape.fetch([query]))[0]:
-            for call in entry.payload["calls"] if entry.id < begin.id else ():
-                if call["id"] == data["call"]:
-                    return _cut_off_call(tool, call["function"]["arguments"], data["digest"])
+        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.TOOL_CALL,), newest=True, limit=MAX_LEFT)
+        for entry in (await turn.tape.fetch([query]))[0] if tool is not None else ():
+            for call in entry.payload["calls"] if entry.id < fact.id else ():
+                made = ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+                if tool is None or made.id != data["call"]:
+                    continue
+                if is_cut_off:
+                    decision = Decision(Verdict.ASK, EffectRow.OUTSIDE, ())
+                else:
+                    tainted = tuple((tape, number) for tape, number in data["tainted_by"])
+                    decision = Decision(Verdict(data["verdict"]), EffectRow(data["row"]), (), tainted)
+                arguments = unwrap_call(made).arguments
+                return await _left_call(turn, tool, arguments, data["digest"], decision, is_cut_off=is_cut_off)
         return None
 
     async def _tell_of_job(self, call: ToolInvocation) -> None:
@@ -479,17 +500,21 @@ def _list_reasons(call: WaitingCall) -> list[str]:
     return reasons
 
 
-def _cut_off_call(tool: Tool, arguments: str, digest: str) -> WaitingCall | None:
-    """Build the call that was cut off; None if its arguments are not those of the digest, or fit no more."""
+async def _left_call(
+    turn: Turn, tool: Tool, arguments: str, digest: str, decision: Decision, *, is_cut_off: bool
+) -> WaitingCall | None:
+    """Build a call that was left; None if its arguments are not those of the digest, or if it cannot be done any more."""
     try:
         args = tool.parse(arguments)
-    except ToolRetry:
+        plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
+        if not is_cut_off:  # what was cut off may have changed what its plan looks at
+            plan = await plan_call(turn, tool, args)
+    except ToolSignal:
         return None
     if digest_call(tool, args) != digest:
         return None
-    plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
     stored = args.model_dump_json(exclude_unset=True)
-    return WaitingCall(tool, stored, digest, plan, Decision(Verdict.ASK, EffectRow.OUTSIDE, ()), is_cut_off=True)
+    return WaitingCall(tool, stored, digest, plan, decision, is_cut_off=is_cut_off)
 
 
 def _to_chat(message: Outbound, channel: str, chat: str, thread: str) -> Outbound:
