@@ -22,7 +22,6 @@ class ApprovalSettings(SettingsSection):
         max_length=1_000,
         description="A chat that gets the cards of groups and of jobs, such as an owner's direct chat; empty: each is asked "
         "where it came up.",
-        examples=["telegram:42"],
     )
     hours: Number = Field(
         default=24.0, gt=0, le=MAX_HOURS, description="Hours after which a card that nobody answered means no."
