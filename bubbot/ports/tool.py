@@ -354,19 +354,23 @@ def _argument_problem(item: Any) -> ArgumentProblem:
 
 @cache
 def _build_schema(args: type[ToolArgs]) -> JsonObject:
-    """Build the JSON schema of arguments, once for each class: it takes a millisecond."""
+    """Build the JSON schema of arguments, once for each class: it takes a millisecond.
+
+    Every request carries it, so it says what a model needs to write a call. Whatever else the class demands is checked
+    when the call comes, and the error says what to fix.
+    """
     schema = args.model_json_schema()
-    for key in ("title", "description"):  # the class docstring is for us; every request would carry it
+    for key in ("title", "description", "additionalProperties"):  # the class docstring is for us
         schema.pop(key, None)
     for value in schema.get("properties", {}).values():
-        value.pop("title", None)
-        # An argument that may be left out need not be null as well: every request would pay for saying so.
-        if value.get("default", "") in (None, "", []):
-            value.pop("default", None)
         kinds = value.get("anyOf", ())
-        if len(kinds) == 2 and kinds[1] == {"type": "null"}:
+        if len(kinds) == 2 and kinds[1] == {"type": "null"}:  # what may be left out need not be null as well
             del value["anyOf"]
             value.update(kinds[0])
+        for key in ("title", "default", "minLength", "maxLength", "pattern"):
+            value.pop(key, None)
+        if "" in value.get("enum", ()):
+            value["enum"] = [choice for choice in value["enum"] if choice]
     return schema
 
 

@@ -26,6 +26,8 @@ from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.tools import approval_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.files.settings import FileSettings
+from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
@@ -140,6 +142,7 @@ def _tools() -> list[Tool]:
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
+        *make_file_tools(unused),
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
@@ -251,7 +254,7 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    settings = Settings(model=ModelSettings(name="scripted"))
+    settings = Settings(model=ModelSettings(name="scripted"), tools=ToolSettings(files=FileSettings(enabled=True)))
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)

@@ -57,10 +57,7 @@ class ScopedArgs(ToolArgs):
 
     scope: ScopeName = Field(
         "chat",
-        description=(
-            "Whose memory: chat (this chat alone); user (follows this person, in direct chats only); workspace (shown to "
-            "everybody who may speak; admins change it)"
-        ),
+        description="Whose: chat (this one); user (this person, in direct chats); workspace (everybody; admins change it)",
     )
 
 
@@ -68,7 +65,7 @@ class ReadArgs(ToolArgs):
     """The memory that a tool reads."""
 
     scope: Literal["", "chat", "user", "workspace"] = Field(
-        "", description="Whose memory, as for memory.save; everything that may be shown here if empty"
+        "", description="Whose, as for memory.save; empty: all that may be shown here"
     )
 
 
@@ -307,6 +304,7 @@ def _make_show(memory: OpensMemory) -> Tool:
     @tool(
         "memory.show",
         effect=READS_PEOPLE,
+        is_rare=True,
         commands=("memory",),
         help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory", ",memory scope=user"), in_menu=True),
     )
@@ -381,6 +379,7 @@ def _make_restore(memory: OpensMemory) -> Tool:
     @tool(
         "memory.restore",
         effect=INSIDE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
         ),
@@ -415,6 +414,7 @@ def _make_clear(memory: OpensMemory) -> Tool:
         "memory.clear",
         effect=CLEARS_MEMORY,
         plan=_plan_clear,
+        is_rare=True,
         help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
     )
     async def clear(turn: Turn, args: ClearArgs) -> str:

@@ -33,8 +33,8 @@ from bubbot.ports.tool import (
 from bubbot.ports.turn import Turn
 
 WHEN = (
-    "as people say it, in English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the "
-    "month at 16:00; or 2026-12-24 18:00, every 90m, every 2d from 2026-12-01 09:00, five cron fields (0 9 * * 1-5), @daily"
+    "in words, English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the month at "
+    "16:00; or 2026-12-24 18:00, every 90m, every 2d from 2026-12-01 09:00, 0 9 * * 1-5, @daily"
 )
 
 
@@ -47,24 +47,22 @@ class _JobOptions(ToolArgs):
     zone: str = Field(default="", description="IANA time zone (default: the chat's)")
     name: str = Field(default="", description="a short name")
     catch_up: Literal["", "skip", "once", "all"] = Field(
-        default="", description="what to do with firings missed while I was away: skip, once (the usual) or all"
+        default="", description="firings missed while I was away: skip, once (usual) or all"
     )
-    catch_limit: int | None = Field(default=None, description="how many all catches up with at most")
+    catch_limit: int | None = Field(default=None, description="how many of these at most")
     jitter: str = Field(default="", description="come up to this much later, such as 5m")
     until: str = Field(default="", description="the last day or time, such as 2026-12-31")
     runs: int | None = Field(default=None, description="how often it comes at most")
     budget: str = Field(default="", description="how long it may take, such as 2m")
-    urgent: bool | None = Field(default=None, description="fire in quiet hours too (owners only, in a direct chat)")
-    nested: bool | None = Field(
-        default=None, description="its turns may create schedules (owners only, in a direct chat)"
-    )
+    urgent: bool | None = Field(default=None, description="fire in quiet hours too (owners, in a direct chat)")
+    nested: bool | None = Field(default=None, description="its turns may create schedules (owners, in a direct chat)")
     to: str = Field(
-        default="", description="another chat that gets the answer, such as telegram:42 (owners only, in a direct chat)"
+        default="", description="another chat that gets the answer, such as telegram:42 (owners, in a direct chat)"
     )
     allow: list[str] | None = Field(
         default=None,
         description="tools that its turns may use to act or read outside, such as web.search or web.fetch:example.org "
-        "(owners only, in a direct chat)",
+        "(owners, in a direct chat)",
     )
 
     def options(self) -> dict[str, Any]:
@@ -111,7 +109,7 @@ class JobArgs(ToolArgs):
 class ListJobsArgs(ToolArgs):
     """The arguments of `schedule.list`."""
 
-    every: bool = Field(default=False, description="those of all chats (owners only, in a direct chat)")
+    every: bool = Field(default=False, description="those of all chats (owners, in a direct chat)")
     over: bool = Field(default=False, description="those too that have come to their end")
 
 
@@ -230,6 +228,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         "schedule.edit",
         effect=CHANGES_JOBS,
         plan=plan_change,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Change a job", (",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"')
         ),
@@ -282,6 +281,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     @tool(
         "schedule.show",
         effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Everything about one job", (",schedule.show a1b2", ",schedule.show stretch")
         ),
@@ -294,6 +294,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     @tool(
         "schedule.history",
         effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "What happened with a job", (",schedule.history a1b2", ",schedule.history stretch")
         ),
@@ -314,6 +315,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     @tool(
         "schedule.chat",
         effect=CHANGES_JOBS,
+        is_rare=True,
         role=Role.MEMBER,
         help=CommandHelp(
             HelpTopic.SETTINGS,
@@ -341,6 +343,7 @@ def _control_tools(
         "schedule.pause",
         effect=CHANGES_JOBS,
         plan=plan_change,
+        is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Pause a job", (",schedule.pause a1b2", ",schedule.pause stretch")),
     )
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
@@ -355,6 +358,7 @@ def _control_tools(
         "schedule.resume",
         effect=CHANGES_JOBS,
         plan=plan_change,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Let a paused job go on", (",schedule.resume a1b2", ",schedule.resume stretch")
         ),
@@ -371,6 +375,7 @@ def _control_tools(
         "schedule.run",
         effect=CHANGES_JOBS,
         plan=plan_change,
+        is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Run a job now", (",schedule.run a1b2", ",schedule.run stretch")),
     )
     async def schedule_run(turn: Turn, args: JobArgs) -> str:

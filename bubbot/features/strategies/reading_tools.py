@@ -86,6 +86,7 @@ def reading_tools(find_size: FindContextSize) -> list[Tool]:
         "tape.around",
         commands=["around"],
         effect=READS_STORED,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.HISTORY, "Read what was said around an entry", (",around 12", ",around 12 number=8")
         ),

@@ -140,6 +140,7 @@ def chat_read_tool(read_session: ReadSession) -> Tool:
     @tool(
         "chat.read",
         effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.HISTORY,
             "Read in another chat, if granted",

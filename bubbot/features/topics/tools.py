@@ -65,6 +65,7 @@ class BindTopicArgs(ToolArgs):
 @tool(
     "topic.list",
     effect=READS_PEOPLE,
+    is_rare=True,
     commands=("topics",),
     help=CommandHelp(HelpTopic.HISTORY, "The topics of this chat", (",topics", ",topics rome")),
 )
@@ -83,6 +84,7 @@ async def topic_list(turn: Turn, args: ListTopicsArgs) -> str:
 @tool(
     "topic.propose",
     effect=INSIDE,
+    is_rare=True,
     help=CommandHelp(HelpTopic.TALK, "Propose a topic", (",topic.propose Trip to Rome", ",topic.propose -")),
 )
 async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:

@@ -420,6 +420,18 @@ class TestRunAgain:
         assert (results[2], world.texts) == ("sent c", ["a", "c"])
         assert [call.used_before for call in world.invocations if call.tool.name == "send.out"] == [True]
 
+    async def test_what_another_sub_task_changed_inside_answers_nobody_else(self, memory_store: InMemoryStore) -> None:
+        world, inner = World(stuck={"b": "before"}), World()
+        keep = inner.tool("keep.it", effect=INSIDE)
+        order = calls("agent_run", task="do it", tools=["keep.it", "send.out"])
+        options = world.options(keep, agents=AgentsSettings())
+        async with running(memory_store, Played(order, both("k", name="keep_it"), both("b")), options) as bench:
+            await bench.post("go")
+            await asyncio.wait_for(world.entered.wait(), WAIT)
+            await bench.kill()
+        await world.go_on(memory_store, both("k", name="keep_it"), says("ok"), options=options)
+        assert inner.texts == ["k", "k"]
+
     async def test_a_turn_that_was_not_interrupted_reads_no_record(self, memory_store: InMemoryStore) -> None:
         world = World()
         async with running(

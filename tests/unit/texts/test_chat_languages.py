@@ -199,7 +199,7 @@ CONVERSATION = (
     (
         ",search",
         (
-            ",search: query is missing: words or a phrase; spelling mistakes are forgiven. Type ,search "
+            ",search: query is missing: words or a phrase, spelling mistakes forgiven. Type ,search "
             "<query> …, such as ,search passport"
         ),
         ",search：缺少 query：词或短语；允许拼写错误。请输入 ,search <query> …，例如 ,search passport",
