@@ -77,6 +77,7 @@ def acting_tools(send: Callable[[str, str], None], pages: Callable[[str], str] =
     async def page_read(turn: Turn, args: PageArgs) -> str:
         """Read a page."""
         send("page.read", args.address)
+        turn.shown.world = turn.shown.world or ((turn.tape.name, await turn.tape.head()),)  # as provenance will say
         return pages(args.address)
 
     async def plan_run(_turn: Turn, args: RunArgs) -> CallPlan:
