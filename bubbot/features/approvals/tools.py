@@ -56,7 +56,8 @@ def approval_tools(service: ApprovalService) -> tuple[Tool, ...]:
     )
     async def approval_approve(turn: Turn, args: ApproveCallArgs) -> str:
         """Allow what a card asks for: once, in this chat until a new conversation begins, or always."""
-        result = await service.answer(args.id, "approved", _decider(turn), scope=args.scope)
+        decider = _decider(turn)
+        result = await service.answer(args.id, "approved", decider, scope=args.scope)
         return _answer_text(turn, args.id, result)
 
     @tool(
@@ -68,7 +69,8 @@ def approval_tools(service: ApprovalService) -> tuple[Tool, ...]:
     )
     async def approval_deny(turn: Turn, args: DenyCallArgs) -> str:
         """Refuse what a card asks for; I am told why, if you say so."""
-        result = await service.answer(args.id, "denied", _decider(turn), reason=args.reason)
+        decider = _decider(turn)
+        result = await service.answer(args.id, "denied", decider, reason=args.reason)
         return _answer_text(turn, args.id, result)
 
     @tool(

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from bubbot.errors import ToolRetry
+from bubbot.features.approvals.gate import ApprovedCalls
 from bubbot.features.approvals.state import APPROVALS_TAPE
+from bubbot.features.approvals.tools import approval_tools
+from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.ports.model import ToolCall
 from bubbot.ports.tool import CallPlan, Effect, NoArgs, tool
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.tape.query import TapeQuery
 from tests.approving import approving
 from tests.e2e import inside
@@ -39,6 +44,10 @@ class TestAsking:
             (call,) = asked["calls"]
             assert (call["tool"], call["details"]) == ("post.send", "to bob:\nhello")
             assert "to bob:\nhello" in bench.channel.texts[0]
+            tape = bench.app.tape("stdin:default")
+            names = [entry.name or str(entry.kind) for entry in (await tape.fetch([TapeQuery(tape.name)]))[0]]
+            asked_at = names.index("approval.asked")  # durable with the result, before the model is asked again
+            assert (names[asked_at - 1], names[asked_at + 1]) == ("tool_result", "message")
 
     async def test_a_yes_runs_the_stored_call_and_the_model_goes_on_from_its_result(self, tmp_path: Path) -> None:
         model = Played(POST, says("I asked."), says("It is sent."))
@@ -246,15 +255,20 @@ class TestErasure:
             assert bench.done == []
 
 
-@pytest.mark.parametrize("verb", ["approve", "deny"])
-async def test_a_job_cannot_answer(tmp_path: Path, verb: str) -> None:
-    async with approving(tmp_path, Played(POST, says("I asked."), says("?"))) as bench:
-        await bench.say("send it")
-        await bench.say(f',schedule when="at 23:59" command=",{verb} {bench.card}"')
-        jobs = bench.app.features.schedule
-        assert jobs is not None
-        (job,) = jobs.store.state.jobs
-        await bench.say(f",schedule.run {job}")
-        await bench.settle()
-        assert await bench.facts("approval.decided", APPROVALS_TAPE) == []
-        assert bench.done == []
+class TestWords:
+    @pytest.mark.parametrize("place", range(2))
+    async def test_a_turn_that_nobody_typed_cannot_answer(self, begin: Any, place: int) -> None:
+        unused: Any = None
+        answering = approval_tools(unused)[place]
+        inbound = Inbound("stdin", "e1", "default", Sender("1"), ",approve 22222", "2026-11-21T20:21:00+00:00")
+        turn = await begin(
+            role=Role.OWNER, origin="schedule", runs_command=True, inbounds=[AcceptedInbound(1, inbound)]
+        )
+        with pytest.raises(ToolRetry, match="Only a person"):
+            await answering.run(turn, answering.validate({"id": "22222"}))
+
+    def test_a_stored_call_is_taken_once_and_as_it_was_stored(self) -> None:
+        approved = ApprovedCalls("22222", {"approved1": {"digest": "a"}})
+        call = ToolCall("approved1", "post_send", "{}")
+        assert approved.take(call, "b") is None
+        assert [approved.take(call, "a"), approved.take(call, "a")] == [{"digest": "a"}, None]
