@@ -317,11 +317,19 @@ def _is_same(recorded: RecordedCall, tool: Tool, args: ToolArgs) -> bool:
         return False
 
 
+def runs_again(turn: Turn) -> bool:
+    """Return true if attempts at the turn were interrupted."""
+    for accepted in turn.inbounds:  # noqa: SIM110 - each turn and each call asks, and a generator costs two calls
+        if accepted.interrupted_turn:
+            return True
+    return False
+
+
 async def find_record(turn: Turn) -> AttemptRecord | None:
     """Return what interrupted attempts at the turn did; None if there was none. It is read once, and kept with the turn."""
-    turns = frozenset(accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn)
-    if not turns:
+    if not runs_again(turn):
         return None
+    turns = frozenset(accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn)
     if (record := turn.find_metadata(AttemptRecord)) is None:
         calls = await turn.tape.read(AttemptCallsView(turns, await _find_start(turn, turns)))
         record = turn.metadata.setdefault(AttemptRecord, AttemptRecord(calls))  # type: ignore[assignment]

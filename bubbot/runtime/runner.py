@@ -18,6 +18,7 @@ from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.effects import runs_again
 from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
@@ -89,7 +90,8 @@ class ModelRunner:
         """
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
-        await self._run_stored(turn, repeats)
+        if turn.stored_calls or runs_again(turn):
+            await self._run_stored(turn, repeats)
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)
@@ -274,6 +276,7 @@ class ModelRunner:
         """
         if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
             items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
+            turn.stored_calls = ()
             await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
 
     async def _run_calls(

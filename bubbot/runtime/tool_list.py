@@ -8,6 +8,7 @@ fit stays behind `tool.find`, which tells their schemas, and `tool.use`, which c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ SCHEMA_TOKENS = 4_000
 """Estimated tokens of the schemas in a request at most, by default."""
 MAX_FOUND = 5
 """Tools whose schemas one search shows."""
+MIN_LIKENESS = 80
+"""How alike two words have to be, of 100: `schedule` and `schedules` are."""
+_WORD = re.compile(r"[^\W_]+")
 
 
 class ToolFindArgs(ToolArgs):
@@ -129,14 +133,21 @@ def _first_sentence(summary: str) -> str:
 
 
 def _rank(tools: Sequence[Tool], words: str) -> list[Tool]:
-    """Sort the tools that fit the words, the best first."""
+    """Sort the tools that have any of the words, the best first: a word in the name counts most, then one in the summary."""
     # Imported here: few turns look for a tool.
-    from rapidfuzz import fuzz, utils
+    from rapidfuzz import fuzz
 
-    def score(each: Tool) -> float:
-        text = f"{each.name} {each.summary} {' '.join(each.args.model_fields)}"
-        name = fuzz.token_set_ratio(words, each.name.replace(".", " "), processor=utils.default_process)
-        return max(name, fuzz.partial_token_set_ratio(words, text, processor=utils.default_process))
+    def score(each: Tool) -> int:
+        texts = (each.name, each.summary, str(each.spec().parameters))
+        parts = [set(_WORD.findall(text.lower())) for text in texts]
+        return sum(
+            next((weight for weight, part in zip((4, 2, 1), parts, strict=True) if _has_word(part, word)), 0)
+            for word in wanted
+        )
 
-    scored = sorted(((score(each), -place, each) for place, each in enumerate(tools)), key=lambda item: item[:2])
-    return [each for points, _, each in reversed(scored) if points >= 50]
+    def _has_word(part: set[str], word: str) -> bool:
+        return any(fuzz.ratio(word, other) >= MIN_LIKENESS for other in part)
+
+    wanted = {word for word in _WORD.findall(words.lower()) if len(word) > 2} or {words.strip().lower()}
+    scored = [(score(each), -place, each) for place, each in enumerate(tools)]
+    return [each for points, _, each in sorted(scored, key=lambda item: item[:2], reverse=True) if points]

@@ -37,7 +37,10 @@ from bubbot.features.usage.tools import usage_tool
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
-from bubbot.ports.tool import Effect, Tool
+from bubbot.ports.model import tools_text
+from bubbot.ports.tool import Effect, Tool, Toolbox
+from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.tool_list import SCHEMA_TOKENS, ToolList
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -162,6 +165,15 @@ def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) 
 
 def test_every_tool_declares_its_effect() -> None:
     assert [tool.name for tool in _tools() if tool.effect == Effect()] == []
+
+
+def test_the_everyday_tools_stand_in_the_list_of_a_request() -> None:
+    """With everything switched on. One that is not rare and does not fit needs fewer words, or another is to be rare."""
+    tools = _tools()
+    listed = ToolList(Toolbox(tools)).specs()
+    assert estimate_tokens(tools_text(listed)) <= SCHEMA_TOKENS
+    everyday = {each.provider_name for each in tools if each.for_model and not each.is_rare}
+    assert everyday - {spec.name for spec in listed} == set()
 
 
 def test_the_reference_of_tools_names_no_other_tools() -> None:

@@ -18,7 +18,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
 from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.effects import find_record
+from bubbot.runtime.effects import EFFECT_BEGIN, find_record
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
@@ -115,7 +115,7 @@ class SubTaskService:
 
     async def _close(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
         """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
-        has_effects = any(
+        has_effects = any(entry.name == EFFECT_BEGIN for entry in fork.delta) or any(
             tool.effect.kind is not EffectKind.READ and tool.name != RUN_TOOL
             for _, tool in self._list_calls(fork, task)
         )

@@ -137,6 +137,7 @@ def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
     @tool(
         "tape.handoff",
         effect=INSIDE,
+        is_rare=True,
         commands=["handoff"],
         help=CommandHelp(
             HelpTopic.TALK,

@@ -372,6 +372,7 @@ def _make_changing_tools(service: FileService) -> tuple[Tool, ...]:
     @tool(
         "file.undo",
         effect=CHANGES_FILES,
+        is_rare=True,
         plan=plan_undo,
         help=CommandHelp(
             HelpTopic.OTHER, "Take back a change", (",file.undo list.txt", ",file.undo list.txt entry=41")

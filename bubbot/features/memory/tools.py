@@ -57,7 +57,7 @@ class ScopedArgs(ToolArgs):
 
     scope: ScopeName = Field(
         "chat",
-        description="Whose: chat (this one); user (this person, in direct chats); workspace (everybody; admins change it)",
+        description="Whose: chat, user (this person, in direct chats), workspace (everybody)",
     )
 
 

@@ -42,8 +42,8 @@ class _JobOptions(ToolArgs):
     """The options of a job."""
 
     prompt: str = Field(default="", description="what I am to be asked then")
-    command: str = Field(default="", description="a comma command to run then, such as ,memory.show")
-    text: str = Field(default="", description="a text to send then as it is, without asking a model")
+    command: str = Field(default="", description="a comma command to run, such as ,memory.show")
+    text: str = Field(default="", description="a text to send as it is")
     zone: str = Field(default="", description="IANA time zone (default: the chat's)")
     name: str = Field(default="", description="a short name")
     catch_up: Literal["", "skip", "once", "all"] = Field(

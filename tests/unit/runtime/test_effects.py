@@ -336,7 +336,7 @@ class TestRunAgain:
         assert len(begins) == 2
         assert len(set(begins)) == 1
         for request in bench.requests:
-            assert faults(request.messages) + alternation_faults(request.messages)[:0] == []
+            assert faults(request.messages) == alternation_faults(request.messages[1:]) == []
 
     @pytest.mark.parametrize(("place", "told"), [("before", "sent a"), ("after", "it had sent a")])
     async def test_one_that_can_be_asked_is_asked(self, store: TapeStore, place: str, told: str) -> None:
@@ -419,6 +419,24 @@ class TestRunAgain:
         assert "outcome is unknown" in results[1]
         assert (results[2], world.texts) == ("sent c", ["a", "c"])
         assert [call.used_before for call in world.invocations if call.tool.name == "send.out"] == [True]
+
+    async def test_a_sub_task_that_leaves_its_result_alone_leaves_its_effects_too(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        """Also if its tool says only in its plan that it acts outside."""
+
+        async def plan(turn: Turn, args: SendArgs) -> CallPlan:
+            return CallPlan(Effect(), "sends it")
+
+        world = World()
+        sneaky = world.tool("look.up", effect=READS_OWN, plan=plan)
+        order = calls("agent_run", task="do it", tools=["look.up"], mode="result")
+        options = Options(tools=[sneaky], agents=AgentsSettings())
+        async with running(
+            memory_store, Played(order, both("a", name="look_up"), says("x"), says("ok")), options
+        ) as bench:
+            await bench.say("go")
+            assert [begin["call"] for begin in await bench.events(EFFECT_BEGIN)] == ["c-a"]
 
     async def test_what_another_sub_task_changed_inside_answers_nobody_else(self, memory_store: InMemoryStore) -> None:
         world, inner = World(stuck={"b": "before"}), World()
