@@ -19,7 +19,8 @@ MAX_DETAILS_LINES = 40
 MAX_VALUE_CHARS = 200
 """Characters of what a grant would cover; it stands in the details, too, whole."""
 HOUR_SECONDS = 3600
-_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_MARKS = re.compile(r"([\\`*_\[\]<>~|#!@&])")
+"""Characters that begin something in Markdown, or mention somebody."""
 _BACKTICKS = re.compile("`+")
 _INVISIBLE = re.compile("[\u200c\u200d\u00ad\u115f\u1160\u2800\u3164\uffa0\ufe00-\ufe0f]")
 
@@ -181,4 +182,4 @@ def code(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Write a text on one line of Markdown, so that people read it as it is."""
-    return _PUNCTUATION.sub(r"\\\1", " ".join(show_details(text).split()))
+    return _MARKS.sub(r"\\\1", " ".join(show_details(text).split()))

@@ -91,7 +91,7 @@ class TestForgery:
 
     def test_a_name_is_a_name(self) -> None:
         card = ApprovalCard("7KQ2M", asked(), "telegram:42", Sender("42", "**Eve**\n`,approve`\u202e"), Texts())
-        assert "\\*\\*Eve\\*\\* \\`\\,approve\\` \\(42\\)" in card.format_open()
+        assert "\\*\\*Eve\\*\\* \\`,approve\\` (42)" in card.format_open()
 
     def test_what_a_grant_names_stays_in_its_span(self) -> None:
         call = {"tool": "page.read", "details": "d", "target": {"kind": "recipient", "value": "a` **b**\nc"}}

@@ -49,6 +49,7 @@ class TestAsking:
             asked_at = names.index("approval.asked")  # durable with the result, before the model is asked again
             assert (names[asked_at - 1], names[asked_at + 1]) == ("tool_result", "message")
 
+    @pytest.mark.law("T21")
     async def test_a_yes_runs_the_stored_call_and_the_model_goes_on_from_its_result(self, tmp_path: Path) -> None:
         model = Played(POST, says("I asked."), says("It is sent."))
         async with approving(tmp_path, model) as bench:
