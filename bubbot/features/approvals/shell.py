@@ -36,7 +36,7 @@ class DenyCard(ToolArgs):
     """A card, and why not."""
 
     id: CardId
-    reason: Annotated[str, Argument("why not, which the bot is told", rest=True)] = ""
+    reason: Annotated[str, Argument("why not, which the bot is told")] = ""
     positional: ClassVar[tuple[str, ...]] = ("id", "reason")
 
 
@@ -280,7 +280,7 @@ async def approve(service: ApprovalService, args: ApproveCard) -> tuple[str, Car
     return f"{answer.id} is allowed. " + _next_text(answer), answer
 
 
-@_command("deny 7KQ2M not today", CardAnswer)
+@_command("deny 7KQ2M 'not today'", CardAnswer)
 async def deny(service: ApprovalService, args: DenyCard) -> tuple[str, CardAnswer]:
     """Refuse what a card asks for."""
     answer = await _answer(service, args.id, "denied", reason=args.reason)

@@ -52,7 +52,7 @@ def approval_tools(service: ApprovalService) -> tuple[Tool, ...]:
         effect=ADMINISTERS,
         commands=("approve",),
         for_model=False,
-        help=CommandHelp(HelpTopic.ADMIN, "Allow what a card asks for", (",approve 7KQ2M", ",approve 7KQ2M always")),
+        help=CommandHelp(HelpTopic.SETTINGS, "Allow what a card asks for", (",approve 7KQ2M", ",approve 7KQ2M always")),
     )
     async def approval_approve(turn: Turn, args: ApproveCallArgs) -> str:
         """Allow what a card asks for: once, in this chat until a new conversation begins, or always."""
@@ -65,7 +65,7 @@ def approval_tools(service: ApprovalService) -> tuple[Tool, ...]:
         effect=ADMINISTERS,
         commands=("deny",),
         for_model=False,
-        help=CommandHelp(HelpTopic.ADMIN, "Refuse what a card asks for", (",deny 7KQ2M", ",deny 7KQ2M not today")),
+        help=CommandHelp(HelpTopic.SETTINGS, "Refuse what a card asks for", (",deny 7KQ2M", ",deny 7KQ2M not today")),
     )
     async def approval_deny(turn: Turn, args: DenyCallArgs) -> str:
         """Refuse what a card asks for; I am told why, if you say so."""
@@ -79,7 +79,7 @@ def approval_tools(service: ApprovalService) -> tuple[Tool, ...]:
         commands=("approvals",),
         for_model=False,
         help=CommandHelp(
-            HelpTopic.ADMIN, "What waits for a yes, and what may run", (",approvals", ",approvals revoke 12")
+            HelpTopic.SETTINGS, "What waits for a yes, and what may run", (",approvals", ",approvals revoke 12")
         ),
     )
     async def approval_list(turn: Turn, args: ApprovalListArgs) -> str:

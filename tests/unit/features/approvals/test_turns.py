@@ -21,6 +21,7 @@ from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.tape.query import TapeQuery
 from tests.approving import approving
 from tests.e2e import inside
+from tests.e2e.test_json import check
 from tests.turns import Played, calls, says
 
 POST: dict[str, Any] = calls("post_send", to="bob", text="hello")
@@ -235,12 +236,30 @@ class TestRestarts:
             card = bench.card
         listed = await bubbot(tmp_path / "home", "approvals", "list")
         assert listed.stdout.decode().split()[:3] == [card, "stdin:default", "post.send"]
+        for action in (["list"], ["show", card]):
+            printed = await bubbot(tmp_path / "home", "approvals", *action, "--json")
+            assert card in str(check(" ".join(["approvals", action[0]]), printed))
         said = await bubbot(tmp_path / "home", "approvals", "approve", card, "chat")
         assert said.stdout.decode() == f"{card} is allowed. Its chat goes on when the bot runs there.\n"
         assert (await bubbot(tmp_path / "home", "approvals", "deny", card)).returncode != 0
         async with approving(tmp_path / "home", Played(says("It is sent.")), done=done) as bench:
             await bench.settle()
             assert (done, bench.channel.texts[-1]) == (SENT, "It is sent.")
+        (granted,) = check("approvals grants", await bubbot(tmp_path / "home", "approvals", "grants", "--json"))
+        number = str(granted["grants"][0]["number"])
+        taken = check("approvals revoke", await bubbot(tmp_path / "home", "approvals", "revoke", number, "--json"))
+        assert taken == [{"grants": []}]
+
+    @pytest.mark.parametrize("verb", ["approve", "deny"])
+    async def test_an_answer_in_a_shell_is_printed_for_programs(self, tmp_path: Path, verb: str) -> None:
+        async with approving(tmp_path / "home", Played(POST, says("I asked."))) as bench:
+            await bench.say("send it")
+        (answer,) = check(f"approvals {verb}", await bubbot(tmp_path / "home", "approvals", verb, bench.card, "--json"))
+        assert answer == {
+            "id": bench.card,
+            "verdict": f"{verb}d" if verb == "approve" else "denied",
+            "is_waiting": True,
+        }
 
 
 class TestErasure:
