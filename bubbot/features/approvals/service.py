@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta, tzinfo
@@ -438,7 +439,7 @@ def continuation_inbound(approval: OpenApproval, verdict: str, scope: str, reaso
             "form; tell the person briefly what is left undone.]"
         )
         if reason:
-            text += f"\nReason given: {reason}"
+            text += f"\nReason given, as a quotation: {json.dumps(reason, ensure_ascii=False)}"
     return Inbound(
         approval.channel,
         decided_key(approval.id),
