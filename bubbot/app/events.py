@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from bubbot.features.access.events import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
+from bubbot.features.approvals.events import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
@@ -27,6 +28,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **STRATEGY_EVENTS,
         **TOPIC_EVENTS,
         **AGENT_EVENTS,
+        **APPROVAL_EVENTS,
     }
 )
 """The payload models of our own features, by the name of the event."""

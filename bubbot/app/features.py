@@ -21,6 +21,9 @@ from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
+from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
+from bubbot.features.approvals.feature import ApprovalsFeature
+from bubbot.features.approvals.gate import no_job_grants
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -71,6 +74,7 @@ class BotFeatures:
 
     Attributes:
         schedule: the schedules; None without them.
+        approvals: which calls of models need a yes; None without them: then each runs.
         budget: the budgets; None without them.
         memory: the memory; None without it.
         strategies: the context strategies.
@@ -115,7 +119,7 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        self._trace_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *_list_session_events(factories))
+        self._trace_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *SESSION_TRACE_EVENTS, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
@@ -124,6 +128,17 @@ class BotFeatures:
         self.budget = (
             BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
+            else None
+        )
+        self._list_tools: Callable[[], Sequence[Tool]] = tuple
+        self.approvals = (
+            ApprovalsFeature(
+                kernel,
+                settings.approvals,
+                lambda: self._list_tools(),  # noqa: PLW0108 - each reload builds them anew
+                self.schedule.list_allowed if self.schedule else no_job_grants,
+            )
+            if "approvals" in names
             else None
         )
         self._lasting: dict[str, LastingFeature] = {}
@@ -153,6 +168,8 @@ class BotFeatures:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
         if self.budget:
             self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
+        if self.approvals:
+            self._lasting["approvals"] = LastingFeature(self.approvals.feature(), lambda settings: settings.approvals)
 
     @property
     def lasting(self) -> Iterator[Feature]:
@@ -195,6 +212,7 @@ class BotFeatures:
             report: reports the health of the bot.
             channel_tapes: the inbox and outbox tapes.
         """
+        self._list_tools = list_tools
         transcriber = models.transcriber
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(

@@ -103,6 +103,19 @@ class Repeat(StrEnum):
     NEVER = "never"
 
 
+class Power(StrEnum):
+    """What an inside effect has power over, if a person has to say more than that the tool may be used.
+
+    `memory`: it clears memory. `jobs`: it changes jobs of its own chat, which act later. `administration`: it changes
+    who may do what, the configuration, skills, or the jobs of other chats.
+    """
+
+    NONE = ""
+    MEMORY = "memory"
+    JOBS = "jobs"
+    ADMINISTRATION = "administration"
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What a tool declares about its calls. Undeclared means the worst of each.
@@ -111,9 +124,11 @@ class Effect:
         kind: what it does.
         source: whose words its results are.
         once: what may be done after a crash in the middle of a call.
-        has_network: an outside effect may reach the network or another chat; false for a program in a sandbox without one.
+        has_network: it may reach the network or another chat; false for a program in a sandbox without one, and for what
+            reads only things that are stored here.
         is_web: its results are pages of the web, or lists of them: an address in them was shown to the model, and reading
             it tells nobody anything new. False for whatever may repeat what a model wrote, such as files and old entries.
+        power: what an inside effect has power over.
     """
 
     kind: EffectKind = EffectKind.OUTSIDE
@@ -121,6 +136,7 @@ class Effect:
     once: Repeat = Repeat.NEVER
     has_network: bool = True
     is_web: bool = False
+    power: Power = Power.NONE
 
     def __str__(self) -> str:
         """Write it in words, for the reference."""
@@ -128,7 +144,7 @@ class Effect:
             case EffectKind.READ:
                 return f"read, {self.source}"
             case EffectKind.INSIDE:
-                return "inside"
+                return f"inside, {self.power}" if self.power else "inside"
         return f"outside, {self.once}"
 
 
@@ -137,11 +153,19 @@ READS_OWN = Effect(EffectKind.READ, Source.OWN)
 READS_PEOPLE = Effect(EffectKind.READ, Source.PEOPLE)
 """The tool answers with what people said here."""
 READS_WORLD = Effect(EffectKind.READ, Source.WORLD)
-"""The tool answers with what may come from anywhere, such as files and other tools."""
+"""The tool reads in the network, whose words may be anybody's."""
 READS_WEB = Effect(EffectKind.READ, Source.WORLD, is_web=True)
 """The tool answers with pages of the web, or lists of them."""
+READS_STORED = Effect(EffectKind.READ, Source.WORLD, has_network=False)
+"""The tool answers with what is stored here, and came from anywhere, such as results of other tools."""
 INSIDE = Effect(EffectKind.INSIDE, Source.PEOPLE)
 """The tool changes what the tape can undo, and answers with what people said here."""
+CLEARS_MEMORY = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.MEMORY)
+"""The tool takes memory away."""
+CHANGES_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.JOBS)
+"""The tool changes what happens later in its chat."""
+ADMINISTERS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.ADMINISTRATION)
+"""The tool changes who may do what, the configuration, or what happens in other chats."""
 
 
 class GrantKind(StrEnum):

@@ -209,6 +209,7 @@ class Turn:
         effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
             at the turn; empty for any other.
         answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
+        after_results: called once, in order, when the running step's results are on the tape, before they are saved.
     """
 
     id: str
@@ -240,6 +241,7 @@ class Turn:
     stored_calls: Sequence[ToolCall] = ()
     effect_key: str = ""
     answer_source: Source = Source.OWN
+    after_results: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     @property
     def is_subtask(self) -> bool:
@@ -280,6 +282,7 @@ class Turn:
             stored_calls=(),
             effect_key="",
             shown=replace(self.shown),
+            after_results=[],
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,
@@ -297,7 +300,7 @@ class Turn:
         Elsewhere others read along, and their messages reach the model that calls the tools.
         """
         inbounds = (accepted.inbound for accepted in self.inbounds)
-        is_private = all(inbound.direct and inbound.is_typed for inbound in inbounds)
+        is_private = all(inbound.direct and inbound.is_answered_by_person for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
 
     @property
@@ -322,6 +325,13 @@ class Turn:
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Open a new window once the running step's results are on the tape (T7)."""
         self.pending_handoffs.append((name, state))
+
+    async def end_step(self) -> None:
+        """Do what waits for the running step's results, which are on the tape."""
+        waiting, self.after_results[:] = list(self.after_results), []
+        for call in waiting:
+            await call()
+        await self.write_handoffs()
 
     async def write_handoffs(self) -> None:
         """Write the requested handoffs; each new window keeps the messages that the turn answers."""

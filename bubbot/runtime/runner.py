@@ -308,7 +308,7 @@ class ModelRunner:
         await turn.tape.append(entries)
         await turn.tape.save()
         await self._calls.run(turn, calls, repeats)
-        await turn.write_handoffs()
+        await turn.end_step()
         await turn.tape.save()
 
     async def _store_prompt(self, turn: Turn, composed: ComposedRequest, stored: _StoredDigests) -> _StoredDigests:

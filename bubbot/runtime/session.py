@@ -35,7 +35,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundTurn, wrap
-from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
+from bubbot.ports.outbox import INTENT, OutboxMessage, intent_entry, intent_from, outbox_channel
 from bubbot.ports.text import clean
 from bubbot.ports.turn import (
     AcceptedInbound,
@@ -298,6 +298,7 @@ class SessionRuntime:
             self._interrupted |= dict.fromkeys(ids, interrupted.turn)
             for on_merged in self._deps.on_merged:
                 await on_merged(interrupted.merged)
+            await self._deliver_staged(interrupted.merged)
         self._queue.count_interrupted(self._interrupted)
         self._is_taken_up = True
 
@@ -623,42 +624,47 @@ class SessionRuntime:
         reply = _Reply(
             text, tuple(turn.files) if is_answer else (), first, _offered_buttons(turn) if is_answer else None
         )
-        link = self._stage_reply(turn, reply, result.status)
+        self._stage_reply(turn, reply, result.status)
         merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         for on_merged in self._deps.on_merged:
             await on_merged(merged)
-        for entry in merged.staged.get(link.outbox_of(turn.session), ()):
-            await self._deps.deliver(link.name, intent_from(entry))
+        await self._deliver_staged(merged)
         return TurnResult(turn.id, result.status, text, merged.delta)
 
-    def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> SessionChannel:
-        """Stage the reply for the outbox, if there is any; return the channel that delivers it."""
+    async def _deliver_staged(self, merged: MergeResult) -> None:
+        """Deliver what a turn has merged for people: its answer, and further messages of its tools."""
+        for tape, entries in merged.staged.items():
+            for entry in entries if (channel := outbox_channel(tape)) else ():
+                if entry.name == INTENT:
+                    await self._deps.deliver(channel, intent_from(entry))
+
+    def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> None:
+        """Stage the reply for the outbox, if there is any."""
         source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
         if turn.is_typed:
             quoted = inbound.message or inbound.external_id
             target: Outbound | None = Outbound(
                 inbound.channel, inbound.chat, "", inbound.thread, quoted, buttons=reply.buttons
             )
-            return self._stage_message(turn, reply, target, answered=reply.accepted.id)
+            self._stage_message(turn, reply, target, answered=reply.accepted.id)
+            return
         if source is None:
-            return self._link
+            return
         sourced = source.build_reply(turn, inbound, TurnOutcome(status, reply.text))
         for tape, entries in sourced.entries.items():
             turn.tape.stage(tape, entries)
-        return self._stage_message(turn, replace(reply, text=sourced.text), sourced.target)
+        self._stage_message(turn, replace(reply, text=sourced.text), sourced.target)
 
-    def _stage_message(
-        self, turn: Turn, reply: _Reply, target: Outbound | None, *, answered: int = 0
-    ) -> SessionChannel:
+    def _stage_message(self, turn: Turn, reply: _Reply, target: Outbound | None, *, answered: int = 0) -> None:
         """Stage text and files for a chat, which may be one of another channel."""
         if target is None or not (reply.text or reply.files):
-            return self._link
+            return
         channel = self._link
         if target.channel != channel.name:
             found = channel.find_channel(target.channel)
             if found is None:
-                return channel
+                return
             channel = found
         if turn.answer_source is not Source.OWN:
             turn.tape.raise_source(turn.answer_source)
@@ -666,7 +672,6 @@ class SessionRuntime:
         target = replace(target, text=reply.text, files=reply.files, has_no_link_previews=is_foreign)
         parts = tuple(channel.split(target))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
-        return channel
 
 
 def _log_end(result: TurnResult, seconds: float) -> None:

@@ -23,6 +23,7 @@ from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
+from bubbot.features.approvals.tools import approval_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.files.settings import FileSettings
@@ -148,6 +149,7 @@ def _tools() -> list[Tool]:
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
+        *approval_tools(unused),
         *agent_tools(SubTaskService(AgentsSettings(), tuple)),
     ]
 

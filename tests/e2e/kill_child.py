@@ -22,7 +22,7 @@ from bubbot.app.installed import FEATURES
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
-from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.tool import INSIDE, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import load
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
@@ -118,7 +118,7 @@ class KillingModel:
 def touching(home: Path, killer: Killer) -> Tool:
     """Build the tool that does something that can be seen from outside."""
 
-    @tool("probe.touch")
+    @tool("probe.touch", effect=INSIDE)  # a file of the test: nobody has to allow it
     async def touch(turn: Turn, args: NoArgs) -> str:
         """Does something that can be seen from outside."""
         killer.at("tool:before")
@@ -151,7 +151,8 @@ async def main(
     settings = settings.model_copy(
         update={"model": settings.model.model_copy(update={"name": "scripted", "script": Path(script)})}
     )
-    names = () if features == "none" else FEATURES
+    # What acts outside would wait for a yes here: see approval_daemon.py for bots that ask.
+    names = () if features == "none" else [name for name in FEATURES if name != "approvals"]
     async with open_app(settings, Home(home), wrappers=wrap, features=names) as app:
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)

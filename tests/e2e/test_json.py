@@ -62,6 +62,12 @@ RUNS: dict[str, tuple[str, ...]] = {
     "schedule run": ("schedule", "run", "tea"),
     "schedule remove": ("schedule", "remove", "tea"),
     "schedule chat": ("schedule", "chat", "telegram:42", "--quiet", "22:00-07:00"),
+    "approvals list": ("approvals", "list"),
+    "approvals show": ("approvals", "show", "7KQ2M"),
+    "approvals approve": ("approvals", "approve", "7KQ2M"),
+    "approvals deny": ("approvals", "deny", "7KQ2M", "no"),
+    "approvals grants": ("approvals", "grants"),
+    "approvals revoke": ("approvals", "revoke", "1"),
     "access list": ("access", "list"),
     "access pending": ("access", "pending"),
     "access approve": ("access", "approve", "7KQ2M9XB"),
@@ -79,9 +85,10 @@ RUNS: dict[str, tuple[str, ...]] = {
     "restore release": ("--home", "restored", "restore", "--release"),
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
-REFUSED = {"access approve", "reload"}
-"""They need a person who wrote, or a running bot."""
-WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "access list", "access pending",
+REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke"}
+"""They need a person who wrote, a running bot, or a card: tests/unit/features/approvals/test_turns.py runs those with one."""
+WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
+                "approvals grants", "access list", "access pending",
                 "access readings", "access history", "model install", "service status"}  # fmt: skip
 """They have a result in a home where no bot ever ran."""
 FORMATS = jsonschema.FormatChecker()

@@ -15,7 +15,7 @@ from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.tool import (
     INSIDE,
     READS_OWN,
-    READS_WORLD,
+    READS_STORED,
     CommandHelp,
     CommandPlace,
     HelpTopic,
@@ -345,7 +345,7 @@ def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
 
     @tool(
         "session.context",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         commands=("context",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "What the model would be shown", (",context", ",context at=41")),

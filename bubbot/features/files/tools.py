@@ -26,7 +26,7 @@ from bubbot.features.files.roots import FilePath, FileRoots
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.text import clean, format_bytes, replace_controls
 from bubbot.ports.tool import (
-    READS_WORLD,
+    READS_STORED,
     CallPlan,
     CommandHelp,
     Effect,
@@ -274,7 +274,7 @@ def make_file_tools(service: FileService) -> tuple[Tool, ...]:
 def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
     @tool(
         "file.read",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         help=CommandHelp(HelpTopic.OTHER, "Read a file", (",file.read notes.md", ",file.read notes.md first=200")),
     )
     async def file_read(turn: Turn, args: ReadArgs) -> str:
@@ -296,7 +296,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
 
     @tool(
         "file.list",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         help=CommandHelp(
             HelpTopic.OTHER, "List files", (",file.list", ",file.list path=/srv/plans pattern=*.md depth=3")
         ),
@@ -315,7 +315,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
 
     @tool(
         "file.search",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         help=CommandHelp(
             HelpTopic.OTHER, "Search in files", (",file.search green tea", ',file.search text=tea pattern="*.md"')
         ),

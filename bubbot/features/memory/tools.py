@@ -17,7 +17,18 @@ from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import MemorySnapshot, parse_day, recall
 from bubbot.features.memory.zone import format_versions, missing_version_text
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import (
+    CLEARS_MEMORY,
+    INSIDE,
+    READS_PEOPLE,
+    CallPlan,
+    CommandHelp,
+    HelpTopic,
+    NoArgs,
+    Tool,
+    ToolArgs,
+    tool,
+)
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.query import Span, fold_text
@@ -392,10 +403,17 @@ def _make_restore(memory: OpensMemory) -> Tool:
     return restore
 
 
+async def _plan_clear(_turn: Turn, args: ClearArgs) -> CallPlan:
+    """Say whether a call clears anything: without `confirm` it only tells what would go."""
+    details = args.model_dump_json(indent=2, exclude_unset=True)
+    return CallPlan(CLEARS_MEMORY if args.confirm else READS_PEOPLE, details)
+
+
 def _make_clear(memory: OpensMemory) -> Tool:
     @tool(
         "memory.clear",
-        effect=INSIDE,
+        effect=CLEARS_MEMORY,
+        plan=_plan_clear,
         is_rare=True,
         help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
     )

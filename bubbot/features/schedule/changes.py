@@ -95,7 +95,7 @@ class JobRequester:
 
 END_REASONS_AS_PLANNED = ("reason_once", "reason_until", "reason_runs")
 """The reasons of jobs that ended as planned."""
-OWNER_ONLY_FIELDS = ("to", "nested", "urgent")
+OWNER_ONLY_FIELDS = ("to", "nested", "urgent", "allow")
 """The fields that only owners set, and only in a direct chat or at the terminal."""
 
 
@@ -187,7 +187,7 @@ class JobChanges:
         self._check_may_schedule()
         base = replace(job_state.job, by=self.requester.actor)
         if not self.requester.owns_all:  # an owner's permissions were for that owner's job, unchanged
-            base = replace(base, to=None, granted=None, nested=False, urgent=False)
+            base = replace(base, to=None, granted=None, nested=False, urgent=False, allow=())
         job = self._with_fields(base, fields, fresh=False)
         if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
             raise build_refusal("job_same", job=job.id)
@@ -422,6 +422,9 @@ def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
     for name in ("urgent", "nested"):
         if fields.get(name) is not None:
             changed[name] = bool(fields[name])
+    if fields.get("allow") is not None:
+        words = [" ".join(str(word).split()) for word in fields["allow"]]
+        changed["allow"] = tuple(dict.fromkeys(word for word in words if word not in ("", "none")))
     updated = replace(job, **changed)
     if updated.catch_limit < 1:
         raise build_refusal("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)

@@ -71,6 +71,20 @@ class ChatRef(HasChat):
 
 
 @dataclass(frozen=True, slots=True)
+class JobAllowance:
+    """What a job may do: a tool, and what it acts on; an empty `value` stands for the whole tool."""
+
+    tool: str
+    value: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> JobAllowance:
+        """Parse `web.fetch:example.org`, or `web.search`."""
+        tool, _, value = text.partition(":")
+        return cls(tool.strip(), value.strip())
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job: an action, its times, and the person it runs for.
 
@@ -94,6 +108,7 @@ class Job:
         nested: its turns may schedule.
         to: another chat for its messages; None: `place`.
         granted: the owner who allowed `to`.
+        allow: what its turns may do besides: tools, or tools with what they act on.
     """
 
     id: str
@@ -115,6 +130,7 @@ class Job:
     nested: bool = False
     to: ChatRef | None = None
     granted: Actor | None = None
+    allow: tuple[str, ...] = ()
 
     @property
     def session(self) -> str:
@@ -140,6 +156,7 @@ def job_from(data: JsonObject) -> Job:
     parsed = {"place": ChatRef(**data["place"]), "by": _actor(data["by"]), "id": data["job"]}
     if data.get("to"):
         parsed |= {"to": ChatRef(**data["to"]), "granted": _actor(data["granted"])}
+    parsed["allow"] = tuple(data.get("allow", ()))
     return Job(**{**values, **parsed})
 
 

@@ -18,7 +18,18 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.reading import Reading
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import (
+    ADMINISTERS,
+    CHANGES_JOBS,
+    READS_PEOPLE,
+    CallPlan,
+    CommandHelp,
+    HelpTopic,
+    PlanCall,
+    Tool,
+    ToolArgs,
+    tool,
+)
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import most_foreign, note_source
 
@@ -48,6 +59,11 @@ class _JobOptions(ToolArgs):
     nested: bool | None = Field(default=None, description="its turns may create schedules (owners, in a direct chat)")
     to: str = Field(
         default="", description="another chat that gets the answer, such as telegram:42 (owners, in a direct chat)"
+    )
+    allow: list[str] | None = Field(
+        default=None,
+        description="tools that its turns may use to act or read outside, such as web.search or web.fetch:example.org "
+        "(owners, in a direct chat)",
     )
 
     def options(self) -> dict[str, Any]:
@@ -162,9 +178,25 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
             turn.buttons.append(formatter(turn).change_buttons(job, reading.others))
             return formatter(turn).format_change("job_added", job, pending, reading.others) + warning
 
+    async def plan_add(_turn: Turn, args: AddJobArgs) -> CallPlan:
+        has_power = args.to or args.nested or args.allow
+        return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args))
+
+    async def plan_change(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
+        """Say which job would change. One with permissions, or of another chat, takes an owner's word."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            is_edit = isinstance(args, EditJobArgs) and not args.when
+            job = (pending.find_at_start(args.job)[0] if is_edit else pending.find(args.job)).job
+        adds_power = isinstance(args, EditJobArgs) and bool(args.to or args.nested or args.allow)
+        has_power = adds_power or job.allow or job.nested or job.session != turn.session
+        what = f"{job_label(job)}: {describe_action(job, turn.texts)}"
+        return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args, what))
+
     @tool(
         "schedule.add",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_add,
         commands=("schedule",),
         help=CommandHelp(
             HelpTopic.TIMES,
@@ -179,7 +211,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.remind",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
         commands=("remind",),
         for_model=False,
         help=CommandHelp(
@@ -195,7 +227,8 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.edit",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
         is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Change a job", (",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"')
@@ -221,8 +254,12 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         schedule_remind,
         *_view_tools(changes, formatter),
         schedule_edit,
-        *_control_tools(changes, formatter),
+        *_control_tools(changes, formatter, plan_change),
     ]
+
+
+def _plan_text(args: ToolArgs, *lines: str) -> str:
+    return "\n".join([*lines, args.model_dump_json(indent=2, exclude_unset=True)])
 
 
 def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
@@ -283,7 +320,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.chat",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
         is_rare=True,
         role=Role.MEMBER,
         help=CommandHelp(
@@ -303,12 +340,15 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     return [schedule_list, schedule_show, schedule_history, schedule_chat]
 
 
-def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
+def _control_tools(
+    changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter], plan_change: PlanCall[JobArgs]
+) -> list[Tool]:
     """Build the tools that pause, resume, run or remove jobs."""
 
     @tool(
         "schedule.pause",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
         is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Pause a job", (",schedule.pause a1b2", ",schedule.pause stretch")),
     )
@@ -322,7 +362,8 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.resume",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
         is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Let a paused job go on", (",schedule.resume a1b2", ",schedule.resume stretch")
@@ -338,7 +379,8 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.run",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
         is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Run a job now", (",schedule.run a1b2", ",schedule.run stretch")),
     )
@@ -352,7 +394,8 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.remove",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
         help=CommandHelp(HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch")),
     )
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:

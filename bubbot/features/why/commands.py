@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.why.view import find_explanation
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import INSIDE, READS_WORLD, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -42,7 +42,7 @@ def why_tool(strategies: ContextStrategies) -> Tool:
 
     @tool(
         "session.why",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         commands=("why",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "How the last answer came about", (",why", ",why 1a2b3c4d")),

@@ -59,6 +59,33 @@ class ToolRun:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCheck:
+    """Whether a call ran, and what that rests on.
+
+    Attributes:
+        entry: the fact.
+        tool: the tool.
+        verdict: run, confirm, ask or refuse.
+        effect: what the call does, as its tool declares it.
+        role: of the person for whom the turn ran.
+        place: direct, group, job or subtask.
+        tainted_by: the entries that made the turn tainted for it.
+        grant: the number of the grant under which it ran; 0 for what a job was allowed, None without one.
+        approval: the card that asked for it, or that allowed it; None without one.
+    """
+
+    entry: int
+    tool: str
+    verdict: str
+    effect: str
+    role: str
+    place: str
+    tainted_by: tuple[int, ...] = ()
+    grant: int | None = None
+    approval: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WhyResult:
     """The explanation of an answer.
 
@@ -71,6 +98,7 @@ class WhyResult:
         answer: the entry of the answer; None without one.
         steps: its steps, in order.
         tools: the tools that ran, in order.
+        calls: the calls that needed more than a look at what their tools declare, in order.
         lineage: where the window of the last step comes from; None if there was none.
         foreign: the entries that made its words foreign, the most foreign first.
     """
@@ -83,6 +111,7 @@ class WhyResult:
     answer: int | None = None
     steps: tuple[StepLine, ...] = ()
     tools: tuple[ToolRun, ...] = ()
+    calls: tuple[CallCheck, ...] = ()
     lineage: Lineage | None = None
     foreign: tuple[ForeignEntry, ...] = ()
 
@@ -117,6 +146,20 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
             for entry_id, step in found.steps
         ),
         tuple(ToolRun(entry_id, name) for entry_id, name in found.tools),
+        tuple(
+            CallCheck(
+                entry_id,
+                data["tool"],
+                data["verdict"],
+                data["effect"],
+                data["role"],
+                data["place"],
+                tuple(entry for _, entry in data["tainted_by"]),
+                data.get("grant"),
+                data.get("approval"),
+            )
+            for entry_id, data in found.checks
+        ),
         lineage,
         foreign,
     )

@@ -11,6 +11,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 from bubbot.tape.view import QueryAnswers
 
+CALL_CHECKED = "approval.checked"
 MAX_TURNS_SEARCHED = 20
 """The newest turns that are searched for one with a model call."""
 
@@ -28,6 +29,7 @@ class Explanation:
         tools: entry id and name of the tools it ran.
         answer: the entry of the answer; None without one.
         errors: entry id, kind and message of the errors that ended it early.
+        checks: the facts on which it was decided whether its calls run, by entry id.
         labels: by entry id of a step, what it was for if it is none of the answer: the origin of the sub-task that made
             it, or its purpose.
     """
@@ -40,6 +42,7 @@ class Explanation:
     tools: tuple[tuple[int, str], ...]
     answer: int | None
     errors: tuple[tuple[int, str, str], ...] = ()
+    checks: tuple[tuple[int, JsonObject], ...] = ()
     labels: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -117,9 +120,10 @@ class WhyView:
             for entry in entries
             if entry.kind == Kind.ERROR
         )
+        checks = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == CALL_CHECKED)
         labels = {entry.id: label for entry in entries if entry.name == "loop.step" and (label := _step_label(entry))}
         return Explanation(
-            turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors, labels
+            turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors, checks, labels
         )
 
 

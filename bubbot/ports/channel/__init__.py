@@ -23,6 +23,7 @@ from bubbot.ports.channel.capabilities import (
     WebhookVerifier,
 )
 from bubbot.ports.channel.events import (
+    APPROVAL_ORIGIN,
     FOREIGN_WORDS,
     HUMAN_ORIGIN,
     OWN_WORDS,
@@ -81,6 +82,7 @@ from bubbot.ports.channel.sending import (
 from bubbot.ports.text import replace_controls
 
 __all__ = [
+    "APPROVAL_ORIGIN",
     "FOREIGN_WORDS",
     "HUMAN_ORIGIN",
     "MAX_BUTTON_ID_BYTES",

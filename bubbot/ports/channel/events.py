@@ -42,6 +42,8 @@ OWN_WORDS, FOREIGN_WORDS = "own", "world"
 """Provenances: nothing is more foreign than the sender, and the words may be anybody's."""
 HUMAN_ORIGIN = "human"
 """The origin of what people write."""
+APPROVAL_ORIGIN = "approval"
+"""The origin of an inbound with which a chat goes on after a person has said yes or no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,11 @@ class Inbound(HasChat):
     def is_typed(self) -> bool:
         """True if a person wrote it."""
         return self.origin == HUMAN_ORIGIN
+
+    @property
+    def is_answered_by_person(self) -> bool:
+        """True if a person wrote it, or if it goes on with what a person has allowed."""
+        return self.origin in (HUMAN_ORIGIN, APPROVAL_ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
+from bubbot.features.approvals.tools import approval_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -184,6 +185,7 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused, unused),
+            *approval_tools(unused),
             *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
@@ -196,6 +198,7 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused, unused),
+            *approval_tools(unused),
             *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
@@ -219,6 +222,7 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused, unused),
+            *approval_tools(unused),
             *further_strategy_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
@@ -546,10 +550,14 @@ BUILT = (
     "part_",
     "why_left_",
     "link_",
+    "approval_",
+    "why_row_",
+    "why_call_",
 )
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,
-tests/unit/features/memory/test_shared_zone.py and tests/unit/features/access/test_links.py theirs."""
+tests/unit/features/memory/test_shared_zone.py, tests/unit/features/access/test_links.py and
+tests/unit/features/approvals/test_sentences.py theirs."""
 
 
 def _spelt() -> set[str]:
