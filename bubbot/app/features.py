@@ -36,6 +36,7 @@ from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.web.feature import web_feature
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
@@ -206,6 +207,7 @@ class BotFeatures:
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies),
             "usage": lambda: usage_feature(self._usage_reporter()),
+            "web": lambda: web_feature(settings.tools.web),
             "attachments": lambda: attachments_feature(
                 settings.attachments,
                 self._kernel.texts,

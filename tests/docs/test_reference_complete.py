@@ -31,6 +31,7 @@ from bubbot.features.search.feature import search_feature
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
+from bubbot.features.web.settings import WebSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
@@ -42,6 +43,7 @@ from bubbot.tape.references import walk_fields
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
+from tests.hand_tools import hand_tools
 from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -139,6 +141,7 @@ def _tools() -> list[Tool]:
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
+        *hand_tools(),
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
@@ -249,7 +252,8 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    settings = Settings(model=ModelSettings(name="scripted"))
+    on = ToolSettings(web=WebSettings(enabled=True))
+    settings = Settings(model=ModelSettings(name="scripted"), tools=on)
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
