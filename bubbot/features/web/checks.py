@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bubbot.features.web.reading import format_install_command, list_missing_packages
 from bubbot.features.web.settings import WebSettings
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
 
@@ -12,6 +11,9 @@ async def check_web(home: HomeReader) -> list[Finding]:
     settings = home.settings
     if not isinstance(settings, WebSettings) or not settings.enabled:
         return [Finding("web.off", "ok", "The model cannot read the web: [tools.web] enabled is false.")]
+    # Imported here: `bubbot status` loads the checks, and asks none of them.
+    from bubbot.features.web.reading import format_install_command, list_missing_packages
+
     findings = []
     engines = settings.list_engines()
     if unusable := [name for name in settings.engines if name in settings.list_unusable()]:
