@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.features.shell.tools import shell_tools
 from bubbot.features.web.tools import web_tools
 from bubbot.ports.tool import Tool
 
@@ -12,4 +14,4 @@ UNUSED: Any = None
 
 def hand_tools() -> list[Tool]:
     """Build them without what they act on."""
-    return [*web_tools(UNUSED, UNUSED, ())]
+    return [*web_tools(UNUSED, UNUSED, ()), *shell_tools(UNUSED, ShellSettings())]

@@ -232,6 +232,11 @@ def format_bubblewrap_command() -> str:
     return ""
 
 
+def find_bubblewrap() -> str | None:
+    """Find the program bubblewrap; None if it is not installed."""
+    return shutil.which("bwrap", path=SEARCH_PATH)
+
+
 async def choose_sandbox(settings: ShellSettings) -> Sandbox:
     """Return the sandbox of the settings once it has run a program. Raise `SandboxUnusable`."""
     match settings.sandbox:
@@ -253,7 +258,7 @@ async def choose_sandbox(settings: ShellSettings) -> Sandbox:
 
 
 async def _usable_bubblewrap(settings: ShellSettings) -> Sandbox:
-    program = shutil.which("bwrap", path=SEARCH_PATH)
+    program = find_bubblewrap()
     if program is None:
         raise SandboxUnusable("bubblewrap is not installed")
     build = partial(BubblewrapSandbox, has_network=settings.network, readable=settings.readable, program=program)

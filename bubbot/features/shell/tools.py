@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlex import join
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -152,10 +152,9 @@ def _format_job(texts: Texts, job: ShellJob, seconds: float) -> str:
 
 
 def _describe_end(texts: Texts, end: ProgramEnd, seconds: float) -> str:
-    values: dict[str, Any] = {"status": end.status, "seconds": seconds}
     match end.reason:
         case "time":
-            return texts.say("shell_timeout", **values)
+            return texts.say("shell_timeout", seconds=seconds)
         case "output":
             return texts.say("shell_too_much_output")
         case "stopped":
