@@ -1,8 +1,8 @@
 """The program in front of programs that run without bubblewrap: it limits the one it starts, and ends all that it leaves.
 
-`bubbot.features.shell.sandbox` starts it as `python -I confine.py OPTIONS PROGRAM ARGUMENT…`; it imports nothing of bubbot.
+`bubbot.features.shell.sandbox` starts it as `python -I -S confine.py OPTIONS PROGRAM ARGUMENT…`; it imports nothing of bubbot.
 OPTIONS is JSON: `limits` (those of `resource.setrlimit`, by name), `processes`, and `landlock`: null, or `readable`,
-`writable`, `devices` (paths) and `network`. The exit status is that of the program, 128 and the signal that ended it, or 125
+`writable`, `devices` (paths), `libraries` (folders of the packages) and `network`. The exit status is that of the program, 128 and the signal that ended it, or 125
 if the sandbox could not be made, with the reason on standard error.
 
 What the program leaves behind is given to this process (`PR_SET_CHILD_SUBREAPER`), which ends it, also if it is in a session
@@ -79,9 +79,7 @@ def _become(options: dict[str, Any], argv: list[str]) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         _set_limits(options)
         if options["landlock"] is not None:
-            import landlockpy  # noqa: F401 - both before this process may read nothing of them any more
-            import pyseccomp  # type: ignore[import-untyped]  # noqa: F401
-
+            _load_libraries(options["landlock"]["libraries"])
             _restrict_files(options["landlock"])
             _restrict_calls(has_network=options["landlock"]["network"])
     except BaseException as error:  # noqa: BLE001 - nothing may run without its limits
@@ -95,6 +93,13 @@ def _become(options: dict[str, Any], argv: list[str]) -> None:
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
         os._exit(NOT_RUNNABLE)
+
+
+def _load_libraries(folders: list[str]) -> None:
+    """Load both libraries, from these folders, while this process may still read them."""
+    sys.path += folders
+    import landlockpy  # noqa: F401
+    import pyseccomp  # type: ignore[import-untyped]  # noqa: F401
 
 
 def _set_limits(options: dict[str, Any]) -> None:

@@ -163,6 +163,7 @@ class ConfinedSandbox(Sandbox):
             "writable": [str(workspace)],
             "devices": DEVICES,
             "network": self.has_network,
+            "libraries": _find_library_folders(),
         }
         numbers = {
             "RLIMIT_CPU": limits.seconds,
@@ -175,11 +176,18 @@ class ConfinedSandbox(Sandbox):
             "processes": limits.processes,
             "landlock": landlock if self._is_restricted else None,
         }
-        return [sys.executable, "-I", str(CONFINE_FILE), json.dumps(options), *argv]
+        return [sys.executable, "-I", "-S", str(CONFINE_FILE), json.dumps(options), *argv]
 
 
 def _list_readable_files(further: Sequence[str], *, has_network: bool) -> list[str]:
     return [*(f"/etc/{name}" for name in ETC_FILES), *(NETWORK_FILES if has_network else ()), *further]
+
+
+def _find_library_folders() -> list[str]:
+    """Return the folders of the packages of the extra `sandbox`, so that the child need not look through all packages."""
+    specs = [find_spec(name) for name in LANDLOCK_PACKAGES]
+    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+    return list(dict.fromkeys(str(file.parents[file.name == "__init__.py"]) for file in origins))
 
 
 def program_environment(workspace: Path) -> dict[str, str]:

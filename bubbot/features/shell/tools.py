@@ -13,6 +13,7 @@ from bubbot.features.shell.sandbox import SandboxUnusable
 from bubbot.features.shell.service import ShellJob, ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.channel import Role
+from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import (
     INSIDE,
     READS_WORLD,
@@ -47,8 +48,9 @@ class RunArgs(ToolArgs):
     def _check_command(self) -> Self:
         if bool(self.argv) == bool(self.script.strip()):
             raise ValueError("give argv or script, one of them")
-        if "\0" in self.script or any("\0" in item for item in self.argv):
-            raise ValueError("a command has no zero bytes")
+        # What a person is shown, and says yes to, is what runs.
+        if any("\r" in text or replace_controls(text) != text for text in (self.script, *self.argv)):
+            raise ValueError("a command has no control characters; write them as escapes, such as printf '\\033'")
         if sum(map(len, self.argv), len(self.script)) > MAX_COMMAND_CHARS:
             raise ValueError(f"a command has at most {MAX_COMMAND_CHARS} characters; put more into a file")
         return self

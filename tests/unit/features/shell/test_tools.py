@@ -119,6 +119,9 @@ async def test_a_program_runs_in_the_folder_of_its_chat(memory_store: InMemorySt
         {"script": "  "},
         {"argv": ["a\0b"]},
         {"script": "a\0b"},
+        {"script": "ls \r rm -r ."},
+        {"argv": ["echo", "\x1b[2K"]},
+        {"argv": ["rm", "\u202etxt.exe"]},
         {"script": "x" * 20_001},
     ],
 )
@@ -360,7 +363,7 @@ async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(tmp_path: Path) -
     make_workspace(tmp_path / "work")
     made = ConfinedSandbox(has_network=False)
     command = made.build_command(["echo", "ran"], tmp_path / "work", sandboxes.ProgramLimits(10, 2**30, 16))
-    command[3] = command[3].replace('"RLIMIT_CPU": 10', '"RLIMIT_CPU": "ten"')
+    command[4] = command[4].replace('"RLIMIT_CPU": 10', '"RLIMIT_CPU": "ten"')
     done = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, errors = await done.communicate()
     assert (done.returncode, output) == (125, b"")
