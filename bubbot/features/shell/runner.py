@@ -8,6 +8,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, program_environment
 from bubbot.ports.text import clean, replace_controls
@@ -67,11 +68,51 @@ class ProgramEnd:
     reason: str = ""
 
 
+class OutputPipe:
+    """The pipe from a program. A pipe of asyncio's own would make the wait for the program one for its children as well.
+
+    Attributes:
+        reader: reads what was written.
+        writing_end: the file descriptor for the program.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport, writing_end: int) -> None:
+        self.reader = reader
+        self.writing_end = writing_end
+        self._transport = transport
+
+    @classmethod
+    async def open(cls) -> Self:
+        """Open the pipe."""
+        reading_end, writing_end = os.pipe()
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading_end, "rb", buffering=0)
+        )
+        return cls(reader, transport, writing_end)
+
+    def close_writing_end(self) -> None:
+        """Leave the writing end to the program alone."""
+        os.close(self.writing_end)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._transport.close()
+
+
 class RunningProgram:
     """A program that runs, with everything it has started."""
 
-    def __init__(self, process: asyncio.subprocess.Process, *, output: ProgramOutput, ends_by_kill: bool) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        pipe: OutputPipe,
+        *,
+        output: ProgramOutput,
+        ends_by_kill: bool,
+    ) -> None:
         self._process = process
+        self._pipe = pipe
         self._ends_by_kill = ends_by_kill
         self._stopped = asyncio.Event()
         self.output = output
@@ -98,6 +139,7 @@ class RunningProgram:
             await self._end(exiting)
             with suppress(TimeoutError):
                 await asyncio.wait_for(reading, END_TIMEOUT_SECONDS)  # a process in no sandbox may hold the pipe open
+            self._pipe.close()
         code = self._process.returncode or 0
         return ProgramEnd(code if code >= 0 else 128 - code, reason)
 
@@ -107,9 +149,8 @@ class RunningProgram:
 
     async def _read(self) -> bool:
         """Read the output to its end. Return true if it is far too long."""
-        assert self._process.stdout is not None
         most = MAX_READ_FACTOR * self.output.limit
-        while data := await self._process.stdout.read(CHUNK_BYTES):
+        while data := await self._pipe.reader.read(CHUNK_BYTES):
             self.output.add(data)
             if self.output.size > most:
                 return True
@@ -131,11 +172,12 @@ async def start_program(
 ) -> RunningProgram:
     """Start a program in a sandbox. Raise `SandboxUnusable` if the workspace or the sandbox cannot be used."""
     make_workspace(workspace)
+    pipe = await OutputPipe.open()
     try:
         process = await asyncio.create_subprocess_exec(
             *sandbox.build_command(argv, workspace, limits),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=pipe.writing_end,
             stderr=asyncio.subprocess.STDOUT,
             cwd=workspace,
             env=program_environment(workspace),
@@ -143,5 +185,8 @@ async def start_program(
             start_new_session=True,
         )
     except OSError as error:  # also if the arguments are too long for the system
+        pipe.close()
         raise SandboxUnusable(f"{sandbox.name} cannot be started: {error.strerror}") from None
-    return RunningProgram(process, output=ProgramOutput(max_output), ends_by_kill=sandbox.ends_by_kill)
+    finally:
+        pipe.close_writing_end()
+    return RunningProgram(process, pipe, output=ProgramOutput(max_output), ends_by_kill=sandbox.ends_by_kill)

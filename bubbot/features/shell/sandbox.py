@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -306,7 +308,7 @@ async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> Non
             async with asyncio.timeout(timeout):
                 _, errors = await process.communicate()
         except TimeoutError:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             raise SandboxUnusable(f"{sandbox.name} did not answer within {timeout:g} seconds") from None
         except OSError as error:
