@@ -9,6 +9,7 @@ from bubbot.features.access.events import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
+from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.events import MEMORY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
@@ -20,6 +21,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         **MEMORY_EVENTS,
         **ATTACHMENT_EVENTS,
+        **FILE_EVENTS,
         **SCHEDULE_EVENTS,
         **BUDGET_EVENTS,
         **ACCESS_EVENTS,

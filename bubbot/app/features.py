@@ -25,6 +25,7 @@ from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.files.feature import files_feature
 from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.shared_zone import SharedZones
@@ -209,6 +210,7 @@ class BotFeatures:
                 find_traces=self._find_traces,
             ),
             "search": search_feature,
+            "files": lambda: files_feature(self._home.path, settings.tools.files),
             "agents": lambda: agents_feature(settings.agents, list_tools),
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies),

@@ -19,7 +19,7 @@ from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURES = (
-    "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "schedule", "agents",
+    "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
     "budget", "web", "shell",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before."""

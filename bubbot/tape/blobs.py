@@ -44,7 +44,10 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 def cited_blobs(entry: TapeEntry) -> set[str]:
-    """Return the digests of blobs that an entry needs: prompts, tool schemas, attachments, results that were cut."""
+    """Return the digests of blobs that an entry needs: prompts, tool schemas, attachments, results that were cut.
+
+    An event names them in a list `blobs`.
+    """
     payload = entry.payload
     digests: list[object] = []
     if entry.kind == Kind.SYSTEM:
@@ -58,10 +61,10 @@ def cited_blobs(entry: TapeEntry) -> set[str]:
         ]
     elif entry.kind == Kind.TOOL_RESULT:
         digests += _items(payload, "blobs") if "blobs" in payload else _older_cuts(_items(payload, "results"))
-    elif entry.name == "command" and isinstance(data := payload.get("data"), Mapping):
+    elif entry.kind == Kind.EVENT and isinstance(data := payload.get("data"), Mapping):
         digests += _items(data, "blobs")
-    elif entry.name == "loop.step" and isinstance(data := payload.get("data"), Mapping):
-        digests += [data.get("system"), data.get("tools")]
+        if entry.name == "loop.step":
+            digests += [data.get("system"), data.get("tools")]
     return {digest for digest in digests if isinstance(digest, str) and _NAME.fullmatch(digest)}
 
 

@@ -46,11 +46,12 @@ def read_database() -> None:
 
 
 def list_home() -> None:
-    list(Path(FACTS["home"]).iterdir())
+    if "bubbot.db" not in {path.name for path in Path(FACTS["home"]).iterdir()}:
+        raise Closed
 
 
 def list_other_workspaces() -> None:
-    if Path(FACTS["other"]).name not in {path.name for path in Path("..").iterdir()}:
+    if Path(FACTS["other"]).parent.name not in {path.name for path in Path("../..").iterdir()}:
         raise Closed
 
 
@@ -124,7 +125,7 @@ def set_attribute_outside() -> None:
 
 def watch_outside() -> None:
     watcher = check(LIBC.inotify_init1(0))
-    check(LIBC.inotify_add_watch(watcher, FACTS["home"].encode(), 0x100))
+    check(LIBC.inotify_add_watch(watcher, FACTS["outside"].encode(), 0x100))
 
 
 def write_system_folder() -> None:
@@ -249,6 +250,16 @@ def make_user_namespace() -> None:
         os._exit(0 if LIBC.unshare(user | mounts | process) == 0 else 1)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
         raise Closed
+
+
+def clone_into_namespace() -> None:
+    user, number = 0x10000000, {"x86_64": 56, "aarch64": 220}.get(os.uname().machine)
+    if number is None:
+        raise Closed
+    child = check(LIBC.syscall(number, user | signal.SIGCHLD, 0, 0, 0, 0))
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def change_root() -> None:

@@ -25,6 +25,8 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.files.settings import FileSettings
+from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
@@ -143,6 +145,7 @@ def _tools() -> list[Tool]:
         usage_tool(unused),
         *file_tools(0),
         *hand_tools(),
+        *make_file_tools(unused),
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
@@ -253,7 +256,11 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    on = ToolSettings(web=WebSettings(enabled=True), shell=ShellSettings(enabled=True, sandbox="none"))
+    on = ToolSettings(
+        web=WebSettings(enabled=True),
+        files=FileSettings(enabled=True),
+        shell=ShellSettings(enabled=True, sandbox="none"),
+    )
     settings = Settings(model=ModelSettings(name="scripted"), tools=on)
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))

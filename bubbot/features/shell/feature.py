@@ -69,9 +69,8 @@ class ShellFeature:
     async def _end_at_reset(
         self, invocation: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]
     ) -> ToolOutput:
-        """End the programs of a chat that begins anew: nobody there knows of them any more."""
-        output = await call_next(invocation)
+        """End the programs of a chat before it begins anew: they write to files that may be erased."""
         has_reset = invocation.tool.name == "session.reset" and invocation.args.model_dump().get("how")
         if has_reset and self._service is not None:
             await self._service.end_jobs(invocation.turn.session)
-        return output
+        return await call_next(invocation)

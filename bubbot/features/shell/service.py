@@ -10,7 +10,7 @@ from pathlib import Path
 from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.ports.channel import session_folder
+from bubbot.ports.channel import workspace_folder
 from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
@@ -98,8 +98,7 @@ class ShellService:
 
     def find_workspace(self, session: str) -> Path:
         """Return the folder of a chat."""
-        folder = self.settings.workspace or self._home / "workspaces"
-        return (folder / session_folder(self._home, session).name).absolute()
+        return workspace_folder(self._home, session)
 
     async def find_sandbox(self) -> Sandbox:
         """Return the sandbox, which has run a program. Raise `SandboxUnusable` with the reason for which none may run."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from bubbot.ports.settings import Names, Number, SettingsSection, Whole, blank_to_none
+from bubbot.ports.settings import Names, Number, SettingsSection, Whole
 
 
 class ShellSettings(SettingsSection):
@@ -20,12 +19,6 @@ class ShellSettings(SettingsSection):
         "nothing runs. `none` gives programs all that the bot may do.",
     )
     network: bool = Field(default=False, description="Let programs use the network.")
-    workspace: Annotated[Path | None, BeforeValidator(blank_to_none)] = Field(
-        default=None,
-        description="The folder with a folder for each chat, the only ones that programs may write to; default: "
-        "`workspaces` of the home.",
-        examples=["/srv/bubbot-workspaces"],
-    )
     readable: Names = Field(
         default=[], description="Further folders that programs may read and run programs from, as whole paths."
     )

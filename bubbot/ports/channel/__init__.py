@@ -54,6 +54,7 @@ from bubbot.ports.channel.port import (
     no_commands,
     refuse_blob,
     session_folder,
+    workspace_folder,
 )
 from bubbot.ports.channel.previews import (
     Preview,
@@ -138,4 +139,5 @@ __all__ = [
     "refuse_blob",
     "replace_controls",
     "session_folder",
+    "workspace_folder",
 ]

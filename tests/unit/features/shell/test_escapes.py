@@ -53,7 +53,7 @@ CLOSED_ANYWAY = {
 }
 """What is closed, or may be, without a sandbox."""
 CLOSED_BY_MACHINES = {
-    "make_user_namespace", "open_kernel_log", "open_system_request", "read_ssh_keys", "set_attribute_outside",
+    "clone_into_namespace", "make_user_namespace", "open_kernel_log", "open_system_request", "read_ssh_keys", "set_attribute_outside",
     "type_into_terminal", "watch_outside",
 }  # fmt: skip
 """What some machines close, or lack."""
@@ -113,7 +113,6 @@ class Outside:
                 "readable": [sys.base_prefix, str(SCRIPT)],
                 "memory": MEMORY_MB,
                 "max_processes": PROCESSES,
-                "workspace": self.root / "workspaces",
             }
         )
         service = ShellService(settings, self.home, lambda: 0.0)
@@ -176,7 +175,7 @@ def test_nothing_outside_has_changed(tried: tuple[Outside, dict[str, str]]) -> N
     assert kept == dict.fromkeys(("keep", "delete"), ("kept", 0o644))
     assert outside.bot.poll() is None
     assert outside.find_left_processes() == []
-    assert [path.name for path in (outside.root / "workspaces").glob("test_other*/*")] == ["note"]
+    assert [path.name for path in outside.home.glob("sessions/test_other*/workspace/*")] == ["note"]
 
 
 def test_every_way_out_is_open_without_a_sandbox() -> None:

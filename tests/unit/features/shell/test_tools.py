@@ -26,7 +26,7 @@ from bubbot.features.shell.sandbox import ConfinedSandbox, SandboxUnusable, choo
 from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.shell.tools import RunArgs, shell_tools
-from bubbot.ports.channel import Role
+from bubbot.ports.channel import Role, session_folder
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, GrantTarget, Repeat, Tool, digest_call, plan_call
 from bubbot.stores.inmemory import InMemoryStore
@@ -107,7 +107,7 @@ async def test_a_program_runs_in_the_folder_of_its_chat(memory_store: InMemorySt
     assert second.startswith("[exit status 0, ")
     assert second.split("\n")[1] == "2"
     assert (folder / "count").read_text().strip() == "2"
-    assert folder.parent == tmp_path / "workspaces"
+    assert folder == session_folder(tmp_path, HOME) / "workspace"
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -215,7 +215,7 @@ async def test_a_process_gets_no_more_memory_than_the_limit(
 async def test_a_link_in_place_of_a_workspace_is_refused(tmp_path: Path) -> None:
     made = service(tmp_path)
     folder = made.find_workspace(HOME)
-    folder.parent.mkdir()
+    folder.parent.mkdir(parents=True)
     folder.symlink_to(tmp_path)
     with pytest.raises(SandboxUnusable, match="is a link"):
         await made.run(HOME, ["true"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import tracemalloc
 from ipaddress import ip_address
 
 import pytest
@@ -224,6 +225,22 @@ async def test_a_body_that_is_too_large_is_refused_before_it_takes_memory(encodi
     async with serving(send) as site:
         with pytest.raises(WebError, match="more than 20 kB"):
             await get(site.url(), max_bytes=20_000)
+
+
+async def test_a_bomb_takes_no_memory() -> None:
+    body = gzip_bomb(100_000_000)
+
+    async def send(request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    async with serving(send) as site:
+        tracemalloc.start()
+        try:
+            with pytest.raises(WebError, match="more than 20 kB"):
+                await get(site.url(), max_bytes=20_000)
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
 
 
 def test_a_piece_is_decompressed_to_the_limit_and_no_further() -> None:

@@ -1,0 +1,21 @@
+"""The feature: files of a chat's workspace, and of the folders that an owner names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bubbot.feature import Feature
+from bubbot.features.files.roots import FileRoots
+from bubbot.features.files.settings import FileSettings
+from bubbot.features.files.tools import FileService, make_file_tools
+
+
+def files_feature(home: Path, settings: FileSettings) -> Feature:
+    """Build the feature; without `enabled` it has nothing. Raise `ConfigError` if a root cannot be used."""
+    roots = FileRoots(home, settings)
+    if not settings.enabled:
+        return Feature(name="files")
+    named = [f"{root.path}{'' if root.is_writable else ' (read-only)'}" for root in roots.declared]
+    reach = f" and, for owners in direct chats, {', '.join(named)}" if named else ""
+    rule = f"Files: relative paths are in the workspace of this chat{reach}. Read a file before you change it."
+    return Feature(name="files", tools=make_file_tools(FileService(roots, settings)), rules=(rule,))

@@ -1,0 +1,111 @@
+"""The folders in which files may be reached, and the paths below them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from bubbot.errors import ConfigError, ToolRetry
+from bubbot.features.files.settings import FileSettings
+from bubbot.ports.channel import workspace_folder
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+
+MAX_PATH_BYTES = 4_000
+"""Bytes of a path; Linux takes 4,095."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRoot:
+    """A folder below which files may be reached.
+
+    Attributes:
+        path: where it is.
+        is_writable: files in it may be changed.
+        is_workspace: it is the chat's own.
+    """
+
+    path: Path
+    is_writable: bool = True
+    is_workspace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilePath:
+    """A path below a root: its parts are plain names, none of them `..`. No parts: the root itself."""
+
+    root: FileRoot
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return it as it is shown and stored: relative to the workspace, or absolute."""
+        if self.root.is_workspace:
+            return "/".join(self.parts) or "."
+        return str(self.root.path.joinpath(*self.parts))
+
+
+class FileRoots:
+    """The roots of the settings, and the workspace of each chat.
+
+    Raises `ConfigError` if a root is not absolute, or lies around or inside the home folder, whose files are the bot's.
+    """
+
+    def __init__(self, home: Path, settings: FileSettings) -> None:
+        self._home = home
+        self._roots = [
+            *(FileRoot(_parse_root(text, "roots", home)) for text in settings.roots),
+            *(FileRoot(_parse_root(text, "read_only", home), is_writable=False) for text in settings.read_only),
+        ]
+
+    @property
+    def declared(self) -> Sequence[FileRoot]:
+        """The roots of the settings."""
+        return self._roots
+
+    def workspace(self, session: str) -> FileRoot:
+        """Return the workspace of a chat, whether or not it is there."""
+        return FileRoot(workspace_folder(self._home, session), is_workspace=True)
+
+    def roots_of(self, turn: Turn) -> list[FileRoot]:
+        """List the roots that a turn may reach: in groups, and for all but owners, the workspace alone."""
+        declared = self._roots if turn.has_power_over_other_chats else []
+        return [self.workspace(turn.session), *declared]
+
+    def resolve(self, turn: Turn, text: str) -> FilePath:
+        """Return the path that a text names: relative to the workspace, or absolute.
+
+        Nothing is looked up. The innermost root counts, so that a folder can be read-only within another one.
+
+        Raises:
+            ToolRetry: it is no path, or lies below no root; the text names the roots.
+        """
+        texts, roots = turn.result_texts, self.roots_of(turn)
+        if "\0" in text or len(text.encode(errors="surrogateescape")) > MAX_PATH_BYTES:
+            raise ToolRetry(texts.say("file_path_wrong", path=text[:80]))
+        path = PurePosixPath(text)
+        if ".." in path.parts:
+            raise ToolRetry(texts.say("file_path_up", path=text))
+        if text.startswith("~"):
+            path = PurePosixPath(Path(text).expanduser())
+        if not path.is_absolute():
+            return FilePath(roots[0], path.parts)
+        below = [root for root in roots if path.is_relative_to(root.path)]
+        if not below:
+            names = ", ".join(str(root.path) for root in roots[1:]) or texts.say("file_no_roots")
+            raise ToolRetry(texts.say("file_outside", path=text, roots=names))
+        root = max(below, key=lambda root: len(root.path.parts))
+        return FilePath(root, path.relative_to(root.path).parts)
+
+
+def _parse_root(text: str, key: str, home: Path) -> Path:
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # ~nobody
+        path = Path(text)
+    setting = f"[tools.files] {key} has {text!r}"
+    if not path.is_absolute() or ".." in path.parts:
+        raise ConfigError(f"{setting}, which must be an absolute path without '..', or begin with ~.")
+    real, real_home = path.resolve(), home.resolve()
+    if real_home.is_relative_to(real) or real.is_relative_to(real_home):
+        raise ConfigError(f"{setting}, but {home} has the bot's own files: name a folder beside it.")
+    return path

@@ -1,0 +1,223 @@
+"""The tools for files: who reaches what, and what the tape keeps of a change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.errors import ConfigError, ToolFailed, ToolRetry
+from bubbot.features.files.events import CHANGED, FAILED
+from bubbot.features.files.feature import files_feature
+from bubbot.features.files.folder import digest
+from bubbot.features.files.settings import FileSettings
+from bubbot.ports.channel import Inbound, Role, Sender, session_folder
+from bubbot.ports.tool import Tool, plan_call
+from bubbot.ports.turn import AcceptedInbound, Turn
+
+Begin = Callable[..., Any]
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "a.txt").write_text("one\ntwo\n")
+    return notes
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
+def tools(home: Path, notes: Path) -> dict[str, Tool]:
+    settings = FileSettings(enabled=True, roots=[str(notes)], max_bytes=1_000, workspace_bytes=2_000)
+    return {tool.name: tool for tool in files_feature(home, settings).tools}
+
+
+def owner(*, direct: bool = True) -> dict[str, Any]:
+    sent = Inbound("stdin", "1", "default", Sender("1"), "go", "2026-11-24T10:00:00Z", direct=direct)
+    return {"role": Role.OWNER, "inbounds": [AcceptedInbound(1, sent)]}
+
+
+async def use(tool: Tool, turn: Turn, **values: Any) -> str:
+    output = await tool.run(turn, tool.validate(values))
+    assert isinstance(output, str)
+    return output
+
+
+async def refusal(tool: Tool, turn: Turn, **values: Any) -> str:
+    with pytest.raises((ToolRetry, ToolFailed)) as raised:
+        await use(tool, turn, **values)
+    return str(raised.value)
+
+
+def shown_digest(text: str) -> str:
+    return digest(text.encode())[:16]
+
+
+class TestReach:
+    async def test_a_chat_has_a_workspace_that_no_other_chat_reaches(
+        self, begin: Begin, tools: dict[str, Tool], home: Path
+    ) -> None:
+        turn, other = await begin(), await begin(session="telegram:7")
+        await use(tools["file.write"], turn, path="plan/a.txt", content="the canary")
+        file = session_folder(home, turn.session) / "workspace" / "plan" / "a.txt"
+        assert file.read_text() == "the canary"
+        assert "There is no file" in await refusal(tools["file.read"], other, path="plan/a.txt")
+        assert "outside" in await refusal(tools["file.read"], other, path=str(file))
+        assert "canary" not in await use(tools["file.search"], other, text="canary")
+
+    @pytest.mark.parametrize(
+        "asker", [{}, owner(direct=False), {"role": Role.OWNER}, owner() | {"role": Role.ADMIN}], ids=str
+    )
+    async def test_only_owners_in_direct_chats_reach_the_roots(
+        self, begin: Begin, tools: dict[str, Tool], notes: Path, asker: dict[str, Any]
+    ) -> None:
+        if not asker.get("inbounds") and asker.get("role") == Role.OWNER:
+            job = replace(owner()["inbounds"][0].inbound, origin="schedule")
+            asker = asker | {"inbounds": [AcceptedInbound(1, job)]}
+        turn = await begin(**asker)
+        for name, values in (
+            ("file.read", {}), ("file.list", {}), ("file.search", {"text": "one"}), ("file.write", {"content": "x"}),
+        ):  # fmt: skip
+            assert "outside" in await refusal(tools[name], turn, path=str(notes / "a.txt"), **values)
+
+    async def test_an_owner_reaches_them(self, begin: Begin, tools: dict[str, Tool], notes: Path) -> None:
+        turn = await begin(**owner())
+        text = await use(tools["file.read"], turn, path=f"{notes}/a.txt", first=2)
+        assert (
+            text == f"{notes}/a.txt: lines 2 to 2 of 2; digest {shown_digest('one' + chr(10) + 'two' + chr(10))}\ntwo"
+        )
+
+    @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "~root/x", "\0", "x" * 5_000, "notes2/../a"])
+    async def test_no_path_leads_outside(self, begin: Begin, tools: dict[str, Tool], path: str) -> None:
+        turn = await begin(**owner())
+        if path == "x" * 5_000 or path.startswith(("..", "a/", "/", "\0", "notes2", "~")):
+            await refusal(tools["file.read"], turn, path=path)
+        await refusal(tools["file.write"], turn, path=path, content="x")
+
+    async def test_a_root_beside_another_of_the_same_beginning_is_not_inside_it(
+        self, begin: Begin, tools: dict[str, Tool], notes: Path
+    ) -> None:
+        (notes.parent / "notes2").mkdir()
+        assert "outside" in await refusal(tools["file.list"], await begin(**owner()), path=f"{notes}2")
+
+    @pytest.mark.parametrize("key", ["roots", "read_only"])
+    @pytest.mark.parametrize("root", ["/", "{home}", "{home}/sessions", "notes", "{home}/../home", "{link}"])
+    def test_a_root_around_or_in_the_home_is_refused(self, home: Path, key: str, root: str) -> None:
+        link = home.parent / "link"
+        link.symlink_to(home)
+        settings = FileSettings(enabled=True, **{key: [root.format(home=home, link=link)]})  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=rf"\[tools.files\] {key} has"):
+            files_feature(home, settings)
+
+    async def test_nothing_is_changed_in_a_read_only_root(self, begin: Begin, home: Path, notes: Path) -> None:
+        settings = FileSettings(enabled=True, roots=[str(notes.parent / "other")], read_only=[str(notes)])
+        tools = {tool.name: tool for tool in files_feature(home, settings).tools}
+        turn = await begin(**owner())
+        assert "read-only" in await refusal(tools["file.write"], turn, path=f"{notes}/b.txt", content="x")
+        assert os.listdir(notes) == ["a.txt"]  # noqa: PTH208 - ruff takes the other for slow
+
+    def test_it_has_nothing_while_it_is_off(self, home: Path) -> None:
+        feature = files_feature(home, FileSettings())
+        assert not feature.tools
+        assert not feature.rules
+
+
+class TestChanges:
+    async def test_a_file_is_replaced_only_if_this_version_was_read(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        turn, write = await begin(), tools["file.write"]
+        await use(write, turn, path="a", content="1")
+        assert "read it first" in await refusal(write, turn, path="a", content="2")
+        assert "Read it again" in await refusal(write, turn, path="a", content="2", digest=shown_digest("other"))
+        assert "Read it again" in await refusal(write, turn, path="a", content="2", digest=shown_digest("1")[:4])
+        await use(write, turn, path="a", content="2", digest=shown_digest("1"))
+        assert "exactly that already" in await use(write, turn, path="a", content="2")
+
+    async def test_an_edit_names_one_place(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        turn, edit = await begin(), tools["file.edit"]
+        await use(tools["file.write"], turn, path="a", content="tea, tea")
+        given = {"path": "a", "digest": shown_digest("tea, tea")}
+        assert "2 times" in await refusal(edit, turn, **given, old="tea", new="milk")
+        assert "does not contain" in await refusal(edit, turn, **given, old="milk", new="tea")
+        await use(edit, turn, **given, old="tea", new="milk", everywhere=True)
+        assert "milk, milk" in await use(tools["file.read"], turn, path="a")
+
+    async def test_the_plan_shows_the_changed_lines_and_the_version(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        turn, edit = await begin(), tools["file.edit"]
+        await use(tools["file.write"], turn, path="a", content="one\ntwo\nthree\n")
+        args = edit.validate({"path": "a", "digest": shown_digest("one\ntwo\nthree\n"), "old": "two", "new": "2"})
+        plan = await plan_call(turn, edit, args)
+        assert [line for line in plan.details.splitlines() if line[:1] in "+-"][2:] == ["-two", "+2"]
+        assert plan.state == digest(b"one\ntwo\nthree\n")
+        assert "three" in await use(tools["file.read"], turn, path="a")
+
+    async def test_a_change_is_a_fact_with_both_versions(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        turn = await begin()
+        await use(tools["file.write"], turn, path="a", content="1")
+        await use(tools["file.write"], turn, path="a", content="2", digest=shown_digest("1"))
+        fact = next(entry for entry in reversed(turn.tape.delta) if entry.name == CHANGED).payload["data"]
+        assert [await turn.tape.get_blob(fact[version]) for version in ("before", "after")] == [b"1", b"2"]
+
+    async def test_undo_goes_back_and_forth(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        turn, undo = await begin(), tools["file.undo"]
+        await use(tools["file.write"], turn, path="a", content="1")
+        first = next(entry.id for entry in turn.tape.delta if entry.name == CHANGED)
+        await use(tools["file.write"], turn, path="a", content="2", digest=shown_digest("1"))
+        await use(undo, turn, path="a")
+        assert "\n1" in await use(tools["file.read"], turn, path="a")
+        await use(undo, turn, path="a")
+        assert "\n2" in await use(tools["file.read"], turn, path="a")
+        await use(undo, turn, path="a", entry=first)
+        assert "\n1" in await use(tools["file.read"], turn, path="a")
+
+    async def test_a_lost_file_comes_back_from_the_tape(self, begin: Begin, tools: dict[str, Tool], home: Path) -> None:
+        turn = await begin()
+        await use(tools["file.write"], turn, path="a", content="1")
+        entry = next(entry.id for entry in turn.tape.delta if entry.name == CHANGED)
+        (session_folder(home, turn.session) / "workspace" / "a").unlink()
+        assert "somebody else" in await refusal(tools["file.undo"], turn, path="a")
+        await use(tools["file.undo"], turn, path="a", entry=entry)
+        assert "\n1" in await use(tools["file.read"], turn, path="a")
+
+    async def test_a_change_that_a_kill_prevented_is_not_undone(
+        self, begin: Begin, tools: dict[str, Tool], home: Path
+    ) -> None:
+        turn = await begin()
+        await use(tools["file.write"], turn, path="a", content="1")
+        fact = next(entry for entry in turn.tape.delta if entry.name == CHANGED).payload["data"]
+        # The fact of the next change is durable; then the process dies before the file changes.
+        await turn.tape.append_event(CHANGED, {**fact, "before": digest(b"1"), "after": digest(b"2")})
+        assert "is gone" in await use(tools["file.undo"], turn, path="a")
+
+    async def test_a_change_that_fails_says_so_on_the_tape(
+        self, begin: Begin, tools: dict[str, Tool], home: Path
+    ) -> None:
+        turn = await begin()
+        await use(tools["file.write"], turn, path="in/a", content="1")
+        folder = session_folder(home, turn.session) / "workspace" / "in"
+        (folder / "a").unlink()
+        folder.rmdir()
+        folder.write_text("no folder")
+        assert "not a folder" in await refusal(tools["file.write"], turn, path="in/b", content="2")
+        assert not [entry for entry in turn.tape.delta if entry.name == FAILED]  # nothing was announced
+
+    @pytest.mark.parametrize(("content", "words"), [("x" * 1_001, "max_bytes"), ("x" * 900, "workspace_bytes")])
+    async def test_sizes_are_limited(self, begin: Begin, tools: dict[str, Tool], content: str, words: str) -> None:
+        turn = await begin()
+        for name in ("a", "b"):
+            await use(tools["file.write"], turn, path=name, content="y" * 600)
+        assert words in await refusal(tools["file.write"], turn, path="c", content=content)
+
+    async def test_what_is_no_text_is_not_shown(self, begin: Begin, tools: dict[str, Tool], notes: Path) -> None:
+        (notes / "b").write_bytes(b"\xff\xfe")
+        assert "not text" in await refusal(tools["file.read"], await begin(**owner()), path=f"{notes}/b")
