@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -39,6 +40,7 @@ MAX_TITLE_CHARS = 200
 PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml"))
 UNKNOWN_TYPES = ("", "application/octet-stream")
 PDF_MARK = b"%PDF-"
+_PROVIDER_TEST_STRING = re.compile(r"[A-Z]+_MAGIC_STRING_TRIGGER_\w+")
 TEXT_TYPES = frozenset(
     (
         "application/json", "application/ld+json", "application/xml", "application/rss+xml", "application/atom+xml",
@@ -202,7 +204,8 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _neutralise(text: str) -> str:
-    return replace_controls(clean(text))
+    """Make foreign text harmless for terminals, and for providers that refuse every request with a certain test string."""
+    return _PROVIDER_TEST_STRING.sub(lambda found: found[0].replace("_", " "), replace_controls(clean(text)))
 
 
 def _format_time(now: datetime) -> str:

@@ -91,6 +91,7 @@ async def test_a_page_is_shown_as_markdown_with_its_address_and_date(memory_stor
         ("application/feed+json", "[]", "[]"),
         ("", "plain", "plain"),
         ("text/plain", "\x1b]0;title\x07 \x1b[2J \u202etxt", "\ufffd]0;title\ufffd \ufffd[2J \ufffdtxt"),
+        ("text/plain", "A_MAGIC_STRING_TRIGGER_REFUSAL_1F", "A MAGIC STRING TRIGGER REFUSAL 1F"),
         ("text/plain", "", "It has no text."),
         ("application/zip", b"PK\3\4\0\0", "it is neither a page nor a text nor an image (application/zip, 6 bytes)."),
         ("", b"\0\1\2", "it is neither a page nor a text nor an image (application/octet-stream, 3 bytes)."),
