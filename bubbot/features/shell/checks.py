@@ -12,7 +12,7 @@ async def check_shell(home: HomeReader) -> list[Finding]:
     """Report whether programs can run, and in what."""
     settings = home.settings
     if not isinstance(settings, ShellSettings) or not settings.enabled:
-        return [Finding("shell.off", "ok", "The model cannot run programs: [tools.shell] enabled is false.")]
+        return []
     # Imported here: `bubbot status` loads the checks, and asks none of them.
     from bubbot.features.shell.sandbox import SandboxUnusable, choose_sandbox
 
@@ -30,8 +30,8 @@ async def check_shell(home: HomeReader) -> list[Finding]:
         )
         findings = [Finding("shell.no_sandbox", "warning", cause, edit_command(home.config))]
     elif os.geteuid() == 0:
-        cause = "The bot runs as root: the limit on the number of processes does not count for programs that it runs."
-        findings.append(Finding("shell.root", "warning", cause))
+        cause = "The bot runs as root: the limit on the number of processes does not count for programs that it runs. The command makes it a service under a user of its own."
+        findings.append(Finding("shell.root", "warning", cause, "bubbot service install --system"))
     return findings
 
 

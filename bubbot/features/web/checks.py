@@ -10,7 +10,7 @@ async def check_web(home: HomeReader) -> list[Finding]:
     """Report that the web tools are on, with their search engines; and what is missing."""
     settings = home.settings
     if not isinstance(settings, WebSettings) or not settings.enabled:
-        return [Finding("web.off", "ok", "The model cannot read the web: [tools.web] enabled is false.")]
+        return []
     # Imported here: `bubbot status` loads the checks, and asks none of them.
     from bubbot.features.web.reading import format_install_command, list_missing_packages
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shutil
 import signal
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 
 from bubbot.features.shell import sandbox as sandboxes
-from bubbot.features.shell.checks import check_shell
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.runner import ProgramOutput
 from bubbot.features.shell.sandbox import ConfinedSandbox, SandboxUnusable, choose_sandbox, make_workspace
@@ -27,7 +25,6 @@ from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.shell.tools import RunArgs, shell_tools
 from bubbot.ports.channel import Role, session_folder
-from bubbot.ports.checks import HomeReader
 from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, GrantTarget, Repeat, Tool, digest_call, plan_call
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
@@ -420,27 +417,6 @@ def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
             "bubbot.features.web.settings",
         ]
     )
-
-
-async def found(values: ShellSettings) -> dict[str, str]:
-    reader = HomeReader(Path("h"), Path("h/config.toml"), values, UNUSED, UNUSED, UNUSED)
-    return {finding.id: finding.level for finding in await check_shell(reader)}
-
-
-async def test_the_doctor_says_what_is_on_and_what_is_missing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await found(ShellSettings()) == {"shell.off": "ok"}
-    assert await found(settings()) == {"shell.no_sandbox": "warning"}
-    assert await found(settings(sandbox="bwrap")) == {"shell.unusable": "problem"}
-
-    async def works(_: Any) -> None:
-        pass
-
-    broken_bubblewrap(path)
-    monkeypatch.setattr(sandboxes, "probe", works)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert await found(settings(sandbox="bwrap")) == {"shell.ok": "ok"}
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert await found(settings(sandbox="bwrap")) == {"shell.ok": "ok", "shell.root": "warning"}
 
 
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
