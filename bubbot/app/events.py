@@ -15,6 +15,7 @@ from bubbot.features.memory.events import MEMORY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
+from bubbot.features.web.events import WEB_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
 
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
@@ -29,6 +30,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **TOPIC_EVENTS,
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,
+        **WEB_EVENTS,
     }
 )
 """The payload models of our own features, by the name of the event."""

@@ -35,11 +35,13 @@ from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
+from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.web.feature import web_feature
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
@@ -141,6 +143,7 @@ class BotFeatures:
             if "approvals" in names
             else None
         )
+        self.shell = ShellFeature(kernel.home)
         self._lasting: dict[str, LastingFeature] = {}
         self._sections: dict[str, SettingsSection | None] = {}
         self.problems = FeatureProblems(kernel.now)
@@ -166,6 +169,10 @@ class BotFeatures:
             self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
+        if "shell" in names:
+            self._lasting["shell"] = LastingFeature(
+                self.shell.feature(settings.tools.shell), lambda settings: settings.tools.shell
+            )
         if self.budget:
             self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
         if self.approvals:
@@ -233,6 +240,8 @@ class BotFeatures:
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies),
             "usage": lambda: usage_feature(self._usage_reporter()),
+            "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
+            "web": lambda: web_feature(settings.tools.web),
             "attachments": lambda: attachments_feature(
                 settings.attachments,
                 self._kernel.texts,
@@ -241,9 +250,7 @@ class BotFeatures:
             ),
         }
         own = [
-            self._lasting[name].feature if name in self._lasting else made[name]()
-            for name in FEATURES
-            if name in self._names
+            made[name]() if name in made else self._lasting[name].feature for name in FEATURES if name in self._names
         ]
         self._leave_out_clashes(own)
         return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]

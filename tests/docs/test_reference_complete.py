@@ -31,9 +31,11 @@ from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
+from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
+from bubbot.features.web.settings import WebSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
@@ -48,6 +50,7 @@ from bubbot.tape.references import walk_fields
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
+from tests.hand_tools import hand_tools
 from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -145,6 +148,7 @@ def _tools() -> list[Tool]:
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
+        *hand_tools(),
         *make_file_tools(unused),
         *strategy_tools(),
         *schedule_tools(unused),
@@ -266,7 +270,12 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    settings = Settings(model=ModelSettings(name="scripted"), tools=ToolSettings(files=FileSettings(enabled=True)))
+    on = ToolSettings(
+        web=WebSettings(enabled=True),
+        files=FileSettings(enabled=True),
+        shell=ShellSettings(enabled=True, sandbox="none"),
+    )
+    settings = Settings(model=ModelSettings(name="scripted"), tools=on)
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)

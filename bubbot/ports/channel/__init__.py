@@ -57,6 +57,7 @@ from bubbot.ports.channel.port import (
     no_commands,
     refuse_blob,
     session_folder,
+    workspace_folder,
 )
 from bubbot.ports.channel.previews import (
     ForeignWordsShown,
@@ -146,4 +147,5 @@ __all__ = [
     "refuse_blob",
     "replace_controls",
     "session_folder",
+    "workspace_folder",
 ]

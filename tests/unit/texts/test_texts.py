@@ -60,6 +60,7 @@ from bubbot.texts.catalogue import (
     read_catalogue,
 )
 from tests.docs.pages import ROOT
+from tests.hand_tools import hand_tools
 from tests.strategy_tools import further_strategy_tools
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
@@ -187,6 +188,7 @@ class TestLanguages:
             *access_tools(unused, unused),
             *approval_tools(unused),
             *further_strategy_tools(),
+            *hand_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("command.") == {one.name: one.summary for one in tools}
@@ -200,6 +202,7 @@ class TestLanguages:
             *access_tools(unused, unused),
             *approval_tools(unused),
             *further_strategy_tools(),
+            *hand_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
@@ -224,6 +227,7 @@ class TestLanguages:
             *access_tools(unused, unused),
             *approval_tools(unused),
             *further_strategy_tools(),
+            *hand_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         meanings = {

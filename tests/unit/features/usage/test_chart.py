@@ -15,7 +15,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bubbot.errors import DeliveryFailed
-from bubbot.features.attachments.intake import image_type
 from bubbot.features.usage import chart as chart_module
 from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.reporter import UsageReporter
@@ -23,6 +22,7 @@ from bubbot.features.usage.tools import UsageArgs, usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.usage import BudgetSubject
+from bubbot.runtime.attachments import image_type
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import budget_tape, opened, plan, spend
