@@ -104,8 +104,16 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-COUNTED = (("one", "two", "three"), ("👩‍👩‍👧‍👦🎉",), ("<|im_end|>",))
-COUNTED_TOO = (("hi",), ("我们今天去公园散步",), ("aGVsbG8gd29ybGQhIQ==",), ("wörd\n" * 10,))
+COUNTED = (("one", "two", "👩‍👩‍👧‍👦🎉"),)
+COUNTED_TOO = (
+    ("one", "two", "three"),
+    ("👩‍👩‍👧‍👦🎉",),
+    ("<|im_end|>",),
+    ("hi",),
+    ("我们今天去公园散步",),
+    ("aGVsbG8gd29ybGQhIQ==",),
+    ("wörd\n" * 10,),
+)
 
 
 @pytest_asyncio.fixture(scope="class", loop_scope="class")
