@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 MAX_START_EVENTS = 8
 """The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
+MAX_VOUCHED = 500
+"""The newest events with which owners vouched; so many are found in memory. Of a tape with more all are read."""
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
@@ -280,7 +282,10 @@ async def _find_foreign(
 
 async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, entries: Sequence[TapeEntry]) -> ForeignWords:
     """Add the foreign entries of a tape, and leave out those that owners vouched for."""
-    events = (await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,))]))[0]
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,), newest=True, limit=MAX_VOUCHED)
+    events = (await tape.fetch([query]))[0]
+    if len(events) == MAX_VOUCHED:
+        events = (await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,))]))[0]
     vouched = find_vouched(events)
     if not vouched:
         return foreign.add(tape.name, entries)

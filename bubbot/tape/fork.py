@@ -130,7 +130,7 @@ class ForkedTape(TapeHandle):
 
         An entry whose meta has a provenance keeps it. It is never lowered again: whoever wrote the rest has seen them.
         """
-        if most_foreign(source, self.source) is not self.source:
+        if source is not self.source and most_foreign(source, self.source) is source:
             self._set_stamp({**self._stamp, **stamp_of(source)})
 
     @property

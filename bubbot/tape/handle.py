@@ -42,7 +42,10 @@ class TapeHandle(ABC):
     Attributes:
         name: the name of the tape.
         session: the session id; empty for tapes without one.
+        source: how foreign the words are that what is written next is made of; outside of turns the owner writes.
     """
+
+    source: Source
 
     def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT) -> None:
         """Name the tape; `stamp` is merged into the meta of every appended entry."""
@@ -54,12 +57,7 @@ class TapeHandle(ABC):
     def _set_stamp(self, stamp: JsonObject) -> None:
         self._stamp: JsonObject = freeze(stamp, "meta")
         self._stamp_text = encode(self._stamp)
-
-    @property
-    def source(self) -> Source:
-        """How foreign the words are that what is written next is made of; outside of turns the owner writes."""
-        stamped = self._stamp.get(PROVENANCE)
-        return Source.OWN if stamped is None else parse_source(stamped)
+        self.source = parse_source(stamp[PROVENANCE]) if PROVENANCE in stamp else Source.OWN
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:

@@ -42,6 +42,7 @@ LEAST_ROLE = "member"
 TERMINAL_SENDER = "0"
 """The id of the operating system's user, who is an owner; no platform gives it to anybody."""
 _CACHED = "provenance"
+_CACHED_ROLE = "least_role"
 
 
 def most_foreign(*sources: Source) -> Source:
@@ -80,7 +81,12 @@ def find_most_foreign(entries: Iterable[TapeEntry]) -> Source:
 def find_foreign(entries: Iterable[TapeEntry]) -> list[TapeEntry]:
     """Return the entries that are not made of own words."""
     # No call for an entry that was judged before: most of a window was, and each step asks for all of it.
-    return [entry for entry in entries if (entry.cache.get(_CACHED) or source_of(entry)) is not Source.OWN]
+    own = Source.OWN
+    return [
+        entry
+        for entry in entries
+        if (entry.cache[_CACHED] if _CACHED in entry.cache else source_of(entry)) is not own  # noqa: SIM401 - a call
+    ]
 
 
 def pick_source(entries: Iterable[TapeEntry], source: Source) -> list[TapeEntry]:
@@ -89,7 +95,18 @@ def pick_source(entries: Iterable[TapeEntry], source: Source) -> list[TapeEntry]
 
 
 def least_role_of(entry: TapeEntry) -> str:
-    """Return the least role among the people whose words an entry is; `LEAST_ROLE` if it does not say."""
+    """Return the least role among the people whose words an entry is; `LEAST_ROLE` if it does not say.
+
+    Computed once for each entry in memory.
+    """
+    if _CACHED_ROLE not in entry.cache:
+        is_told = "sender" in entry.meta or "quote" in entry.meta  # mostly it is not: the bot wrote the entry
+        entry.cache[_CACHED_ROLE] = _judge_roles(entry) if is_told else LEAST_ROLE
+    role: str = entry.cache[_CACHED_ROLE]
+    return role
+
+
+def _judge_roles(entry: TapeEntry) -> str:
     people = [entry.meta.get("sender")]
     quote = entry.meta.get("quote")
     if isinstance(quote, Mapping) and not quote.get("own"):
