@@ -43,8 +43,11 @@ class ForeignWords:
         }
 
     def add(self, tape: str, entries: Iterable[TapeEntry]) -> ForeignWords:
-        """Add the foreign entries of a tape."""
-        found = find_foreign(entries)
+        """Add the foreign ones among entries of a tape."""
+        return self.add_found(tape, find_foreign(entries))
+
+    def add_found(self, tape: str, found: Sequence[TapeEntry]) -> ForeignWords:
+        """Add foreign entries of a tape."""
         world = _newest(pick_source(found, Source.WORLD))
         people = pick_source(found, Source.PEOPLE)
         named = [(entry, least_role_of(entry)) for entry in _newest(people)]

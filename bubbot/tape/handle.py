@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, freeze, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, timestamp
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -55,8 +55,8 @@ class TapeHandle(ABC):
         self._set_stamp(stamp)
 
     def _set_stamp(self, stamp: JsonObject) -> None:
-        self._stamp: JsonObject = freeze(stamp, "meta")
-        self._stamp_text = encode(self._stamp)
+        self._stamp: JsonObject
+        self._stamp, self._stamp_text = freeze_with_text(stamp, "meta")
         self.source = parse_source(stamp[PROVENANCE]) if PROVENANCE in stamp else Source.OWN
 
     @abstractmethod

@@ -34,7 +34,6 @@ class Source(StrEnum):
     WORLD = "world"
 
 
-_ORDER = (Source.OWN, Source.PEOPLE, Source.WORLD)
 _BY_NAME: Mapping[Any, Source] = MappingProxyType({str(source): source for source in Source})
 _OWNER, _STRANGER = "owner", "stranger"
 LEAST_ROLE = "member"
@@ -47,7 +46,7 @@ _CACHED_ROLE = "least_role"
 
 def most_foreign(*sources: Source) -> Source:
     """Return the most foreign of these; `own` for none."""
-    return max(sources, key=_ORDER.index, default=Source.OWN)
+    return Source.WORLD if Source.WORLD in sources else Source.PEOPLE if Source.PEOPLE in sources else Source.OWN
 
 
 def source_of_role(role: str) -> Source:
@@ -83,9 +82,7 @@ def find_foreign(entries: Iterable[TapeEntry]) -> list[TapeEntry]:
     # No call for an entry that was judged before: most of a window was, and each step asks for all of it.
     own = Source.OWN
     return [
-        entry
-        for entry in entries
-        if (entry.cache[_CACHED] if _CACHED in entry.cache else source_of(entry)) is not own  # noqa: SIM401 - a call
+        entry for entry in entries if (entry.cache[_CACHED] if _CACHED in entry.cache else source_of(entry)) is not own
     ]
 
 
