@@ -209,7 +209,9 @@ class Turn:
         effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
             at the turn; empty for any other.
         answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
-        after_results: called once, in order, when the running step's results are on the tape, before they are saved.
+        after_results: called once, in order, when the running step's results are on the tape, before they are saved. Like
+            `join` they are given the turn.
+        parent: the turn whose sub-task it is; None for a turn of its own.
     """
 
     id: str
@@ -241,12 +243,21 @@ class Turn:
     stored_calls: Sequence[ToolCall] = ()
     effect_key: str = ""
     answer_source: Source = Source.OWN
-    after_results: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    after_results: list[Callable[[Turn], Awaitable[None]]] = field(default_factory=list)
+    parent: Turn | None = None
 
     @property
     def is_subtask(self) -> bool:
         """True if its tape is a fork of another turn's fork: people are shown only what that turn makes of it."""
         return self.tape.is_nested
+
+    @property
+    def root(self) -> Turn:
+        """The turn that people see: itself, or the one whose sub-task it is, at whatever depth."""
+        turn = self
+        while turn.parent is not None:
+            turn = turn.parent
+        return turn
 
     def derive(
         self,
@@ -283,6 +294,7 @@ class Turn:
             effect_key="",
             shown=replace(self.shown),
             after_results=[],
+            parent=self,
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,
@@ -330,7 +342,7 @@ class Turn:
         """Do what waits for the running step's results, which are on the tape."""
         waiting, self.after_results[:] = list(self.after_results), []
         for call in waiting:
-            await call()
+            await call(self)
         await self.write_handoffs()
 
     async def write_handoffs(self) -> None:

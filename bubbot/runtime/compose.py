@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 MAX_START_EVENTS = 8
 """The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
+MAX_VOUCHED = 500
+"""The newest events with which owners vouched; so many are found in memory. Of a tape with more all are read."""
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
@@ -99,6 +101,7 @@ class ComposedRequest:
         context: the messages it shows; images are references here.
         view: the view that made it, as JSON.
         head: the newest id of the tape when it was read.
+        ids: the entries of the tape that the messages show, ascending.
         is_compacting: a smaller budget may make it shorter.
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
         foreign: the entries with foreign words among all that are shown.
@@ -110,6 +113,7 @@ class ComposedRequest:
     context: ModelContext
     view: JsonObject
     head: int
+    ids: Sequence[int]
     is_compacting: bool = False
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     foreign: ForeignWords = ForeignWords()
@@ -117,7 +121,7 @@ class ComposedRequest:
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
-        own = [*self.context.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
+        own = [*self.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
         others = [name for name in self.prompt_shown if name != tape]
         spans = [list(span) for span in spans_of(own)]
         return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
@@ -185,14 +189,15 @@ class RequestComposer:
         if (start := await find_start(turn.tape, view)) is not None:
             view = replace(view, start=start)
         context, answers = await read_context(turn.tape, view)
-        foreign = await _find_foreign(turn.tape, answers, context, foreign)
+        ids = context.ids
+        foreign = await _find_foreign(turn.tape, answers, ids, foreign)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         head = await turn.tape.head()
-        find_quote = partial(self._find_quote, turn.tape.name, answers, context)
+        find_quote = partial(self._find_quote, turn.tape.name, answers, ids)
         return ComposedRequest(
-            request, model, context, view.as_json(), head, is_compacting, prompt_shown, foreign, find_quote
+            request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, find_quote
         )
 
     async def judge(self, tape: TapeHandle, ids: Sequence[int]) -> ForeignWords:
@@ -200,13 +205,13 @@ class RequestComposer:
         if not ids:
             return ForeignWords()
         entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(ids))))]))[0]
-        return await _without_vouched(tape, ForeignWords(), entries)
+        return await _without_vouched(tape, ForeignWords(), find_foreign(entries))
 
     def _find_quote(
-        self, tape: str, answers: Sequence[Sequence[TapeEntry]], context: ModelContext, address: str
+        self, tape: str, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], address: str
     ) -> EntryRef | None:
-        ids = set(context.ids)
-        entries = {entry.id: entry for part in answers for entry in part if entry.id in ids}
+        shown = set(ids)
+        entries = {entry.id: entry for part in answers for entry in part if entry.id in shown}
         return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes).find_quote(address)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
@@ -268,24 +273,27 @@ async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptT
 
 
 async def _find_foreign(
-    tape: TapeHandle, answers: Sequence[Sequence[TapeEntry]], context: ModelContext, prompt: ForeignWords
+    tape: TapeHandle, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], prompt: ForeignWords
 ) -> ForeignWords:
     """Find the entries with foreign words among those that a request shows, added to those of the system prompt."""
     found = [entry for part in answers for entry in find_foreign(part)]
     if not (found or prompt):
         return prompt
-    ids = set(context.ids)
-    return await _without_vouched(tape, prompt, [entry for entry in found if entry.id in ids])
+    shown = set(ids)
+    return await _without_vouched(tape, prompt, [entry for entry in found if entry.id in shown])
 
 
-async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, entries: Sequence[TapeEntry]) -> ForeignWords:
-    """Add the foreign entries of a tape, and leave out those that owners vouched for."""
-    events = (await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,))]))[0]
+async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Sequence[TapeEntry]) -> ForeignWords:
+    """Add foreign entries of a tape, and leave out those that owners vouched for."""
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,), newest=True, limit=MAX_VOUCHED)
+    events = (await tape.fetch([query]))[0]
+    if len(events) == MAX_VOUCHED:
+        events = (await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,))]))[0]
     vouched = find_vouched(events)
     if not vouched:
-        return foreign.add(tape.name, entries)
-    kept = [entry for entry in entries if entry.id not in vouched]
-    return foreign.add(tape.name, kept).without(tape.name, vouched)
+        return foreign.add_found(tape.name, found)
+    kept = [entry for entry in found if entry.id not in vouched]
+    return foreign.add_found(tape.name, kept).without(tape.name, vouched)
 
 
 async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:

@@ -235,18 +235,19 @@ class ModelRunner:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(call.request):
-                    if isinstance(item, TextDelta):
-                        if attempts.first_text is None:
-                            attempts.on_text()
-                        call.streamed += item.text
-                        for on_text in call.on_text:
-                            on_text(item)
-                        if visible := preview.feed(item.text):
-                            show_text(visible)
-                    elif isinstance(item, FailedAttempt):
-                        attempts.on_failed_call(item)
-                    else:
-                        reply = item
+                    match item:
+                        case TextDelta():
+                            if attempts.first_text is None:
+                                attempts.on_text()
+                            call.streamed += item.text
+                            for on_text in call.on_text:
+                                on_text(item)
+                            if visible := preview.feed(item.text):
+                                show_text(visible)
+                        case FailedAttempt():
+                            attempts.on_failed_call(item)
+                        case _:
+                            reply = item
         except TimeoutError:
             raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
         if reply is None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from bubbot.ports.channel import Role
@@ -42,14 +43,17 @@ class ForeignWords:
         }
 
     def add(self, tape: str, entries: Iterable[TapeEntry]) -> ForeignWords:
-        """Add the foreign entries of a tape."""
-        found = find_foreign(entries)
+        """Add the foreign ones among entries of a tape."""
+        return self.add_found(tape, find_foreign(entries))
+
+    def add_found(self, tape: str, found: Sequence[TapeEntry]) -> ForeignWords:
+        """Add foreign entries of a tape."""
         world = _newest(pick_source(found, Source.WORLD))
         people = pick_source(found, Source.PEOPLE)
-        named = _newest(people)
-        if not any(least_role_of(entry) == LEAST_ROLE for entry in named):  # an older one may have fewer rights
-            named += [entry for entry in people if least_role_of(entry) == LEAST_ROLE][-1:]
-        pairs = [((tape, entry.id), parse_role(least_role_of(entry))) for entry in named]
+        named = [(entry, least_role_of(entry)) for entry in _newest(people)]
+        if LEAST_ROLE not in [role for _, role in named]:  # an older one may have fewer rights
+            named += [(entry, LEAST_ROLE) for entry in people if least_role_of(entry) == LEAST_ROLE][-1:]
+        pairs = [((tape, entry.id), parse_role(role)) for entry, role in named]
         return ForeignWords(_merge([(tape, entry.id) for entry in world], self.world), merge_people(pairs, self.people))
 
     def add_sources(self, sources: Iterable[tuple[EntryRef, Source]]) -> ForeignWords:
@@ -80,10 +84,12 @@ def _merge(first: Iterable[EntryRef], second: Iterable[EntryRef]) -> tuple[Entry
 
 
 def merge_people(
-    first: Iterable[tuple[EntryRef, Role]], second: Iterable[tuple[EntryRef, Role]]
+    first: Sequence[tuple[EntryRef, Role]], second: Sequence[tuple[EntryRef, Role]]
 ) -> tuple[tuple[EntryRef, Role], ...]:
     """Join two lists of entries of people; of every role that occurs, one stays."""
     both = dict([*second, *first])
+    if len(both) <= MAX_FOREIGN and not (first and second):
+        return tuple(both.items())
     ordered = list(dict.fromkeys([*(entry for entry, _ in first), *(entry for entry, _ in second)]))
     newest = {role: entry for entry in reversed(ordered) for role in (both[entry],)}
     kept = [*newest.values(), *ordered][: max(MAX_FOREIGN, len(newest))]
@@ -92,10 +98,10 @@ def merge_people(
 
 def parse_role(name: str) -> Role:
     """Return the role of this name; of one that nobody knows, the least of those who may speak."""
-    return Role(name) if name in _ROLE_NAMES else Role.MEMBER
+    return _BY_NAME[name] if name in _BY_NAME else Role.MEMBER  # noqa: SIM401 - without a call
 
 
-_ROLE_NAMES = frozenset(map(str, Role))
+_BY_NAME: Mapping[str, Role] = MappingProxyType({str(role): role for role in Role})
 
 
 # ------------------------------------------------------------------ addresses

@@ -34,10 +34,10 @@ class Kind(StrEnum):
 
 def freeze(value: object, path: str = "payload") -> Any:
     """Copy a JSON value, deeply immutable. Raise `EntryInvalid` naming the place of a value that is not JSON."""
-    return _freeze_with_text(value, path)[0]
+    return freeze_with_text(value, path)[0]
 
 
-def _freeze_with_text(value: object, path: str) -> tuple[Any, str]:
+def freeze_with_text(value: object, path: str) -> tuple[Any, str]:
     """Freeze a value as `freeze` does; return its `encode`d text too, which tells at once whether all of it can be stored."""
     try:
         frozen, text = _freeze_fast(value), _encode(value)
@@ -61,11 +61,22 @@ def _freeze_fast(value: Any) -> Any:
             }
         )
     if kind is list or kind is tuple:
-        return tuple([item if type(item) in _PLAIN else _freeze_fast(item) for item in value])
+        return tuple(
+            [
+                item
+                if type(item) in _PLAIN
+                # Rows of texts and numbers, such as ids, are most of what nests, and frozen without a call, too.
+                else tuple(item)
+                if type(item) in _ROWS and _PLAIN.issuperset(map(type, item))
+                else _freeze_fast(item)
+                for item in value
+            ]
+        )
     return value if kind in _PLAIN else _refuse()
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_ROWS = frozenset({list, tuple})
 
 
 def _refuse() -> NoReturn:
@@ -187,8 +198,8 @@ class TapeEntry:
     def __post_init__(self) -> None:
         put = object.__setattr__
         try:
-            payload, payload_text = _freeze_with_text(self.payload, "payload")
-            meta, meta_text = _freeze_with_text(self.meta, "meta") if self.meta else (EMPTY_OBJECT, "{}")
+            payload, payload_text = freeze_with_text(self.payload, "payload")
+            meta, meta_text = freeze_with_text(self.meta, "meta") if self.meta else (EMPTY_OBJECT, "{}")
         except RecursionError as error:
             raise EntryInvalid("the payload or meta is nested too deeply to be stored") from error
         put(self, "payload", payload)

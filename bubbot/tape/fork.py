@@ -130,7 +130,7 @@ class ForkedTape(TapeHandle):
 
         An entry whose meta has a provenance keeps it. It is never lowered again: whoever wrote the rest has seen them.
         """
-        if most_foreign(source, self.source) is not self.source:
+        if source is not self.source and most_foreign(source, self.source) is source:
             self._set_stamp({**self._stamp, **stamp_of(source)})
 
     @property
@@ -420,7 +420,7 @@ class ForkedTape(TapeHandle):
             query = replace(query, part=type(query.part)(self.id))
         if self._reset:
             return tuple(evaluate(self._delta, query))
-        if isinstance(query.part, IndexProposals):  # the overlay is not indexed
+        if type(query.part) is IndexProposals:  # the overlay is not indexed
             return await self._parent_entries(query)
         if query.newest and type(query.part) is WholeTape:
             newest = select(self._visible(query), query)[::-1]

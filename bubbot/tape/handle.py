@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, freeze, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, timestamp
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -42,7 +42,10 @@ class TapeHandle(ABC):
     Attributes:
         name: the name of the tape.
         session: the session id; empty for tapes without one.
+        source: how foreign the words are that what is written next is made of; outside of turns the owner writes.
     """
+
+    source: Source
 
     def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT) -> None:
         """Name the tape; `stamp` is merged into the meta of every appended entry."""
@@ -52,14 +55,9 @@ class TapeHandle(ABC):
         self._set_stamp(stamp)
 
     def _set_stamp(self, stamp: JsonObject) -> None:
-        self._stamp: JsonObject = freeze(stamp, "meta")
-        self._stamp_text = encode(self._stamp)
-
-    @property
-    def source(self) -> Source:
-        """How foreign the words are that what is written next is made of; outside of turns the owner writes."""
-        stamped = self._stamp.get(PROVENANCE)
-        return Source.OWN if stamped is None else parse_source(stamped)
+        self._stamp: JsonObject
+        self._stamp, self._stamp_text = freeze_with_text(stamp, "meta")
+        self.source = parse_source(stamp[PROVENANCE]) if PROVENANCE in stamp else Source.OWN
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:

@@ -34,7 +34,6 @@ class Source(StrEnum):
     WORLD = "world"
 
 
-_ORDER = (Source.OWN, Source.PEOPLE, Source.WORLD)
 _BY_NAME: Mapping[Any, Source] = MappingProxyType({str(source): source for source in Source})
 _OWNER, _STRANGER = "owner", "stranger"
 LEAST_ROLE = "member"
@@ -42,11 +41,12 @@ LEAST_ROLE = "member"
 TERMINAL_SENDER = "0"
 """The id of the operating system's user, who is an owner; no platform gives it to anybody."""
 _CACHED = "provenance"
+_CACHED_ROLE = "least_role"
 
 
 def most_foreign(*sources: Source) -> Source:
     """Return the most foreign of these; `own` for none."""
-    return max(sources, key=_ORDER.index, default=Source.OWN)
+    return Source.WORLD if Source.WORLD in sources else Source.PEOPLE if Source.PEOPLE in sources else Source.OWN
 
 
 def source_of_role(role: str) -> Source:
@@ -80,7 +80,10 @@ def find_most_foreign(entries: Iterable[TapeEntry]) -> Source:
 def find_foreign(entries: Iterable[TapeEntry]) -> list[TapeEntry]:
     """Return the entries that are not made of own words."""
     # No call for an entry that was judged before: most of a window was, and each step asks for all of it.
-    return [entry for entry in entries if (entry.cache.get(_CACHED) or source_of(entry)) is not Source.OWN]
+    own = Source.OWN
+    return [
+        entry for entry in entries if (entry.cache[_CACHED] if _CACHED in entry.cache else source_of(entry)) is not own
+    ]
 
 
 def pick_source(entries: Iterable[TapeEntry], source: Source) -> list[TapeEntry]:
@@ -89,7 +92,18 @@ def pick_source(entries: Iterable[TapeEntry], source: Source) -> list[TapeEntry]
 
 
 def least_role_of(entry: TapeEntry) -> str:
-    """Return the least role among the people whose words an entry is; `LEAST_ROLE` if it does not say."""
+    """Return the least role among the people whose words an entry is; `LEAST_ROLE` if it does not say.
+
+    Computed once for each entry in memory.
+    """
+    if _CACHED_ROLE not in entry.cache:
+        is_told = "sender" in entry.meta or "quote" in entry.meta  # mostly it is not: the bot wrote the entry
+        entry.cache[_CACHED_ROLE] = _judge_roles(entry) if is_told else LEAST_ROLE
+    role: str = entry.cache[_CACHED_ROLE]
+    return role
+
+
+def _judge_roles(entry: TapeEntry) -> str:
     people = [entry.meta.get("sender")]
     quote = entry.meta.get("quote")
     if isinstance(quote, Mapping) and not quote.get("own"):

@@ -26,6 +26,8 @@ MAX_ANSWERS = 16
 """Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
 """Entries of such an answer at most."""
+_GROWING = (Window, IdRanges)
+"""The parts of which every append may be one."""
 
 
 @dataclass
@@ -51,7 +53,7 @@ class LiveWindow:
     @property
     def cached_entries(self) -> int:
         """The number of cached entries."""
-        others = [answer for query, answer in self._answers.items() if not isinstance(query.part, (Window, IdRanges))]
+        others = [answer for query, answer in self._answers.items() if type(query.part) not in _GROWING]
         return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
@@ -92,7 +94,7 @@ class LiveWindow:
             self._answers = {
                 other: kept for other, kept in self._answers.items() if not isinstance(other.part, IdRanges)
             }
-        is_short = len(answer) <= MAX_ANSWER_ENTRIES or isinstance(part, (Window, IdRanges))
+        is_short = len(answer) <= MAX_ANSWER_ENTRIES or type(part) in _GROWING
         newest = max((entry.id for entry in answer), default=0)
         if len(self._answers) < MAX_ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
             self._answers[query] = answer
@@ -120,9 +122,7 @@ class LiveWindow:
             del self.entries[: len(self.entries) - WINDOW_CACHE_ENTRIES // 2]
             self.is_partial = True
             self._answers = {
-                query: answer
-                for query, answer in self._answers.items()
-                if not isinstance(query.part, (Window, IdRanges))
+                query: answer for query, answer in self._answers.items() if type(query.part) not in _GROWING
             }
         return self
 
@@ -147,10 +147,10 @@ def _updated_answer(
     query: TapeQuery, answer: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
 ) -> tuple[TapeEntry, ...] | None:
     """Return the answer after these appends; None if the store has to answer again."""
-    if isinstance(query.part, ZoneSlice):
+    if type(query.part) is ZoneSlice:
         seals = query.part.seal
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
     newer = tuple(select(entries, query))
     if not newer:
         return answer
-    return answer + newer if isinstance(query.part, (Window, IdRanges)) else (newer[::-1] + answer)[: query.limit]
+    return answer + newer if type(query.part) in _GROWING else (newer[::-1] + answer)[: query.limit]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Protocol
 
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
@@ -116,13 +117,13 @@ class StepCard:
 class TurnApprovals:
     """What a turn and its sub-tasks ask; metadata that they share.
 
+    It does not hold the turn: what is in the turn and holds it leaves both to the garbage collector.
+
     Attributes:
-        turn: the turn, no sub-task: what a sub-task asks is written to its tape, and stays if the sub-task is dropped.
         cards: the card of the running step, by fork.
         asked: the ids of cards by the digests of their calls.
     """
 
-    turn: Turn
     cards: dict[str, StepCard] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
 
@@ -165,14 +166,13 @@ class CallGate:
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Give an answer's turn its stored calls, ask about calls that were cut off, and write what a step has left."""
-        approvals = TurnApprovals(turn)
-        turn.metadata[TurnApprovals] = approvals
+        approvals = turn.metadata[TurnApprovals] = TurnApprovals()
         if turn.origin == APPROVAL_ORIGIN:
             await self._prepare_continuation(turn)
-        await self._ask_about_cut_off(turn, approvals)
+        await self._ask_about_cut_off(turn)
         outcome = await call_next(turn)
-        for fork in list(approvals.cards):
-            await self._write_card(approvals, fork)  # the step was stopped before its end
+        while approvals.cards:  # the step was stopped before its end
+            await self._write_card(turn, next(iter(approvals.cards)))
         return outcome
 
     async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
@@ -272,7 +272,7 @@ class CallGate:
         if approvals is None:  # the turn has no middleware around it
             raise ToolRefused(f"{waiting.tool.name} was not run: nobody can be asked here. Do not try it again.")
         earlier = approvals.asked.get(waiting.digest)
-        if earlier is None and (found := self._service.find_open_call(approvals.turn.session, waiting.digest)):
+        if earlier is None and (found := self._service.find_open_call(turn.session, waiting.digest)):
             earlier = found.id
         if earlier is not None:
             return earlier, False
@@ -280,21 +280,21 @@ class CallGate:
         card = approvals.cards.get(fork)
         if card is None:
             card = approvals.cards.setdefault(fork, StepCard(await self._service.new_id()))
-
-            async def write() -> None:
-                await self._write_card(approvals, fork)
-
-            turn.after_results.append(write)
+            turn.after_results.append(partial(self._write_card, fork=fork))
         approvals.asked[waiting.digest] = card.id
         card.calls.append(waiting)
         return card.id, True
 
-    async def _write_card(self, approvals: TurnApprovals, fork: str) -> None:
-        """Write the calls of a step that wait, and stage the card that asks for them: all is merged with the turn."""
-        card = approvals.cards.pop(fork, None)
+    async def _write_card(self, asking: Turn, fork: str) -> None:
+        """Write the calls of a step that wait, and stage the card that asks for them: all is merged with the turn.
+
+        What a sub-task asks is written to the tape of the turn, and stays if the sub-task is dropped.
+        """
+        turn, service = asking.root, self._service
+        approvals = turn.find_metadata(TurnApprovals)
+        card = approvals.cards.pop(fork, None) if approvals is not None else None
         if card is None or not card.calls:
             return
-        turn, service = approvals.turn, self._service
         first = turn.inbounds[0].inbound
         asked = await self._asked_data(turn, card)
         chat = self._card_chat(turn, asked["verdict"])
@@ -380,7 +380,7 @@ class CallGate:
         turn.metadata[ApprovedCalls] = ApprovedCalls(number, {call["id"]: call for call in calls})
         turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
 
-    async def _ask_about_cut_off(self, turn: Turn, approvals: TurnApprovals) -> None:
+    async def _ask_about_cut_off(self, turn: Turn) -> None:
         """Ask about calls that an interrupted attempt left: those that began and may not run twice, and those whose card
         it did not come to write."""
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
@@ -399,7 +399,7 @@ class CallGate:
                 waiting = await self._find_left(turn, fact, is_cut_off=False)
             if waiting is not None:
                 await self._add(turn, waiting)
-        await self._write_card(approvals, turn.tape.id)
+        await self._write_card(turn, turn.tape.id)
 
     async def _is_unwritten(self, turn: Turn, data: JsonObject) -> bool:
         """Return true if a call was to be asked, and the turn ended before its card was written."""
@@ -429,21 +429,20 @@ class CallGate:
 
     async def _tell_of_job(self, call: ToolInvocation) -> None:
         """Say once in the chat of a job that it has no grant for what it tried."""
-        turn = call.turn
-        approvals = turn.find_metadata(TurnApprovals)
-        if not is_job(turn) or approvals is None or self._find_job_grants(turn):
+        turn, root = call.turn, call.turn.root
+        if not is_job(turn) or TurnApprovals not in turn.metadata or self._find_job_grants(turn):
             return
         key = f"job_refused:{turn.cause}"
         query = TapeQuery(APPROVALS_TAPE, keys=(key,))
-        staged = [entry.key for entry in approvals.turn.tape.staged_entries(APPROVALS_TAPE)]
+        staged = [entry.key for entry in root.tape.staged_entries(APPROVALS_TAPE)]
         if key in staged or (await turn.tape.fetch([query]))[0]:
             return
         first = turn.inbounds[0].inbound
         data = {
             "id": turn.cause, "reason": "job", "by": turn.sender.id, "channel": first.channel, "session": turn.session,
         }  # fmt: skip
-        approvals.turn.tape.stage(APPROVALS_TAPE, [event(REJECTED, data, key=key)], if_absent=True)
-        approvals.turn.notices.append(turn.texts.say("approval_job_refused", tool=call.tool.name, job=turn.cause))
+        root.tape.stage(APPROVALS_TAPE, [event(REJECTED, data, key=key)], if_absent=True)
+        root.notices.append(turn.texts.say("approval_job_refused", tool=call.tool.name, job=turn.cause))
 
 
 def find_place(turn: Turn) -> Place:

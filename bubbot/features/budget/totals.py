@@ -48,10 +48,11 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
         tokens, cost = hold.tokens, hold.cost_nanousd or 0
         for scope, name in hold.scopes():
             for period in (hold.day, hold.day[:7]):
-                group = self._groups.get((scope, period))
+                key = scope, period
+                group = self._groups[key] if key in self._groups else None  # noqa: SIM401 - many calls, for each turn
                 if type(group) is not dict:
                     group = self._begin_group(scope, period)
-                calls, before, spent = group.get(name, ZERO_SPENT)
+                calls, before, spent = group[name] if name in group else ZERO_SPENT  # noqa: SIM401
                 group[name] = SpentTotal(calls + 1, before + tokens, spent + cost)
 
     def keep_periods(self, is_current: Callable[[str], bool]) -> None:

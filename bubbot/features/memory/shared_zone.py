@@ -373,9 +373,9 @@ class SharedZones:
 
 def pin_zones(turn: Turn) -> PinnedZones:
     """Return what the turn has read of shared memory; nothing at first."""
-    pinned = turn.find_metadata(PinnedZones)
-    if pinned is None:
-        turn.metadata[PinnedZones] = pinned = PinnedZones()
+    if PinnedZones not in turn.metadata:
+        turn.metadata[PinnedZones] = PinnedZones()
+    pinned: PinnedZones = turn.metadata[PinnedZones]
     return pinned
 
 

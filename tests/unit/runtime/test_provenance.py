@@ -18,6 +18,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from bubbot.ports.turn import ShownEntries, Turn
+from bubbot.runtime import compose
 from bubbot.runtime.compose import rebuild_request
 from bubbot.runtime.shown import ShownTexts, stands_in
 from bubbot.stores.inmemory import InMemoryStore
@@ -331,6 +332,19 @@ class TestWhatATurnIsTold:
             await bench.say(f",vouch {result}")
             await bench.say("again")
             assert seen[0].world == ((HOME, answer),)
+
+    async def test_however_often_an_owner_vouches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compose, "MAX_VOUCHED", 1)
+        seen: list[ShownEntries] = []
+        model = Played(calls("web_get"), says("ok"), calls("look"), says("ok"))
+        async with running(InMemoryStore(), model, provenance_options(page_tool(), looking(seen))) as bench:
+            await bench.say("go")
+            foreign = [entry.id for entry in await bench.entries() if source_of(entry) is Source.WORLD]
+            for entry in foreign:
+                await bench.say(f",vouch {entry}")
+            await bench.say("again")
+            assert len(foreign) > 1
+            assert not seen[0].world
 
     @pytest.mark.parametrize(
         ("fields", "text"),
