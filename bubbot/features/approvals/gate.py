@@ -30,7 +30,7 @@ from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CallPlan, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
+from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
@@ -186,6 +186,12 @@ class CallGate:
         digest = digest_call(call.tool, call.args)
         facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
         decision = decide(facts)
+        if facts.effect.kind is EffectKind.OUTSIDE and not await self._service.may_act():
+            await self._record(call, digest, facts, replace(decision, verdict=Verdict.REFUSE, grant=None))
+            raise ToolRefused(
+                f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
+                "until its owner releases it. Go on without it, and say so."
+            )
         approved = call.turn.find_metadata(ApprovedCalls)
         if approved is not None and (stored := approved.take(call.call, digest)) is not None:
             if stored["state"] != call.plan.state:
@@ -372,6 +378,9 @@ class CallGate:
         found = (await turn.tape.fetch([query]))[0]
         decided = await self._service.read_decision(number)
         if decided is None or decided["verdict"] != "approved":
+            return
+        if not await self._service.may_act():
+            turn.fixed_reply = turn.texts.say("approval_restored", id=number)
             return
         if not found or found[0].erased or found[0].name != ASKED:
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)
