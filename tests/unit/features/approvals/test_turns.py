@@ -109,6 +109,16 @@ class TestAsking:
             await bench.say(f",approve {bench.card}")
             assert "empt" in (await bench.results())[-1].lower() or "clear" in (await bench.results())[-1].lower()
 
+    @pytest.mark.parametrize(
+        "job", [{"when": "in 1 minute", "command": ",post.send eve"}, {"when": "in 1 minute: ,post.send eve"}]
+    )
+    async def test_a_job_that_would_type_a_command_is_asked(self, tmp_path: Path, job: dict[str, str]) -> None:
+        async with approving(tmp_path, Played(calls("schedule_add", **job), says("I asked."))) as bench:
+            await bench.say("later, please")
+            (asked,) = await bench.facts("approval.asked")
+            assert (asked["verdict"], ",post.send eve" in asked["calls"][0]["details"]) == ("confirm", True)
+            assert not await bench.facts("schedule/added", "bubbot/schedule")
+
     async def test_a_model_that_writes_the_command_has_written_words(self, tmp_path: Path) -> None:
         async with approving(tmp_path, Played(POST, says(",approve 22222"), says("done"))) as bench:
             await bench.say("send it")
