@@ -149,6 +149,11 @@ def _read_request(
     return request.reading, {"command" if is_command else action: request.text}
 
 
+def _holds_command(pending: JobChanges, turn: Turn, args: AddJobArgs) -> bool:
+    with _retry_if_refused(turn):
+        return bool(args.command) or "command" in _read_request(pending, args.options(), "prompt")[1]
+
+
 def schedule_tools(store: ScheduleStore) -> list[Tool]:
     """Build the tools for this store of jobs. Their changes are merged with the turn."""
 
@@ -180,9 +185,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     async def plan_add(turn: Turn, args: AddJobArgs) -> CallPlan:
         """Say whether a job would have powers. A command has: when it is due, it runs as if it had been typed."""
-        with _retry_if_refused(turn):
-            _, typed = _read_request(changes(turn), args.options(), "prompt")
-        has_power = args.to or args.nested or args.allow or args.command or "command" in typed
+        has_power = args.to or args.nested or args.allow or _holds_command(changes(turn), turn, args)
         return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args))
 
     async def plan_change(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
