@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Protocol
 
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
-from bubbot.features.approvals.card import HOUR_SECONDS, ApprovalCard, find_chat
+from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
     CallFacts,
     Decision,
@@ -343,7 +343,9 @@ class CallGate:
         for call in card.calls:
             verdict = verdict.stricter(call.decision.verdict)
         is_cut_off = any(call.is_cut_off for call in card.calls)
-        can_stand = verdict is Verdict.ASK and not is_cut_off and all(map(_has_standing, card.calls))
+        named = {(call.tool.name, call.plan.target) for call in card.calls}
+        can_stand = verdict is Verdict.ASK and not is_cut_off and len(named) <= MAX_NAMED
+        can_stand = can_stand and all(map(_has_standing, card.calls))
         head = await turn.tape.head()
         tainted = dict.fromkeys(
             (tape, entry)

@@ -77,6 +77,12 @@ class TestAsking:
             await bench.say(f",approve {bench.card}")
             assert bench.done == [*SENT, ("post.send", "eve: hello")]
 
+    async def test_a_card_that_would_name_too_much_offers_no_grant(self, tmp_path: Path) -> None:
+        many = {"calls": [call for number in range(6) for call in calls("post_send", to=f"p{number}")["calls"]]}
+        async with approving(tmp_path, Played(many, says("I asked."))) as bench:
+            await bench.say("send them")
+            assert [asked["scopes"] for asked in await bench.facts("approval.asked")] == [("once",)]
+
     async def test_the_same_call_is_asked_once(self, tmp_path: Path) -> None:
         async with approving(tmp_path, Played(POST, POST, says("I asked."), POST, says("Again."))) as bench:
             await bench.say("send it")
