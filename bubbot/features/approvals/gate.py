@@ -499,8 +499,9 @@ def _allows(value: str, target: GrantTarget | None) -> bool:
 
 
 def _has_standing(call: WaitingCall) -> bool:
-    """Return true if a grant may stand for a call: it acts outside or reads an address, and names on what."""
-    rows = (EffectRow.READS_COMPOSED, EffectRow.READS_WORLD, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
+    """Return true if a grant may stand for a call: it acts outside, changes a folder or reads an address, and names it."""
+    acting = (EffectRow.FOLDERS, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
+    rows = (EffectRow.READS_COMPOSED, EffectRow.READS_WORLD, *acting)
     return call.plan.target is not None and call.decision.row in rows
 
 
