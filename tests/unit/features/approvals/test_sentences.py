@@ -42,6 +42,11 @@ class TestEverySentence:
         grants = [StandingGrant(3, "page.read", GrantTarget(kind, "example.org"), session) for session in ("", "a:1")]
         assert "example.org" in format_lists([], grants, texts, str)
 
+    def test_a_list_is_no_longer_than_a_few_messages(self, texts: Texts) -> None:
+        target = GrantTarget(GrantKind.RECIPIENT, "bob")
+        listed = format_lists([], [StandingGrant(number, "post.send", target) for number in range(1_000)], texts, str)
+        assert (listed.count("post.send"), "999" in listed, "970" in listed) == (30, True, True)
+
     def test_why_it_is_asked(self, texts: Texts) -> None:
         why = [*EffectRow, "used_before", "cut_off"]
         text = ApprovalCard("7KQ2M", asked(why=why), "telegram:42", Sender("42"), texts).format_open()
