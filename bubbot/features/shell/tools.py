@@ -87,7 +87,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network
         )
         target = GrantTarget(GrantKind.ARGUMENTS, digest_call(run, args)) if args.argv else None
-        return CallPlan(effect, f"{args.text}\n\n{conditions}", target)
+        return CallPlan(effect, f"{args.text}\n\n{conditions}", target, state=conditions)
 
     @tool(
         "shell.run",
