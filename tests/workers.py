@@ -38,14 +38,20 @@ SECONDS = (
     ("tests/quality/", 2.0),
     ("tests/e2e/", 0.3),
     ("tests/property/test_long_talk.py", 8.0),
+    ("tests/property/test_privacy.py", 1.5),
     ("tests/property/", 0.5),
     ("tests/docs/", 0.15),
     ("tests/contract/", 0.03),
+    ("tests/unit/cli/test_loading.py", 0.5),
+    ("tests/unit/features/schedule/test_timer.py", 0.25),
     ("tests/unit/features/search/test_search_quality.py", 2.0),
+    ("tests/unit/features/shell/test_tools.py", 0.1),
     ("tests/unit/features/strategies/test_compact.py", 0.3),
     ("tests/unit/features/usage/test_chart.py", 0.5),
+    ("tests/unit/features/web/test_tools.py", 0.15),
     ("tests/unit/models/local/test_model.py", 0.5),
-    ("tests/unit/ops/doctor/test_fixes.py", 0.4),
+    ("tests/unit/ops/doctor/test_fixes.py", 0.2),
+    ("tests/unit/stores/sqlite/test_index.py", 0.2),
     ("", 0.03),
 )
 """How long a test takes, about, by the beginning of its id; the first that fits. What is longest comes first."""
@@ -145,6 +151,7 @@ class Run:
         os.write(sink, b"".join(PIECE.pack(number) for number in range(len(pieces))))
         os.close(sink)
         self._workers: dict[Connection, tuple[int, Any]] = {}
+        self._heard: set[int] = set()
         self._forks = 0
         self._folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
 
@@ -184,6 +191,7 @@ class Run:
             place, reports = link.recv()
         except EOFError:
             return False
+        self._heard.add(place)
         item, hook = self._session.items[place], self._session.config.hook
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for data in reports:
@@ -197,13 +205,17 @@ class Run:
         number, process = self._workers.pop(link)
         link.close()
         process.join()
-        place, self._running[number] = self._running[number], NOTHING
-        if place == NOTHING:
-            assert process.exitcode == 0, f"a worker ended with {process.exitcode} between tests"
+        if process.exitcode == 0:
             return
+        place, self._running[number] = self._running[number], NOTHING
+        assert place != NOTHING, f"a worker ended with {process.exitcode} before its first test"
         item = self._session.items[place]
         words = f"the process that ran this test ended with {process.exitcode}"
-        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
+        if place in self._heard:
+            words += ", behind the test; what it printed is above"
+        report = pytest.TestReport(
+            item.nodeid, item.location, {}, "failed", words, "teardown" if place in self._heard else "call"
+        )
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -287,7 +299,6 @@ class Worker:
             following: Any = self._session if is_last else items[place + 1]
             self._running[self._number] = place
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._running[self._number] = NOTHING
             link.send((place, self._reports))
             self._reports = []
 

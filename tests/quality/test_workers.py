@@ -69,6 +69,16 @@ def test_wait(opened, number):
     Path(__file__).with_name(f"begun-{os.getpid()}").touch()
     time.sleep(100)
 """
+LEAVING = """
+import gc
+import pytest
+
+@pytest.mark.parametrize("number", range(20))
+def test_of_a_file_in_a_cycle(number):
+    gc.disable()  # so that nobody finds it before the end
+    circle = [open(__file__)]
+    circle.append(circle)
+"""
 
 
 def command(folder: Path, *options: str) -> list[str]:
@@ -118,6 +128,15 @@ def test_a_run_that_is_interrupted_cleans_up(tmp_path: Path) -> None:
     assert {file.name.partition("-")[2] for file in begun} == {
         file.name.partition("-")[2] for file in tmp_path.glob("closed-*")
     }
+
+
+def test_what_fails_behind_the_last_test_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "test_leaving.py").write_text(LEAVING)
+    done = subprocess.run(command(tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert "20 passed, 2 errors" in done.stdout
+    assert "ended with 1, behind the test" in done.stdout
+    assert "unclosed file" in done.stdout + done.stderr
 
 
 def test_every_test_has_a_time_limit(pytestconfig: pytest.Config) -> None:
