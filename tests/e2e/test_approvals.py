@@ -116,6 +116,21 @@ class TestTelegram:
         assert (decided["id"], decided["by"], decided["surface"]) == (number, str(ada.id), "button")
         assert texts(room)[1:] == ["I asked.", SAY("approval_done_approved", id=number), "It is sent."]
 
+    async def test_a_yes_that_an_owner_forwards_is_text(
+        self, server: TelegramServer, ada: User, home: Path, service: EffectServer
+    ) -> None:
+        set_up(home, server, owners=[ada.id])
+        room = server.private(ada)
+        origin = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1}
+        async with bot(home):
+            room.say("send it")
+            number = card_ids([(await card_in(server, room))["text"]])[0]
+            for text in (f"/approve {number} always", f",approve {number} always"):
+                before = len(texts(room))
+                room.send({"text": text, "forward_origin": origin})
+                await server.until(lambda before=before: len(texts(room)) > before, 30)  # type: ignore[misc]
+        assert (service.done, await facts(home, "approval.decided")) == ({}, [])
+
     async def test_in_a_group_the_wrong_person_gets_a_short_answer_and_an_owner_decides(
         self, server: TelegramServer, ada: User, home: Path, service: EffectServer
     ) -> None:
