@@ -16,7 +16,7 @@ from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.channel import OWN_WORDS, Inbound, Sender
 from bubbot.ports.tool import (
     READS_WEB,
     CallPlan,
@@ -114,12 +114,12 @@ class ApprovalBench:
         self.app, self.channel, self.done = app, channel, done
         self._count = 0
 
-    async def say(self, text: str, *, session: str = "default") -> TurnResult:
-        """Say something, and wait for the answer."""
+    async def say(self, text: str, *, session: str = "default", provenance: str = OWN_WORDS) -> TurnResult:
+        """Say something, or forward it, and wait for the answer."""
         self._count += 1
         now = timestamp(datetime.now(UTC))
         result = await self.app.ask(
-            Inbound("stdin", f"{id(self)}:{self._count}", session, Sender("1", "Ann"), text, now)
+            Inbound("stdin", f"{id(self)}:{self._count}", session, Sender("1", "Ann"), text, now, provenance=provenance)
         )
         await self.settle()
         return result

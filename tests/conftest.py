@@ -10,7 +10,9 @@ import platform
 import shutil
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Generator, Iterator
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -54,8 +56,10 @@ def pytest_configure(config: pytest.Config) -> None:
         # A process that is killed loses nothing there either; only who cuts the power would see the difference.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if workers.count_workers(config):
-        # Else every bot compiles everything again. A run in one process (mutants) stays as it was asked.
+        # Else every bot compiles everything again, and pytest rewrites the assertions of each test file, which takes longer than
+        # all the rest of the collection. A run in one process (mutants) stays as it was asked.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
     quiet = hypothesis.settings(
         derandomize=True,
         deadline=None,
@@ -108,10 +112,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("proof") or item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(PROOF_TIMEOUT_SECONDS), append=False)
         return
-    long = [item for item in items if item.get_closest_marker("proof")]
+    long = {item for item in items if item.get_closest_marker("proof")} | _list_left_cases(items)
     if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("proof")]
+        config.hook.pytest_deselected(items=[*long])
+        items[:] = [item for item in items if item not in long]
+
+
+def _list_left_cases(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Return the cases that the marker `sampled` leaves to the proof. A case that was chosen alone is the first: it runs."""
+    left, places = set[pytest.Item](), Counter[str]()
+    for item in items:
+        if marker := item.get_closest_marker("sampled"):
+            function = item.nodeid.partition("[")[0]
+            if places[function] % marker.args[0]:
+                left.add(item)
+            places[function] += 1
+    return left
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ tells why this is not pytest-xdist.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -253,6 +254,9 @@ class Worker:
             pass
         finally:
             _plugin(config, "runner").pytest_sessionfinish(self._session)
+            gc.collect()
+            # What fails in the end of an object is raised before the next test; behind the last one, by this.
+            _plugin(config, "unraisableexception").collect_unraisable(config)
 
     def _separate(self, config: pytest.Config) -> None:
         """Take nothing from the other workers: neither their output nor their folders."""

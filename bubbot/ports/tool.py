@@ -107,12 +107,14 @@ class Power(StrEnum):
     """What an inside effect has power over, if a person has to say more than that the tool may be used.
 
     `memory`: it clears memory. `jobs`: it changes jobs of its own chat, which act later. `administration`: it changes
-    who may do what, the configuration, skills, or the jobs of other chats.
+    who may do what, the configuration, skills, or the jobs of other chats. `folders`: it changes files of a person, which
+    other programs may obey before anybody takes that back.
     """
 
     NONE = ""
     MEMORY = "memory"
     JOBS = "jobs"
+    FOLDERS = "folders"
     ADMINISTRATION = "administration"
 
 

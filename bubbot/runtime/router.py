@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any, Literal, get_args, get_origin
 
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
-from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.ports.channel import FOREIGN_WORDS, TERMINAL_CHANNEL, Inbound
 from bubbot.ports.text import clean
 from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, ToolArgs, Toolbox
 from bubbot.ports.turn import Turn
@@ -35,9 +35,14 @@ def is_command(text: str) -> bool:
     return text.lstrip().startswith(COMMAND_PREFIX)
 
 
-def is_overtaking(text: str) -> bool:
+def holds_command(inbound: Inbound) -> bool:
+    """Return true if a message is a command. One that a person only passes on is none: somebody else chose its words."""
+    return is_command(inbound.text) and not (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
+
+
+def is_overtaking(inbound: Inbound) -> bool:
     """Return true for a command that does not wait for the running turn."""
-    return text.strip() in OVERTAKING_COMMANDS
+    return inbound.text.strip() in OVERTAKING_COMMANDS and holds_command(inbound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class InputRouter:
         """Run the turn's commands in the order they came, and decide whether the model is needed."""
         routed = RoutedInput(ask_model=bool(turn.message_ids))
         for accepted in turn.inbounds:
-            if not is_command(accepted.inbound.text):
+            if not holds_command(accepted.inbound):
                 continue
             outcome = await self.run_command(turn, accepted.inbound.text)
             await turn.write_handoffs()

@@ -71,7 +71,7 @@ from bubbot.runtime.messages import (
 )
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.recovery import merge_open_forks
-from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.runtime.runner import STEP_EVENT
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
@@ -238,7 +238,7 @@ class SessionRuntime:
 
     def _is_overtaking(self) -> bool:
         """Return true if the running turn is for commands that nothing stops."""
-        return bool(self._current) and all(is_overtaking(message.accepted.inbound.text) for message in self._current)
+        return bool(self._current) and all(is_overtaking(message.accepted.inbound) for message in self._current)
 
     def has_pending(self, message: str) -> bool:
         """Return true if the message with this platform id waits, is being answered or is being written."""
@@ -466,7 +466,7 @@ class SessionRuntime:
         inbound = accepted.inbound
         if not inbound.attachments and inbound.quote is None:
             return False
-        return accepted.id not in self._attachments and not is_command(inbound.text) and bool(list_attachments(inbound))
+        return accepted.id not in self._attachments and not holds_command(inbound) and bool(list_attachments(inbound))
 
     async def _open_turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> Turn:
         """Open the fork; when this returns, the turn and its messages are durable.
@@ -488,7 +488,7 @@ class SessionRuntime:
             cited_ids += [entry.id for entry in cited]
             if cited:
                 corrections += missing_edit_entries(self._inbox, cited[-1], authors, self._take_edits(accepted))
-            elif not is_command(accepted.inbound.text):
+            elif not holds_command(accepted.inbound):
                 fresh.append(accepted)
         opening += [turn_start_entry(self._tape.session, self._inbox, batch, cited_ids), *corrections]
         if not old:

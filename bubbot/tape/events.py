@@ -485,6 +485,7 @@ class HomeReleased(TypedDict):
     intents: int
     inbounds: int
     jobs: int
+    approvals: NotRequired[int]
 
 
 class OpenInbound(TypedDict):

@@ -6,7 +6,6 @@ Where a test asks how the command starts, what it imports, or for another locale
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import os
 import select
@@ -21,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ class Child:
 
 @cache
 def begin() -> tuple[subprocess.Popen[bytes], Path]:
-    """Start the process that forks, and return where it will listen; it ends with this one."""
+    """Start the process that forks, and return where it will listen; it ends with this one, be it a worker."""
     # Not in pytest's folder: the path of a socket may have 107 bytes.
     folder = tempfile.TemporaryDirectory()
     address = Path(folder.name) / "socket"
@@ -106,7 +106,8 @@ def begin() -> tuple[subprocess.Popen[bytes], Path]:
         server.communicate()
         folder.cleanup()
 
-    atexit.register(end)
+    # Unlike `atexit`, this also runs at the end of a worker that began it, and never in one that did not.
+    Finalize(None, end, exitpriority=0)
     return server, address
 
 

@@ -22,7 +22,7 @@ CASES = (
     TalkCase("compact", least=0.0, most=0.0),
 )
 """The strategies, and the share of the probes that is answered with them."""
-TURNS, FACTS = 300, 20
+TURNS, FACTS = 200, 12
 PROOF_TURNS, PROOF_FACTS = 10_000, 200
 EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.selector)
 
@@ -61,7 +61,7 @@ async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: Tal
 
 
 # Without a search index each word is looked for in the whole tape, so that the talk's cost grows with its square.
-@pytest.mark.parametrize(("turns", "facts"), [(120, 6), pytest.param(300, 20, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(("turns", "facts"), [(90, 5), pytest.param(300, 20, marks=pytest.mark.proof)])
 async def test_retrieval_brings_early_facts_back(memory_store: InMemoryStore, turns: int, facts: int) -> None:
     await check(memory_store, TalkCase("retrieval", least=0.95, features=recalling), turns, facts)
 

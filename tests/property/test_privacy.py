@@ -57,7 +57,7 @@ def run(home: Path, seed: int, turns: int, *, lives: int = 2, everywhere: bool =
 
 
 def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
-    acts = run(tmp_path / "home", 18, TURNS)
+    acts = run(tmp_path / "home", 19, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
     assert acts.used == {tool.name for tool in acts.world.toolbox} - LEFT_OUT
@@ -159,7 +159,7 @@ GUARDS = {
         memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link"
     ),
     "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody),
-    "the workspace of a chat": replaced(files, "session_folder", lambda home, _: home / "sessions", "model_reads"),
+    "the workspace of a chat": replaced(files, "workspace_folder", lambda home, _: home / "sessions", "model_reads"),
     "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask")),
     "sub-tasks in evidence": Guard(_recall_subtasks, ("invent",)),
     "sub-tasks for others": replaced(TapeEntry, "is_shown_to", lambda *_: True, "invent"),

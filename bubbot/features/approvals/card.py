@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role, Sender
@@ -14,15 +13,20 @@ from bubbot.tape.entry import JsonObject
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_DETAILS_CHARS = 1_200
-"""Characters of details that stand in the card itself, in all; more go into a file, whole: no platform then cuts a card."""
+"""Characters of details, as they are shown, in the card itself, in all; more go into a file, whole: no platform then cuts a card."""
 MAX_DETAILS_LINES = 40
+MAX_NAMED = 5
+"""Things that a yes for longer than once would cover; beyond, each such call needs a yes of its own."""
 MAX_VALUE_CHARS = 200
 """Characters of what a grant would cover; it stands in the details, too, whole."""
 HOUR_SECONDS = 3600
 _MARKS = re.compile(r"([\\`*_\[\]<>~|#!@&])")
 """Characters that begin something in Markdown, or mention somebody."""
 _BACKTICKS = re.compile("`+")
-_INVISIBLE = re.compile("[\u200c\u200d\u00ad\u115f\u1160\u2800\u3164\uffa0\ufe00-\ufe0f]")
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,8 @@ class ApprovalCard:
             entries = ", ".join(f"#{entry}" for _, entry in tainted)
             parts.append(say("approval_tainted", entries=entries))
         if self._is_long:
-            parts += [say("approval_call_in_file", tool=code(call["tool"])) for call in calls]
+            tools = dict.fromkeys(call["tool"] for call in calls)
+            parts += [say("approval_call_in_file", tool=code(tool)) for tool in tools]
         else:
             parts += [
                 f"{say('approval_call', tool=code(call['tool']))}\n{fence(show_details(call['details']))}"
@@ -120,7 +125,7 @@ class ApprovalCard:
                 say(
                     f"approval_always_{kind}",
                     tool=code(tool),
-                    value=code(value[:MAX_VALUE_CHARS]),
+                    value=code(show_details(value)[:MAX_VALUE_CHARS]),
                 )
                 for tool, kind, value in named
             ]
@@ -128,11 +133,8 @@ class ApprovalCard:
 
     @property
     def _is_long(self) -> bool:
-        details: Sequence[str] = [call["details"] for call in self.asked["calls"]]
-        return (
-            sum(map(len, details)) > MAX_DETAILS_CHARS
-            or sum(each.count("\n") + 1 for each in details) > MAX_DETAILS_LINES
-        )
+        shown = "\n".join(f"{call['tool']}\n{fence(show_details(call['details']))}" for call in self.asked["calls"])
+        return len(shown) > MAX_DETAILS_CHARS or shown.count("\n") > MAX_DETAILS_LINES
 
     def _files(self) -> tuple[OutboundFile, ...]:
         if not self._is_long:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
-from bubbot.features.approvals.card import HOUR_SECONDS, ApprovalCard, find_chat
+from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
     CallFacts,
     Decision,
@@ -31,7 +31,7 @@ from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CallPlan, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
+from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
@@ -186,6 +186,12 @@ class CallGate:
         digest = digest_call(call.tool, call.args)
         facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
         decision = decide(facts)
+        if facts.effect.kind is EffectKind.OUTSIDE and not await self._service.may_act():
+            await self._record(call, digest, facts, replace(decision, verdict=Verdict.REFUSE, grant=None))
+            raise ToolRefused(
+                f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
+                "until its owner releases it. Go on without it, and say so."
+            )
         approved = call.turn.find_metadata(ApprovedCalls)
         if approved is not None and (stored := approved.take(call.call, digest)) is not None:
             if stored["state"] != call.plan.state:
@@ -337,7 +343,9 @@ class CallGate:
         for call in card.calls:
             verdict = verdict.stricter(call.decision.verdict)
         is_cut_off = any(call.is_cut_off for call in card.calls)
-        can_stand = verdict is Verdict.ASK and not is_cut_off and all(map(_has_standing, card.calls))
+        named = {(call.tool.name, call.plan.target) for call in card.calls}
+        can_stand = verdict is Verdict.ASK and not is_cut_off and len(named) <= MAX_NAMED
+        can_stand = can_stand and all(map(_has_standing, card.calls))
         head = await turn.tape.head()
         tainted = dict.fromkeys(
             (tape, entry)
@@ -372,6 +380,9 @@ class CallGate:
         found = (await turn.tape.fetch([query]))[0]
         decided = await self._service.read_decision(number)
         if decided is None or decided["verdict"] != "approved":
+            return
+        if not await self._service.may_act():
+            turn.fixed_reply = turn.texts.say("approval_restored", id=number)
             return
         if not found or found[0].erased or found[0].name != ASKED:
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)
@@ -487,8 +498,9 @@ def _allows(value: str, target: GrantTarget | None) -> bool:
 
 
 def _has_standing(call: WaitingCall) -> bool:
-    """Return true if a grant may stand for a call: it acts outside or reads an address, and names on what."""
-    rows = (EffectRow.READS_COMPOSED, EffectRow.READS_WORLD, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
+    """Return true if a grant may stand for a call: it acts outside, changes a folder or reads an address, and names it."""
+    acting = (EffectRow.FOLDERS, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
+    rows = (EffectRow.READS_COMPOSED, EffectRow.READS_WORLD, *acting)
     return call.plan.target is not None and call.decision.row in rows
 
 

@@ -22,11 +22,13 @@ from bubbot.features.approvals.state import (
     OpenApproval,
     StandingGrant,
 )
+from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
 from bubbot.ports.tool import GrantTarget
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event, timestamp
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
@@ -44,7 +46,7 @@ MAX_REASON_CHARS = 500
 
 Scope: TypeAlias = Literal["once", "chat", "always"]
 Answer: TypeAlias = Literal["approved", "denied"]
-Rejection: TypeAlias = Literal["unknown", "expired", "decided", "foreign", "scope", "gone"]
+Rejection: TypeAlias = Literal["unknown", "expired", "decided", "foreign", "scope", "gone", "restored"]
 """Why an answer does not count."""
 OpenTape: TypeAlias = Callable[[str], TapeService]
 AcceptInbound: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
@@ -153,6 +155,7 @@ class ApprovalService:
         self._ports = ports
         self._projected = (projections or ProjectionRunner()).project(APPROVALS_PROJECTION, self._tape)
         self._lock = asyncio.Lock()
+        self._may_act = False
 
     @property
     def state(self) -> ApprovalState:
@@ -162,6 +165,15 @@ class ApprovalService:
     async def load(self) -> None:
         """Read the tape, once; later changes update the state."""
         await self._projected.catch_up()
+
+    async def may_act(self) -> bool:
+        """Return false while the home is a copy in quarantine: the original bot may have acted on the same yes.
+
+        A home that has a database is not restored into, so that this stays true.
+        """
+        if not self._may_act:
+            self._may_act = await self._open_tape(HOME_TAPE).read(QuarantineView()) is None
+        return self._may_act
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn."""
@@ -263,6 +275,8 @@ class ApprovalService:
             return "scope", ("", "")
         if verdict == "approved" and await self.read_asked(approval) is None:
             return "gone", ("", "")
+        if verdict == "approved" and not await self.may_act():
+            return "restored", ("", "")
         return None, ("", "")
 
     async def _reject(self, number: str, approval: OpenApproval | None, rejection: Rejection, decider: Decider) -> None:
@@ -306,7 +320,7 @@ class ApprovalService:
 
     async def continue_decided(self) -> None:
         """Queue the turns of decisions that were taken while the bot, or the channel of a chat, did not run."""
-        if self._ports is None:
+        if self._ports is None or not await self.may_act():
             return
         async with self._lock:
             await self._projected.catch_up()

@@ -268,6 +268,8 @@ def _rejection_text(number: str, result: AnswerResult) -> str:
             return f"{number} has expired: nobody answered in time, which means no"
         case "scope":
             return f"{number} can only be allowed once: each such call needs a yes of its own"
+        case "restored":
+            return f"{number} runs nothing here: the home is in quarantine; bubbot restore --release ends that"
         case "gone":
             return f"what {number} asked for is no longer on the tape of its chat"
     return _unknown_text(number)

@@ -16,6 +16,8 @@ from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
 
 MAX_LISTED_VALUE_CHARS = 120
+MAX_LISTED = 30
+"""Cards, and grants, that a chat is shown at once: the newest."""
 
 
 class ApproveCallArgs(ToolArgs):
@@ -115,18 +117,24 @@ def format_lists(cards: list[OpenApproval], grants: list[StandingGrant], texts: 
     assert callable(moment)
     lines = [
         texts.say("approval_open_line", id=card.id, tools=", ".join(card.tools), chat=card.session, until=moment(card))
-        for card in cards
+        for card in cards[-MAX_LISTED:]
     ]
     lines = [texts.say("approval_open"), *lines] if lines else [texts.say("approval_open_none")]
+    lines += _more_line(texts, "list", len(cards))
     if not grants:
         return "\n".join([*lines, texts.say("approval_grants_none")])
     lines.append(texts.say("approval_grants"))
-    for grant in grants:
+    for grant in grants[-MAX_LISTED:]:
         value = code(grant.target.value[:MAX_LISTED_VALUE_CHARS])
         scope = texts.say("approval_in_chat", chat=grant.session) if grant.session else texts.say("approval_always")
         kind = texts.say(f"approval_kind_{grant.target.kind}", value=value)
         lines.append(texts.say("approval_grant_line", number=grant.entry, tool=grant.tool, target=kind, scope=scope))
-    return "\n".join(lines)
+    return "\n".join([*lines, *_more_line(texts, "grants", len(grants))])
+
+
+def _more_line(texts: Texts, command: str, count: int) -> list[str]:
+    left = count - MAX_LISTED
+    return [texts.say("approval_more", count=left, command=f"bubbot approvals {command}")] if left > 0 else []
 
 
 def _moment(turn: Turn, card: OpenApproval) -> str:

@@ -18,7 +18,7 @@ from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import BudgetSubject, budget_owner_text, user_key
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import holds_command
 from bubbot.texts import Texts
 
 SILENT_WAIT_SECONDS = 3.0
@@ -151,8 +151,7 @@ class RateGate:
 def _reaches_model(inbound: Inbound) -> bool:
     if not inbound.is_typed:  # jobs have their own limits
         return False
-    text = inbound.text.strip()
-    return not is_command(text) or text == RETRY_COMMAND
+    return not holds_command(inbound) or inbound.text.strip() == RETRY_COMMAND
 
 
 def add_notice(error: ModelCallDenied, texts: Texts) -> ModelCallDenied:

@@ -34,6 +34,7 @@ from bubbot.ports.tool import (
     GrantKind,
     GrantTarget,
     HelpTopic,
+    Power,
     Tool,
     ToolArgs,
     tool,
@@ -50,6 +51,7 @@ MAX_LISTED_ITEMS = 500
 MAX_LINE_CHARS = 300
 """Characters of a found line that are shown."""
 CHANGES_FILES = Effect(EffectKind.INSIDE, Source.WORLD)
+CHANGES_FOLDERS = Effect(EffectKind.INSIDE, Source.WORLD, power=Power.FOLDERS)
 """The tool changes what it can take back, and answers with words of files."""
 
 
@@ -246,7 +248,8 @@ class FileService:
     def plan_of(self, change: PlannedChange) -> CallPlan:
         """Describe a change: its lines, as a difference, and the version that they rest on."""
         target = GrantTarget(GrantKind.FOLDER, str(change.path.root.path))
-        return CallPlan(CHANGES_FILES, difference(change), target, state=digest(change.before))
+        effect = CHANGES_FILES if change.path.root.is_workspace else CHANGES_FOLDERS
+        return CallPlan(effect, difference(change), target, state=digest(change.before))
 
 
 def difference(change: PlannedChange) -> str:

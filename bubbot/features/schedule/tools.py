@@ -149,6 +149,11 @@ def _read_request(
     return request.reading, {"command" if is_command else action: request.text}
 
 
+def _holds_command(pending: JobChanges, turn: Turn, args: AddJobArgs) -> bool:
+    with _retry_if_refused(turn):
+        return bool(args.command) or "command" in _read_request(pending, args.options(), "prompt")[1]
+
+
 def schedule_tools(store: ScheduleStore) -> list[Tool]:
     """Build the tools for this store of jobs. Their changes are merged with the turn."""
 
@@ -178,8 +183,9 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
             turn.buttons.append(formatter(turn).change_buttons(job, reading.others))
             return formatter(turn).format_change("job_added", job, pending, reading.others) + warning
 
-    async def plan_add(_turn: Turn, args: AddJobArgs) -> CallPlan:
-        has_power = args.to or args.nested or args.allow
+    async def plan_add(turn: Turn, args: AddJobArgs) -> CallPlan:
+        """Say whether a job would have powers. A command has: when it is due, it runs as if it had been typed."""
+        has_power = args.to or args.nested or args.allow or _holds_command(changes(turn), turn, args)
         return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args))
 
     async def plan_change(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
@@ -188,7 +194,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
             pending = changes(turn)
             is_edit = isinstance(args, EditJobArgs) and not args.when
             job = (pending.find_at_start(args.job)[0] if is_edit else pending.find(args.job)).job
-        adds_power = isinstance(args, EditJobArgs) and bool(args.to or args.nested or args.allow)
+        adds_power = isinstance(args, EditJobArgs) and bool(args.to or args.nested or args.allow or args.command)
         has_power = adds_power or job.allow or job.nested or job.session != turn.session
         what = f"{job_label(job)}: {describe_action(job, turn.texts)}"
         return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args, what))

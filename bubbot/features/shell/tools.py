@@ -16,7 +16,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import (
     INSIDE,
-    READS_WORLD,
+    READS_STORED,
     CallPlan,
     CommandHelp,
     Effect,
@@ -87,7 +87,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network
         )
         target = GrantTarget(GrantKind.ARGUMENTS, digest_call(run, args)) if args.argv else None
-        return CallPlan(effect, f"{args.text}\n\n{conditions}", target)
+        return CallPlan(effect, f"{args.text}\n\n{conditions}", target, state=conditions)
 
     @tool(
         "shell.run",
@@ -114,7 +114,8 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
 
     @tool(
         "shell.read",
-        effect=READS_WORLD,
+        effect=READS_STORED,
+        is_rare=True,
         role=Role.OWNER,
         help=CommandHelp(HelpTopic.OTHER, "Output of a running program", (",shell.read", ",shell.read 3")),
     )
@@ -125,6 +126,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
     @tool(
         "shell.stop",
         effect=INSIDE,
+        is_rare=True,
         role=Role.OWNER,
         help=CommandHelp(HelpTopic.OTHER, "End a running program", (",shell.stop", ",shell.stop 3")),
     )

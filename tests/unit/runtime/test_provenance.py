@@ -285,10 +285,12 @@ class TestInheritance:
             await bench.say(",memory.save theirs", sender=MEMBER)
             assert await newest_named(bench, "memory.long_term") is PEOPLE
 
-    async def test_a_command_that_was_forwarded_is_not_the_owner_s_own(self) -> None:
+    async def test_a_command_that_was_forwarded_is_text_for_the_model(self) -> None:
         async with running(InMemoryStore(), Played(says("ok")), provenance_options()) as bench:
             await bench.say(",memory.save sent on", provenance=WORLD)
-            assert await newest_named(bench, "memory.long_term") is WORLD
+            entries = await bench.entries()
+            assert not [entry for entry in entries if entry.name in ("command", "memory.long_term")]
+            assert await newest(bench, role="user") is WORLD
 
 
 async def newest_named(bench: Bench, name: str) -> Source:
@@ -346,10 +348,7 @@ class TestWhatATurnIsTold:
             assert len(foreign) > 1
             assert not seen[0].world
 
-    @pytest.mark.parametrize(
-        ("fields", "text"),
-        [({"sender": MEMBER}, "owner"), ({"provenance": WORLD}, "Only an owner"), ({"direct": False}, "direct chat")],
-    )
+    @pytest.mark.parametrize(("fields", "text"), [({"sender": MEMBER}, "owner"), ({"direct": False}, "direct chat")])
     async def test_nobody_else_vouches(self, fields: dict[str, Any], text: str) -> None:
         model = Played(calls("web_get"), says("ok"))
         async with running(InMemoryStore(), model, provenance_options(page_tool())) as bench:

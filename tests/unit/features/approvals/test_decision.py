@@ -29,6 +29,7 @@ SEARCH = Effect(EffectKind.READ, Source.WORLD)
 STORED = Effect(EffectKind.READ, Source.WORLD, has_network=False)
 INSIDE = Effect(EffectKind.INSIDE)
 JOBS = Effect(EffectKind.INSIDE, power=Power.JOBS)
+FOLDERS = Effect(EffectKind.INSIDE, power=Power.FOLDERS)
 MEMORY = Effect(EffectKind.INSIDE, power=Power.MEMORY)
 POWER = Effect(EffectKind.INSIDE, power=Power.ADMINISTRATION)
 SANDBOXED = Effect(EffectKind.OUTSIDE, has_network=False)
@@ -43,6 +44,7 @@ TABLE = {
     "an address that the model composed": (SEARCH, True, "run", "ask", "ask", "refuse", "run"),
     "inside": (INSIDE, False, "run", "run", "run", "run", "run"),
     "jobs of the own chat": (JOBS, False, "run", "confirm", "run", "run", "run"),
+    "a person's folder": (FOLDERS, False, "run", "ask", "refuse", "refuse", "run"),
     "clearing memory": (MEMORY, False, "confirm", "confirm", "confirm", "refuse", "refuse"),
     "access, config, other chats' jobs": (POWER, False, "confirm", "ask", "refuse", "refuse", "refuse"),
     "outside, sandboxed": (SANDBOXED, False, "ask", "ask", "refuse", "refuse", "run"),
@@ -82,6 +84,8 @@ GRANTED = {
     ("an address that the model composed", "tainted", "covering"): "ask",
     ("an address that the model composed", "tainted", "exact"): "run",
     ("an address that the model composed", "member", "exact"): "ask",
+    ("a person's folder", "tainted", "covering"): "ask",
+    ("a person's folder", "tainted", "exact"): "run",
     ("clearing memory", "owner", "exact"): "confirm",
     ("access, config, other chats' jobs", "owner", "exact"): "confirm",
 }

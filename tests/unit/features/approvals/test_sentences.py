@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from bubbot.features.approvals.card import ApprovalCard
+from bubbot.features.approvals.card import ApprovalCard, show_details
 from bubbot.features.approvals.decision import EffectRow, Place, Verdict
 from bubbot.features.approvals.service import Rejection, Scope
 from bubbot.features.approvals.state import StandingGrant
@@ -41,6 +41,11 @@ class TestEverySentence:
         assert says_what in card.format_open()
         grants = [StandingGrant(3, "page.read", GrantTarget(kind, "example.org"), session) for session in ("", "a:1")]
         assert "example.org" in format_lists([], grants, texts, str)
+
+    def test_a_list_is_no_longer_than_a_few_messages(self, texts: Texts) -> None:
+        target = GrantTarget(GrantKind.RECIPIENT, "bob")
+        listed = format_lists([], [StandingGrant(number, "post.send", target) for number in range(1_000)], texts, str)
+        assert (listed.count("post.send"), "999" in listed, "970" in listed) == (30, True, True)
 
     def test_why_it_is_asked(self, texts: Texts) -> None:
         why = [*EffectRow, "used_before", "cut_off"]
@@ -97,3 +102,23 @@ class TestForgery:
         call = {"tool": "page.read", "details": "d", "target": {"kind": "recipient", "value": "a` **b**\nc"}}
         text = ApprovalCard("7KQ2M", asked(calls=[call]), "telegram:42", Sender("42"), Texts()).format_open()
         assert "`a<U+0060> **b** c`" in text
+
+    @pytest.mark.parametrize("hidden", ["\u034f", "\u180b", "\u2065", "\ufe0f", "\U000e0041", "\U000e0100"])
+    def test_what_no_screen_shows_is_written_as_its_number(self, hidden: str) -> None:
+        assert show_details(f"rm{hidden} x") == f"rm<U+{ord(hidden):04X}> x"
+
+    @pytest.mark.parametrize(
+        ("details", "value", "count"),
+        [
+            ("\u200b" * 1_190, "r", 1),
+            ("`" * 1_190, "r", 1),
+            ("x", "\u200b" * 5_000, 5),
+            ("x", "r", 200),
+            ("x" * 80_000, "r", 1),
+        ],
+    )
+    def test_no_platform_cuts_a_card(self, details: str, value: str, count: int) -> None:
+        call = {"tool": "page.read", "details": details, "target": {"kind": "recipient", "value": value}}
+        card = ApprovalCard("7KQ2M", asked(calls=[call] * count), "telegram:42", Sender("42", "Ann"), Texts())
+        assert len(card.format_open()) < 4_096
+        assert len(card.message("telegram:42", "owner", seconds=1).files) == (len(details) > 1 or count > 5)

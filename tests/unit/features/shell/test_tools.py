@@ -136,6 +136,7 @@ async def test_a_plan_shows_the_command_as_it_runs_and_only_lists_can_be_granted
     first, _, rest = plan.details.partition("\n")
     assert first == "rm -r 'a b; c'"
     assert rest.strip() == f"In {made.find_workspace(HOME)}, in the sandbox none, with the network."
+    assert rest.strip() == plan.state  # with another sandbox a yes of before is void
     assert plan.target == GrantTarget(GrantKind.ARGUMENTS, digest_call(run, argv))
     plan = await plan_call(turn, run, RunArgs(script="rm -r a | b"))
     assert plan.details.startswith("rm -r a | b\n")

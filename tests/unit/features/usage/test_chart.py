@@ -201,6 +201,7 @@ def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str
     assert (args.chart, args.period) == (True, period)
 
 
+@pytest.mark.proof
 async def test_a_chart_goes_out_as_a_file_of_the_answer(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, "test:home", "test:家庭")
     channel, store = KeptChannel(), InMemoryStore()
