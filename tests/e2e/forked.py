@@ -10,6 +10,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -97,14 +98,15 @@ class Child:
 def begin() -> tuple[subprocess.Popen[bytes], Path]:
     """Start the process that forks, and return where it will listen; it ends with this one, be it a worker."""
     # Not in pytest's folder: the path of a socket may have 107 bytes.
-    folder = tempfile.TemporaryDirectory()
-    address = Path(folder.name) / "socket"
+    # And no `TemporaryDirectory`: a fork that drops the object would remove the folder.
+    folder = Path(tempfile.mkdtemp())
+    address = folder / "socket"
     command = [sys.executable, "-m", "tests.e2e.forking", str(address)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, env=_plain())
 
     def end() -> None:
         server.communicate()
-        folder.cleanup()
+        shutil.rmtree(folder)
 
     # Unlike `atexit`, this also runs at the end of a worker that began it, and never in one that did not.
     Finalize(None, end, exitpriority=0)
