@@ -24,6 +24,7 @@ BubbotError
 │   │   └── ModelKeyMissing    the model's provider needs a key, and none is set
 │   ├── ModelStepLimit         it kept calling tools until its steps were used up
 │   ├── ModelRepeatsCall       it kept making the same call
+│   ├── ModelCallsRefused      it kept making calls that are not allowed
 │   ├── ModelEmptyAnswer       its answer has no text
 │   └── ModelCallDenied        a budget or rate of this deployment forbids the call; no provider was called
 │       ├── BudgetExceeded     a budget is used up
@@ -46,7 +47,8 @@ BubbotError
 Signals a tool author raises (not errors of bubbot):
 ToolSignal
 ├── ToolRetry                  the arguments were wrong in a way the model can fix
-└── ToolFailed                 the tool cannot do it; a retry will not help
+├── ToolFailed                 the tool cannot do it; a retry will not help
+└── ToolRefused                the call is not allowed here; three in a row end the turn
 
 Each class has `kind`, a stable word that is also stored on the tape. Its other attributes are declared in the class
 with a default: an error from another process, or from an adapter that skips `__init__`, still has every attribute that
@@ -234,6 +236,21 @@ class ModelRepeatsCall(ModelError):
     def __init__(self, name: str) -> None:
         super().__init__(f"I stopped because the model kept calling {name} with the same arguments.")
         self.name = name
+
+
+class ModelCallsRefused(ModelError):
+    """The model made `count` calls in a row that are not allowed, the last one of the tool `name`."""
+
+    kind = "calls_refused"
+    name: str = ""
+    count: int = 0
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(
+            f"I stopped because {count} calls in a row were not allowed, the last one of {name}. They were not run."
+        )
+        self.name = name
+        self.count = count
 
 
 class ModelEmptyAnswer(ModelError):

@@ -48,6 +48,16 @@ async def read_no_session(turn: Turn, source: str) -> TapeHandle:
     raise AccessError(f"{turn.session} may not read {source}")
 
 
+def stage_nothing(turn: Turn, key: str, outbound: Outbound) -> bool:  # noqa: ARG001 - the signature of `Kernel.stage`
+    """Return false: no channel runs here."""
+    return False
+
+
+async def find_nothing_sent(session: str, channel: str, key: str) -> str | None:  # noqa: ARG001 - see `Kernel.find_sent`
+    """Return None: nothing was sent."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """What a feature may use of the bot.
@@ -64,6 +74,10 @@ class Kernel:
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
             it was accepted before. Raises `ConfigError` if its channel does not run here.
         send: sends a message that no turn writes: session, key, message, and facts for the same transaction.
+        stage: adds a message to what a turn sends, besides its answer: turn, key, message. It is merged with the turn. False if
+            its channel does not run here.
+        find_sent: returns the platform's id of a message with buttons that was sent: session, channel, and the key of the
+            message. None if it is not known.
         notify: sends a notice at once, which no tape holds.
         read_session: opens the tape of another session for reading, by grant.
     """
@@ -80,6 +94,8 @@ class Kernel:
     send: Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
     notify: Callable[[str, Outbound], Awaitable[None]]
     read_session: ReadSession = read_no_session
+    stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
+    find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
 
 
 @dataclass(frozen=True, kw_only=True)

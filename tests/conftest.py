@@ -10,6 +10,8 @@ import platform
 import shutil
 import signal
 import sqlite3
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from pathlib import Path
 
@@ -21,37 +23,13 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
+from tests import workers
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.e2e import forked
+from tests.quality import mypy
 
 PROOF_TIMEOUT_SECONDS = 3600
 """How long one test of the long versions may take."""
-LONG = (
-    "tests/quality/test_checks.py::test_mypy",
-    "tests/docs/test_readme.py::test_a_page_runs",
-    "tests/e2e/test_kill_",
-    "tests/property/test_store_machine.py",
-    "tests/property/test_fork_merge.py",
-    "tests/property/test_chat_isolation.py",
-    "tests/property/test_gateway_machine.py",
-    "tests/property/test_query_equivalence.py",
-    "tests/e2e/test_own_channel.py",
-    "tests/e2e/test_control_clients.py",
-    "tests/e2e/test_disks.py",
-    "tests/e2e/test_bench.py::test_every_row",
-    "tests/e2e/test_planted_failures.py",
-    "tests/e2e/test_status.py::test_a_model_that_still_loads",
-    "tests/e2e/test_plugins.py::TestFeature",
-    "tests/e2e/test_doctor.py::test_a_token_that_is_refused_later",
-    "tests/e2e/test_litellm_secrets.py",
-    "tests/e2e/test_openai_client.py",
-    "tests/e2e/test_restore.py",
-    "tests/unit/models/local/test_model.py",
-    "tests/quality/test_timeout.py",
-)
-"""How the ids of tests begin that take seconds: they come first, so that no worker ends with one alone."""
-
-
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 1 << 30
 """Room that must be free in memory before the files of tests go there; a run needs a third of it at most."""
@@ -77,9 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
     elif _has_room_in_memory():
         # A process that is killed loses nothing there either; only who cuts the power would see the difference.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-    if config.getoption("numprocesses", default=None):
-        # Else every worker and every bot compiles everything again. A run in one process (mutants) stays as it was asked.
+    if workers.count_workers(config):
+        # Else every bot compiles everything again, and pytest rewrites the assertions of each test file, which takes longer than
+        # all the rest of the collection. A run in one process (mutants) stays as it was asked.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
     quiet = hypothesis.settings(
         derandomize=True,
         deadline=None,
@@ -103,37 +83,22 @@ def _has_room_in_memory() -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Nothing of what is imported for tests is ever garbage: the collector need not look at it, now and later."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Begin what takes long, and collect.
+
+    Nothing of what is imported for tests is ever garbage: the collector need not look at it, now and later.
+    """
+    is_whole = workers.runs_everything(session.config)
+    if is_whole:
+        mypy.begin()
+        forked.begin()
     gc.disable()
     result = yield
     gc.freeze()
     gc.enable()
+    if is_whole:
+        forked.find_address()  # one for all workers
     return result
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Let each worker begin with other files: in a new clone one compiles what the others then find compiled."""
-    report = yield
-    worker, workers = _worker()
-    if workers and isinstance(collector, pytest.Directory) and report.passed:
-        first = len(report.result) * worker // workers
-        report.result = [*report.result[first:], *report.result[:first]]
-    return report
-
-
-def _worker() -> tuple[int, int]:
-    """Return the number of this worker, and of how many; of none in a run without workers."""
-    name = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    return int(name), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Run two workers a core, at most eight: half the time of a test that starts a bot is waiting."""
-    return min(8, 2 * (os.cpu_count() or 1))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -147,36 +112,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("proof") or item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(PROOF_TIMEOUT_SECONDS), append=False)
         return
-    long = [item for item in items if item.get_closest_marker("proof")]
+    long = {item for item in items if item.get_closest_marker("proof")} | _list_left_cases(items)
     if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("proof")]
-    if workers := _worker()[1]:
-        items.sort(key=lambda item: item.path)  # each worker collects the files in another order
-        items[:] = _dealt(items, workers)
+        config.hook.pytest_deselected(items=[*long])
+        items[:] = [item for item in items if item not in long]
 
 
-def _dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Deal the long tests to the workers, each of which begins with its part of the list.
-
-    The tests that use litellm follow together, so that one worker loads it; the others stay beside their neighbours.
-    """
-    long = [item for item in items if item.nodeid.startswith(LONG)]
-    rest = [item for item in items if not item.nodeid.startswith(LONG)]
-    rest.sort(key=lambda item: not _uses_litellm(item))
-    dealt: list[pytest.Item] = []
-    for worker in range(workers):
-        first = long[worker::workers]
-        share = (len(items) - len(dealt)) // (workers - worker) - len(first)
-        dealt += [*first, *rest[: max(0, share)]]
-        rest = rest[max(0, share) :]
-    return [*dealt, *rest]
-
-
-def _uses_litellm(item: pytest.Item) -> bool:
-    callspec = getattr(item, "callspec", None)
-    is_its_way = callspec is not None and callspec.params.get("model_path") == "litellm"
-    return is_its_way or "loaded_litellm" in getattr(item, "fixturenames", ())
+def _list_left_cases(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Return the cases that the marker `sampled` leaves to the proof. A case that was chosen alone is the first: it runs."""
+    left, places = set[pytest.Item](), Counter[str]()
+    for item in items:
+        if marker := item.get_closest_marker("sampled"):
+            function = item.nodeid.partition("[")[0]
+            if places[function] % marker.args[0]:
+                left.add(item)
+            places[function] += 1
+    return left
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,11 @@ LAWS = {
     "T16": "A chain of hashes per tape, and one head over all tapes, tell altered, missing and erased entries apart.",
     "T17": "Erasure is asked for, is itself a fact, blanks the content for good, and leaves id, kind, date and key.",
     "T18": "JSON goes in and JSON comes out; nothing on a tape is ever revived as an object.",
-    "P1": "What a person keeps as own memory appears in direct chats with the accounts of this person, and nowhere else.",
+    "T19": "An outside effect has a begin on the tape, durable before it starts, which names exactly what runs.",
+    "T20": "What may have happened is not done again: the same key, a question, or nobody knows; the record answers.",
+    "T21": "No turn waits for a person: what needs a yes is stored, and the turn of the yes runs it as it was stored.",
+    "T22": "What is made of entries is as foreign as the most foreign of them; only an owner's fact that names it can vouch for it.",
+    "P1": "What is said or kept in one chat appears in another only by a grant that stands; own memory only in direct chats with its person.",
 }
 
 PENDING: set[str] = set()

@@ -19,13 +19,18 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 
+from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
 from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.meaning import MeaningSearch
+from bubbot.features.strategies.recall import recall_for
+from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
+from bubbot.ports.passages import PassageIndex
 from bubbot.ports.tool import READS_WORLD, ToolArgs, tool
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.anchor import MEMORY_SEAL
@@ -49,13 +54,21 @@ RESULT_CHARS = 1_500
 """Characters of a long result."""
 SYLLABLES = ("ba", "dor", "fi", "gul", "ha", "kem", "lo", "mir", "nu", "pas", "ro", "sul", "ta", "vor", "wi", "zan")
 MEANINGS = (
-    ("automobile", "car"),
-    ("dwelling", "house"),
-    ("notebook", "diary"),
-    ("infant", "baby"),
-    ("doctor", "medic"),
+    ("The automobile is parked on level {}.", "Where did I leave my car?"),
+    ("My physician has the extension {}.", "How do I reach the doctor by phone?"),
+    ("The infant weighs {} grams.", "How heavy was our baby?"),
+    ("We pay {} euros of rent for the flat.", "What does my apartment cost?"),
+    ("The film starts at {}.", "When does the movie begin?"),
+    ("The locomotive leaves from track {}.", "From which platform does my train depart?"),
+    ("I owe my sibling {} dollars.", "How much money must I give back to my brother?"),
+    ("The novel lies open at page {}.", "How far did I read in my book?"),
+    ("Set the oven to {} units.", "How hot must my stove be?"),
+    ("The laptop has a serial that ends in {}.", "What are the last digits of my computer?"),
+    ("The tickets for the flight cost {}.", "How expensive was our plane?"),
+    ("Dinner is for {} guests.", "How many people come to our meal?"),
 )
-"""Words of a fact, and words of the probe that share only their meaning."""
+"""Facts, and questions about them that share only their meaning. The model knows the language, so it knows which sentence
+answers which question, and takes the number from its request."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +96,18 @@ def make_script(turns: int, *, facts: int, seed: int = 18) -> Script:
     lines = [_filler(random, turn, words, nouns) for turn in range(turns)]
     values = [str(value) for value in random.sample(range(1_000, 10_000), facts + len(MEANINGS))]
     subjects = [f"{_word(random)}{place % 7}x {random.choice(nouns)}" for place in range(facts)]
-    planted = [*subjects, *(f"{word} {random.choice(nouns)}" for word, _ in MEANINGS)]
+    planted = [f"By the way, my {subject} code is {{}}. {_sentence(random, words)}" for subject in subjects]
+    meanings = MEANINGS[: turns // 10 - 1 - facts]
+    planted += [fact for fact, _ in meanings]
     early = sorted(random.sample(range(1, turns // 10), len(planted)))
-    for turn, subject, value in zip(early, planted, values, strict=True):
-        lines[turn] = f"By the way, my {subject} code is {value}. {_sentence(random, words)}"
+    values = values[: len(planted)]
+    for turn, fact, value in zip(early, planted, values, strict=True):
+        lines[turn] = fact.format(value)
     asked = [Probe(f"What is my {subject} code?", value) for subject, value in zip(subjects, values, strict=False)]
-    for place, (_, word) in enumerate(MEANINGS):
-        asked.append(Probe(f"What is my {word} {words[place]} code?", values[facts + place], shares_words=False))
+    asked += [
+        Probe(question, value, shares_words=False)
+        for (_, question), value in zip(meanings, values[facts:], strict=True)
+    ]
     late = sorted(random.sample(range(turns - turns // 5, turns), len(asked)))
     probes = dict(zip(late, asked, strict=True))
     for turn, probe in probes.items():
@@ -198,6 +216,8 @@ class RuleModel:
     def answer(self, request: ModelRequest) -> ModelReply:
         """Answer by the rule: look for a fact, open what a hint cites with words of the question, or do not know."""
         prompt = next((str(item["content"]) for item in reversed(request.messages) if item["role"] == "user"), "")
+        if meaning := find_meaning(prompt):
+            return ModelReply(find_number(request, meaning) or UNKNOWN)
         probes = PROBE.findall(prompt)
         is_result = request.messages[-1]["role"] == "tool"
         if probes:
@@ -234,6 +254,18 @@ class RuleModel:
         """See `Model.aclose`."""
 
 
+def find_meaning(prompt: str) -> str:
+    """Find the fact that answers the question at the end of a prompt; empty if that asks none of them."""
+    return next((fact for fact, question in MEANINGS if prompt.endswith(question)), "")
+
+
+def find_number(request: ModelRequest, fact: str) -> str:
+    """Find what a request says of a fact; empty if it says nothing."""
+    pattern = re.compile(re.escape(fact).replace(re.escape("{}"), r"(\d{4})"))
+    found = [match[1] for message in request.messages for match in pattern.finditer(str(message["content"]))]
+    return f"It is {found[-1]}." if found else ""
+
+
 def find_value(request: ModelRequest, subject: str) -> str:
     """Find the newest fact in the request that says this subject; empty if there is none."""
     for message in reversed(request.messages):
@@ -241,6 +273,21 @@ def find_value(request: ModelRequest, subject: str) -> str:
             if found["subject"] == subject:
                 return found["value"]
     return ""
+
+
+def recalling(index: PassageIndex | None = None) -> list[Feature]:
+    """The part of the feature that recalls evidence, as the bot has it; by meaning, too, with an index."""
+
+    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        if index is None:
+            await recall_for(turn, find_entries, budget=250)
+        else:
+            meaning = MeaningSearch(index, lambda _: turn.tape, is_on=lambda: True)
+            await meaning.follow(turn.tape)  # at once: how far a background gets is not what is tested
+            await recall_for(turn, find_entries, budget=250, find_alike=meaning.find)
+        return await call_next(turn)
+
+    return [Feature(name="recall", around_turn=(recall,))]
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class SummaryParts:
         return [replace(made, tools=tools, choose_selector=None)]
 
 
-async def _find_nothing(*_: object) -> Sequence[int]:
+async def _find_nothing(*_: object) -> Sequence[Sequence[int]]:
     return ()
 
 

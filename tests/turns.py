@@ -70,6 +70,7 @@ from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
+from bubbot.runtime.tool_list import ToolList
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -204,6 +205,7 @@ class Options:
 
     tools: Sequence[Tool] = ()
     role: Role = Role.OWNER
+    role_of: Callable[[Inbound], Role] | None = None
     compose: ContextPolicy = field(default_factory=lambda: ContextPolicy(strategies=OWN_STRATEGIES))
     calls: ToolLimits = field(default_factory=ToolLimits)
     run: RunnerSettings = field(default_factory=RunnerSettings)
@@ -376,7 +378,7 @@ async def _bench(
         around_delivery=[around for feature in options.features for around in feature.around_delivery],
     )
     if options.rules is None:
-        line.link = replace(line.link, role=lambda _: options.role)
+        line.link = replace(line.link, role=options.role_of or (lambda _: options.role))
     shown = options.show
     if line.previews is not None and options.show is ignore_preview:
         shown = PreviewSink({channel.name: line.previews})
@@ -468,9 +470,10 @@ def _parts(
         rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
         choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
-    composer = RequestComposer(models.model_for_turn, settings, found.specs)
+    tools = ToolList(found)
+    composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)
     runner = ToolCallRunner(
-        found,
+        tools,
         options.calls,
         options.show,
         around_tool=[around for feature in features for around in feature.around_tool],

@@ -40,10 +40,10 @@ from bubbot.features.schedule.state import (
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.inbox_views import INBOX_PROJECTION, MIGRATIONS_PROJECTION, RECEIVED, inbound_data
 from bubbot.gateway.outbox import outbox_tape
-from bubbot.gateway.outbox_views import OUTBOX_PROJECTION, RECEIPT
+from bubbot.gateway.outbox_views import OUTBOX_PROJECTION
 from bubbot.ports.channel import Inbound, MessagePart, Sender
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.outbox import intent_entry
+from bubbot.ports.outbox import RECEIPT, intent_entry
 from bubbot.ports.usage import BUDGET_TAPE, SETTLED, BudgetSubject, Reservation
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event

@@ -326,6 +326,8 @@ async def open_bot(
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
+            stage=directory.stage,
+            find_sent=directory.find_sent,
             read_session=session_reader(partial(_session_tape, store, installed.references, workspace), may_read),
         )
         bot_features = BotFeatures(

@@ -18,6 +18,8 @@ from bubbot.features.budget.health import read_budget_health
 from bubbot.features.files.checks import FILE_CHECKS
 from bubbot.features.schedule.checks import SCHEDULE_CHECKS
 from bubbot.features.schedule.health import read_schedule_health
+from bubbot.features.shell.checks import SHELL_CHECKS
+from bubbot.features.web.checks import WEB_CHECKS
 from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
@@ -55,6 +57,8 @@ OWN_DIAGNOSTICS = (
     Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
     Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
     Diagnostics("budget", budget_settings, read_budget_health, BUDGET_CHECKS),
+    Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
+    Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
 )
 """Those of bubbot, in the order of their findings."""
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from bubbot.features.access.events import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
+from bubbot.features.approvals.events import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
@@ -14,6 +15,7 @@ from bubbot.features.memory.events import MEMORY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
+from bubbot.features.web.events import WEB_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
 
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
@@ -27,6 +29,8 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **STRATEGY_EVENTS,
         **TOPIC_EVENTS,
         **AGENT_EVENTS,
+        **APPROVAL_EVENTS,
+        **WEB_EVENTS,
     }
 )
 """The payload models of our own features, by the name of the event."""

@@ -21,6 +21,9 @@ from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
+from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
+from bubbot.features.approvals.feature import ApprovalsFeature
+from bubbot.features.approvals.gate import no_job_grants
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -32,18 +35,22 @@ from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
+from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.web.feature import web_feature
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
+from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
 from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
+from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
@@ -69,6 +76,7 @@ class BotFeatures:
 
     Attributes:
         schedule: the schedules; None without them.
+        approvals: which calls of models need a yes; None without them: then each runs.
         budget: the budgets; None without them.
         memory: the memory; None without it.
         strategies: the context strategies.
@@ -113,7 +121,7 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        self._trace_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *_list_session_events(factories))
+        self._trace_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *SESSION_TRACE_EVENTS, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
@@ -124,6 +132,18 @@ class BotFeatures:
             if "budget" in names
             else None
         )
+        self._list_tools: Callable[[], Sequence[Tool]] = tuple
+        self.approvals = (
+            ApprovalsFeature(
+                kernel,
+                settings.approvals,
+                lambda: self._list_tools(),  # noqa: PLW0108 - each reload builds them anew
+                self.schedule.list_allowed if self.schedule else no_job_grants,
+            )
+            if "approvals" in names
+            else None
+        )
+        self.shell = ShellFeature(kernel.home)
         self._lasting: dict[str, LastingFeature] = {}
         self._sections: dict[str, SettingsSection | None] = {}
         self.problems = FeatureProblems(kernel.now)
@@ -139,13 +159,24 @@ class BotFeatures:
             self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
         if "strategies" in names:
             kept = StrategiesFeature(
-                kernel, settings.context, find_entries=find_entries, find_model=find_model, strategies=strategies
+                kernel,
+                settings.context,
+                find_entries=find_entries,
+                find_model=find_model,
+                strategies=strategies,
+                passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
             )
             self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
         if self.schedule:
             self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
+        if "shell" in names:
+            self._lasting["shell"] = LastingFeature(
+                self.shell.feature(settings.tools.shell), lambda settings: settings.tools.shell
+            )
         if self.budget:
             self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
+        if self.approvals:
+            self._lasting["approvals"] = LastingFeature(self.approvals.feature(), lambda settings: settings.approvals)
 
     @property
     def lasting(self) -> Iterator[Feature]:
@@ -188,6 +219,7 @@ class BotFeatures:
             report: reports the health of the bot.
             channel_tapes: the inbox and outbox tapes.
         """
+        self._list_tools = list_tools
         transcriber = models.transcriber
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
@@ -208,6 +240,8 @@ class BotFeatures:
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies),
             "usage": lambda: usage_feature(self._usage_reporter()),
+            "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
+            "web": lambda: web_feature(settings.tools.web),
             "attachments": lambda: attachments_feature(
                 settings.attachments,
                 self._kernel.texts,
@@ -216,9 +250,7 @@ class BotFeatures:
             ),
         }
         own = [
-            self._lasting[name].feature if name in self._lasting else made[name]()
-            for name in FEATURES
-            if name in self._names
+            made[name]() if name in made else self._lasting[name].feature for name in FEATURES if name in self._names
         ]
         self._leave_out_clashes(own)
         return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]

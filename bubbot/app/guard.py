@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFailed, ModelCallDenied, ToolSignal
 from bubbot.feature import Apply, Feature, FindModel
 from bubbot.log import redact
-from bubbot.ports.channel import Inbound, Outbound, Receipt
+from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
 from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
@@ -117,7 +117,7 @@ class FeatureGuard:
             feature,
             on_recovered=partial(self.notify, "on_recovered", feature.on_recovered) if feature.on_recovered else None,
             on_chat_unreachable=partial(self.notify, "on_chat_unreachable", unreachable) if unreachable else None,
-            tools=[replace(tool, run=self._tool(tool)) for tool in feature.tools],
+            tools=[self._tool(tool) for tool in feature.tools],
             prompt=[self._section(section) for section in feature.prompt],
             sources={origin: GuardedSource(self, source) for origin, source in feature.sources.items()},
             around_turn=[around("around_turn", each, TurnOutcome) for each in feature.around_turn],
@@ -179,16 +179,20 @@ class FeatureGuard:
         if not isinstance(error, FeatureFailed):  # else it is recorded
             self.fail(where, _describe(error), error)
 
-    def _tool(self, tool: Tool) -> Callable[[Turn, Any], Awaitable[Any]]:
+    def _tool(self, tool: Tool) -> Tool:
         """Guard a tool: what it raises is its result, but not even an exit may be more than that."""
 
-        async def run(turn: Turn, args: Any) -> Any:
-            try:
-                return await tool.run(turn, args)
-            except (SystemExit, asyncio.CancelledError) as error:
-                self._raise(tool.name, error, None)
+        def guard(work: Callable[[Turn, Any], Awaitable[Any]]) -> Callable[[Turn, Any], Awaitable[Any]]:
+            async def run(turn: Turn, args: Any) -> Any:
+                try:
+                    return await work(turn, args)
+                except (SystemExit, asyncio.CancelledError) as error:
+                    self._raise(tool.name, error, None)
 
-        return run
+            return run
+
+        plan, probe = tool.plan and guard(tool.plan), tool.probe and guard(tool.probe)
+        return replace(tool, run=guard(tool.run), plan=plan, probe=probe)
 
     def _section(self, section: PromptSection) -> PromptSection:
         async def build(turn: Turn, traits: ModelTraits) -> str | PromptText:
@@ -481,6 +485,10 @@ def check_feature(feature: object, name: str) -> Feature:
         _check_items(field, _given(getattr(feature, field)), callable)
     _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
     _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))
+    for each in feature.tools:
+        each.spec()  # its schema can be built
+        if each.role not in list(Role):
+            raise TypeError(f"its tool {each.name} is for {each.role!r}, which is no role")
     try:
         Toolbox(feature.tools)
     except ConfigError as error:

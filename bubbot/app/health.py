@@ -1,4 +1,4 @@
-"""Collect the health of a bot into one value, for people and for programs."""
+"""Collect the health of a running bot into one value, for people and for programs."""
 
 from __future__ import annotations
 
@@ -6,51 +6,35 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
-from zoneinfo import ZoneInfo
 
-from bubbot import __version__
-from bubbot.app.diagnostics import check_health, failed_health, read_health
+from bubbot.app.diagnostics import check_health, failed_health
 from bubbot.app.features import BotFeatures
-from bubbot.app.stores import unused_clock
+from bubbot.app.offline import blank_snapshot, describe_backup, measure_database, newest_backup, unowned_sections
 from bubbot.errors import BubbotError
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.daily_digest import DeploymentHead
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import (
-    BackupStatus,
     ChannelState,
     ChannelStatus,
-    DatabaseStatus,
     HealthSnapshot,
-    PendingDeliveries,
     pending_deliveries,
 )
-from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.gateway.outbox import Outbox, outbox_tape
-from bubbot.gateway.quarantine import Quarantine
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
-from bubbot.ports.checks import HomeReader
-from bubbot.ports.health import FeatureHealth, FeatureProblem, HealthContext, RuntimeLoad
+from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
 from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.settings.loader import Settings
-from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite.backups import list_backups
 from bubbot.tape.entry import timestamp
-from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock
-from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
@@ -95,7 +79,7 @@ class HealthCollector:
         restored: RestoreFact | None = None,
     ) -> None:
         self.store = store
-        self.quarantine = _backup_status(restored)
+        self.quarantine = describe_backup(restored)
         self.sources = sources
         self.channel_states: ChannelStates | None = None
         self._home = home
@@ -164,9 +148,9 @@ class HealthCollector:
             pending_deliveries(name, await channel_runtime.outbox.pending())
             for name, channel_runtime in list(sources.channel_runtimes.items())
         ]
-        database = await _database(self._home, self.store)
+        database = await measure_database(self._home, self.store)
         return replace(
-            _blank_snapshot(self.settings, self._home, self._now),
+            blank_snapshot(self.settings, self._home, self._now),
             pid=os.getpid(),
             began=self._began,
             channels=self.channels(),
@@ -187,14 +171,14 @@ class HealthCollector:
 
     async def deployment_head(self) -> DeploymentHead:
         """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
-        database = await _database(self._home, self.store)
+        database = await measure_database(self._home, self.store)
         head = await require_chain(self.store).deployment_head()
         return DeploymentHead(head, database.entries, database.size)
 
     async def report(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
         """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
         if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
-            blank = _blank_snapshot(self.settings, self._home, self._now)
+            blank = blank_snapshot(self.settings, self._home, self._now)
             formatter = HealthFormatter(self._texts, replace(blank, reports=self.features(self._texts, role)))
             return formatter.in_chat(role, direct=direct)
         try:
@@ -214,104 +198,3 @@ def _health(channel: Channel, state: ChannelStatus) -> ChannelHealth:
     except Exception as error:  # the adapter is someone else's code; its defect must not hide the rest
         log.exception("channel health check failed", extra={"action": "health.defect", "channel": channel.name})
         return ChannelHealth(is_ready=False, note=type(error).__name__)
-
-
-def _blank_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
-    return HealthSnapshot(__version__, str(home.path), settings.bot.timezone, timestamp(now()))
-
-
-async def offline_snapshot(
-    store: TapeStore | None, home: Home, settings: Settings, *, now: Clock, config: Path | None = None
-) -> HealthSnapshot:
-    """Return the snapshot of a home whose bot does not run, from the database alone.
-
-    Args:
-        store: the tapes; None if there is no database.
-        home: the home.
-        settings: its settings.
-        now: the clock.
-        config: the file with the settings, if not the one in the home.
-    """
-    tapes = InMemoryStore() if store is None else store
-
-    def open_tape(name: str) -> TapeService:
-        return TapeService(tapes, name, now=unused_clock, new_id=str, session="")
-
-    names = [tape.name for tape in await tapes.tapes()]
-    waiting, pending = 0, list[PendingDeliveries]()
-    for channel in _channels(names, inbox_tape("")):
-        waiting += len(await Inbox(open_tape(inbox_tape(channel)), lambda: "").open_inbounds())
-    for channel in _channels(names, outbox_tape("")):
-        pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
-    blank = _blank_snapshot(settings, home, now)
-    reader = HomeReader(
-        home.path,
-        config or home.config,
-        None,
-        now,
-        ZoneInfo(blank.zone),
-        lambda name: nullcontext(open_tape(name)),
-        has_tapes=store is not None,
-    )
-    return replace(
-        blank,
-        load=RuntimeLoad(waiting=waiting),
-        owed=tuple(pending),
-        database=None if store is None else await _database(home, store),
-        quarantine=_backup_status(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
-        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
-        features=unowned_sections(settings),
-    )
-
-
-def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
-    """Return the sections of the settings that belong to no installed feature."""
-    return tuple(
-        FeatureProblem(
-            section.name, f"[{section.name}] is in the settings, but no such feature is installed", "", is_left_out=True
-        )
-        for section in settings.unowned_sections
-    )
-
-
-def _backup_status(restored: RestoreFact | None) -> BackupStatus | None:
-    return None if restored is None else BackupStatus(restored.backup, restored.created)
-
-
-def newest_backup(home: Home) -> BackupStatus | None:
-    """Return the newest complete backup in the default folder; None if there is none."""
-    complete = []
-    with suppress(OSError):  # the folder is not readable, or is being removed
-        complete = list_backups(home.path)
-    return BackupStatus(complete[-1].path.name, timestamp(complete[-1].created)) if complete else None
-
-
-async def _database(home: Home, store: TapeStore) -> DatabaseStatus:
-    if isinstance(store, CountsEntries):
-        entries = await store.count_entries()
-    else:
-        entries = sum(tape.head for tape in await store.tapes())
-    size, wal, free = await asyncio.to_thread(_sizes, home)
-    return DatabaseStatus(entries, size, wal, free)
-
-
-def _sizes(home: Home) -> tuple[int, int, int]:
-    """Return the bytes of the database, of its log, and free on its disk. Opening a file would drop SQLite's locks."""
-
-    def size(path: Path) -> int:
-        try:
-            return path.stat().st_size
-        except OSError:
-            return 0
-
-    wal = home.database.with_name(f"{home.database.name}-wal")
-    free = 0
-    with suppress(OSError):
-        free = shutil.disk_usage(home.path).free
-    return size(home.database), size(wal), free
-
-
-def _channels(names: Sequence[str], prefix: str) -> list[str]:
-    """Return the channels with a system tape; a tape may have shards, `PREFIX<channel>/<shard>`."""
-    found = (name.removeprefix(prefix).partition("/")[0] for name in names if name.startswith(prefix))
-    return list(dict.fromkeys(found))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.search.settings import SearchSettings
-from bubbot.features.search.view import SearchView
+from bubbot.features.search.words import WordsView
 from bubbot.features.strategies.retrieval import EVIDENCE_KINDS
 from bubbot.ports.store import IndexesTexts
 from bubbot.tape.fork import ForkedTape
@@ -41,7 +41,8 @@ async def open_indexing(store: TapeStore, settings: SearchSettings, group: async
         await indexer.aclose()
 
 
-async def find_entries(tape: ForkedTape, text: str, until: datetime | None, limit: int) -> Sequence[int]:
-    """Find the entries that hold a text as search does. See `FindEntries` of the strategies."""
-    result = await tape.read(SearchView(text, kinds=EVIDENCE_KINDS, until=until, limit=limit))
-    return [hit.id for hit in result.hits]
+async def find_entries(
+    tape: ForkedTape, words: Sequence[str], until: datetime | None, limit: int
+) -> Sequence[Sequence[int]]:
+    """Find the entries that hold each word, as search does. See `FindEntries` of the strategies."""
+    return await tape.read(WordsView(tuple(words), EVIDENCE_KINDS, until, limit))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from uuid import uuid4
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.stores import find_workspace, open_home_store
@@ -23,7 +23,7 @@ def now() -> datetime:
 
 def new_id() -> str:
     """Return a new random id, 32 hexadecimal digits."""
-    return uuid4().hex
+    return os.urandom(16).hex()
 
 
 def tape_service(

@@ -35,6 +35,7 @@ from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
+from bubbot.runtime.tool_list import ToolList
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
@@ -96,10 +97,10 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     for feature in reversed(features):
         for around in reversed(feature.around_choice):
             find_model = around(find_model)
-    composer = RequestComposer(
-        find_model, _context_policy(settings, features, services.features.strategies), toolbox.specs
-    )
-    loop = _build_loop(settings, services, features, toolbox=toolbox, composer=composer, models=models)
+    tools = ToolList(toolbox, settings.tools.schema_tokens)
+    policy = _context_policy(settings, features, services.features.strategies)
+    composer = RequestComposer(find_model, policy, tools.specs, toolbox.reads_web)
+    loop = _build_loop(settings, services, features, toolbox=toolbox, tools=tools, composer=composer, models=models)
 
     async def deliver(channel: str, message: OutboxMessage) -> None:
         # A reload may have removed the channel in the middle of the turn; the message is durable.
@@ -152,12 +153,13 @@ def _build_loop(
     features: Sequence[Feature],
     *,
     toolbox: Toolbox,
+    tools: ToolList,
     composer: RequestComposer,
     models: ModelSet,
 ) -> AgentLoop:
     show = services.activity
     calls = ToolCallRunner(
-        toolbox,
+        tools,
         ToolLimits(settings.tools.timeout, settings.tools.result_limit),
         show,
         around_tool=[around for feature in features for around in feature.around_tool],

@@ -6,12 +6,17 @@ those it holds as unanswered. So the release ends all of them by facts; nothing 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from bubbot.app.channels import STDIN
 from bubbot.errors import ConfigError
+from bubbot.features.approvals.release import end_approvals
+from bubbot.features.approvals.service import ApprovalService
+from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.release import skip_past_firings
 from bubbot.features.schedule.store import ScheduleStore
@@ -19,6 +24,7 @@ from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.gateway.quarantine_view import RestoreFact
+from bubbot.ports.channel import APPROVAL_ORIGIN
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.tool import ToolArgs
@@ -52,12 +58,14 @@ class ReleaseResult:
         unsent: messages of the bot that are not sent.
         unanswered: messages of people that get no answer.
         jobs: jobs whose time has passed.
+        approvals: cards, and answers to cards, that run nothing.
     """
 
     delivered: bool
     unsent: int
     unanswered: int
     jobs: int
+    approvals: int
 
 
 @dataclass
@@ -69,12 +77,14 @@ class _ReleaseSummary:
         intents: messages of the bot that are not sent.
         inbounds: messages of people that get no answer.
         jobs: jobs whose time has passed.
+        approvals: cards, and answers to cards, that run nothing.
     """
 
     batches: list[Batch]
     intents: int = 0
     inbounds: int = 0
     jobs: int = 0
+    approvals: int = 0
 
     def add(self, tape: str, facts: Sequence[TapeEntry], at: datetime) -> None:
         """Add facts for a tape."""
@@ -93,12 +103,17 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
     if not arguments.deliver:
         await _end_channels(context, restored, summary, at)
         await _end_firings(context, summary, at)
+        await _end_approvals(context, summary, at)
     fact = release_entry(
-        deliver=arguments.deliver, intents=summary.intents, inbounds=summary.inbounds, jobs=summary.jobs
+        deliver=arguments.deliver,
+        intents=summary.intents,
+        inbounds=summary.inbounds,
+        jobs=summary.jobs,
+        approvals=summary.approvals,
     )
     summary.add(HOME_TAPE, [fact], at)
     await context.store.append(summary.batches)
-    result = ReleaseResult(arguments.deliver, summary.intents, summary.inbounds, summary.jobs)
+    result = ReleaseResult(arguments.deliver, summary.intents, summary.inbounds, summary.jobs, summary.approvals)
     return CommandResult(_describe(context, arguments, summary), data=json_data(result))
 
 
@@ -143,13 +158,27 @@ async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: da
         summary.add(SCHEDULE_TAPE, facts, at)
 
 
+async def _end_approvals(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
+    """End what waits for a yes, and what a yes has not started yet, in the terminal too."""
+    service = ApprovalService(context.open_tape, context.now, os.urandom, ApprovalSettings())
+    await service.load()
+    facts, summary.approvals = end_approvals(service)
+    summary.add(APPROVALS_TAPE, facts, at)
+    inbox = Inbox(context.open_tape(inbox_tape(STDIN)), context.new_id)
+    started = [one for one in await inbox.open_inbounds() if one.inbound.origin == APPROVAL_ORIGIN]
+    for tape, ids in _by_tape((inbox.tape_of(one.inbound.session), one.id) for one in started).items():
+        summary.add(tape, [done_entry(ids, outcome=OUTCOME)], at)
+    summary.approvals += len(started)
+
+
 def _describe(context: CommandContext, arguments: ReleaseHome, summary: _ReleaseSummary) -> str:
     if arguments.deliver:
         outcome = "What was left open when the backup was made is sent and answered by the next bubbot run."
     else:
         outcome = (
             f"Ended as {UNSENT!r}: {summary.intents} messages to people; ended without an answer: {summary.inbounds} "
-            f"messages of theirs; jobs whose time had passed: {summary.jobs}."
+            f"messages of theirs; jobs whose time had passed: {summary.jobs}; approvals that run nothing: "
+            f"{summary.approvals}."
         )
     next_step = (
         "The bot that runs now has to be restarted to run its channels."

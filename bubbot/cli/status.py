@@ -186,7 +186,7 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
     """Read the health from the database."""
     # Imported here: a bot that runs is asked far more often, and answers without them.
     with loading():
-        from bubbot.app.health import offline_snapshot
+        from bubbot.app.offline import offline_snapshot
         from bubbot.app.tapes import now, open_tapes
 
     try:

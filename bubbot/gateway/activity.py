@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from bubbot.ports.channel import (
@@ -58,7 +57,7 @@ class ActivityTracker:
         self.show(session, event)
         match event:
             case TextStreamed():  # first: an answer comes in many pieces
-                if (activity := self._turns.get(session)) is None or activity.phase != "writing":
+                if session not in self._turns or self._turns[session].phase != "writing":
                     self._set_activity(session, TurnActivity("writing"))
             case TurnStarted():
                 self._turns[session] = TurnActivity(since=self._clock())
@@ -86,7 +85,7 @@ class ActivityTracker:
     def _set_activity(self, session: str, activity: TurnActivity) -> None:
         previous = self._turns.get(session, activity)
         if (previous.phase, previous.tool) != (activity.phase, activity.tool):  # an answer is streamed in many pieces
-            activity = replace(activity, since=previous.since)
+            activity = TurnActivity(activity.phase, activity.tool, previous.since)
         elif session in self._turns:
             return
         self._turns[session] = activity

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from datetime import UTC, tzinfo
 from functools import partial
@@ -289,22 +289,38 @@ class ChatLimits:
 
     def __init__(self, max_turns: int) -> None:
         self._max_turns = max_turns
-        self._chats: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._chats: dict[str, _ChatTurns] = {}
 
     def acquire(self, session: str) -> AbstractAsyncContextManager[None]:
         """Return a context that holds one of the turns of the session's chat."""
-        return self._hold_slot(":".join(session.split(":", 2)[:2]))
+        chat = ":".join(session.split(":", 2)[:2])
+        turns = self._chats.get(chat)
+        if turns is None:
+            turns = self._chats[chat] = _ChatTurns(self._max_turns, partial(self._chats.pop, chat))
+        return turns
 
-    @asynccontextmanager
-    async def _hold_slot(self, chat: str) -> AsyncIterator[None]:
-        slots, users = self._chats.get(chat, (asyncio.Semaphore(self._max_turns), 0))
-        self._chats[chat] = (slots, users + 1)
+
+class _ChatTurns:
+    """The turns of one chat; each block holds one of them, and the last one calls `on_unused`."""
+
+    def __init__(self, max_turns: int, on_unused: Callable[[], object]) -> None:
+        self._slots = asyncio.Semaphore(max_turns)
+        self._users = 0
+        self._on_unused = on_unused
+
+    async def __aenter__(self) -> None:
+        self._users += 1
         try:
-            async with slots:
-                yield
-        finally:
-            users = self._chats[chat][1] - 1
-            if users:
-                self._chats[chat] = (slots, users)
-            else:
-                del self._chats[chat]
+            await self._slots.acquire()
+        except BaseException:
+            self._forget_user()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release()
+        self._forget_user()
+
+    def _forget_user(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._on_unused()

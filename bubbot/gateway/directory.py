@@ -8,6 +8,8 @@ from dataclasses import replace
 from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.ports.channel import Inbound, Outbound, Role
+from bubbot.ports.outbox import intent_entry, intent_key
+from bubbot.ports.turn import Turn
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
 
@@ -43,6 +45,27 @@ class ChannelDirectory:
         runtime = self._find(outbound.channel)
         parts = tuple(runtime.link.split(outbound))
         await runtime.deliver(await runtime.outbox.enqueue(session, key, parts, extra_entries))
+
+    def stage(self, turn: Turn, key: str, outbound: Outbound) -> bool:
+        """Add a message to what a turn sends, besides its answer; false if its channel does not run here.
+
+        It is merged with the turn, and sent then.
+        """
+        runtime = self._runtimes.get(outbound.channel)
+        if runtime is None:
+            return False
+        parts = tuple(runtime.link.split(outbound))
+        turn.tape.stage(runtime.link.outbox_of(turn.session), [intent_entry(turn.session, key, parts)])
+        return True
+
+    async def find_sent(self, session: str, channel: str, key: str) -> str | None:
+        """Return the platform's id of the part with buttons of a message that was sent; None if it is not known."""
+        runtime = self._runtimes.get(channel)
+        intent = await runtime.outbox.find_intent(intent_key(key)) if runtime else None
+        if runtime is None or intent is None or intent.session != session:
+            return None
+        place = next((place for place, part in enumerate(intent.parts) if part.buttons), 0)
+        return await runtime.outbox.receipt_of(intent, place) or None
 
     async def notify(self, channel: str, outbound: Outbound) -> None:
         """Send a notice that no tape holds; nothing if a reload has removed the channel."""

@@ -60,7 +60,7 @@ from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
@@ -205,7 +205,7 @@ class InboundGate:
         # A client is no source of turns, and no button.
         inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None))
         running, waiting = self._runtime.session_activity(inbound.session)
-        if not (running or waiting) or not is_overtaking(inbound.text):
+        if not (running or waiting) or not is_overtaking(inbound):
             return await self.accept(inbound)
         text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
         return None if text is None else _settled_result(text)
@@ -234,7 +234,7 @@ class InboundGate:
             release_slot()
             return None
         running, waiting = self._runtime.session_activity(inbound.session)
-        is_behind = (running or waiting) and is_overtaking(inbound.text) and not self._runtime.is_too_old(inbound)
+        is_behind = (running or waiting) and is_overtaking(inbound) and not self._runtime.is_too_old(inbound)
         if is_behind:  # what came just before it has been queued meanwhile
             release_slot()
             return _settled_result(await self._answer_at_once(accepted, running=running, waiting=waiting))
@@ -306,10 +306,10 @@ class InboundGate:
         if not running:
             self._drop_notified.discard(inbound.session)
         if (running or waiting) and not self._runtime.is_too_old(inbound):
-            if is_overtaking(inbound.text):
+            if is_overtaking(inbound):
                 text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
                 return False if text is None else bool(text) or None
-            if running and self._link.queue_policy.busy == "drop" and not is_command(inbound.text):
+            if running and self._link.queue_policy.busy == "drop" and not holds_command(inbound):
                 return await run_uninterrupted(self._drop(inbound))
         result = await self.accept(inbound)
         if result is None:

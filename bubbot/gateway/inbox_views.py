@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bubbot.ports.channel import (
+    OWN_WORDS,
     Attachment,
     BackfillCursor,
     Deletion,
@@ -24,6 +25,7 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.provenance import PROVENANCE
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.view import QueryAnswers
@@ -77,7 +79,12 @@ def _storable(value: Any) -> Any:
     names = _FIELDS.get(type(value))
     if names is None and is_dataclass(value):  # an adapter may have kinds of its own
         names = tuple(item.name for item in fields(value))
-    return value if names is None else {name: _storable(getattr(value, name)) for name in names}
+    if names is None:
+        return value
+    data = {name: _storable(getattr(value, name)) for name in names}
+    if data.get(PROVENANCE) == OWN_WORDS:  # few say something else
+        del data[PROVENANCE]
+    return data
 
 
 def inbound_from(data: JsonObject) -> Inbound:
@@ -103,7 +110,12 @@ def inbound_from(data: JsonObject) -> Inbound:
         model=data.get("model", ""),
         instructions=data.get("instructions", ""),
         press=PressedButton(**press) if press else None,
+        provenance=_provenance(data),
     )
+
+
+def _provenance(data: JsonObject) -> str:
+    return str(data.get(PROVENANCE, OWN_WORDS))
 
 
 def _sender(data: JsonObject) -> Sender:
@@ -116,7 +128,7 @@ def _attachments(items: Sequence[JsonObject]) -> tuple[Attachment, ...]:
 
 def _quote(data: JsonObject) -> Quote:
     values = {**data, "sender": _sender(data["sender"]), "attachments": _attachments(data["attachments"])}
-    return Quote(**values)
+    return Quote(**{**values, PROVENANCE: _provenance(data)})
 
 
 _CHANGES: Mapping[str, type[Edit | Deletion | Reaction]] = {"edit": Edit, "deletion": Deletion, "reaction": Reaction}
@@ -138,6 +150,8 @@ def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
     values = {item.name: data[item.name] for item in fields(kind) if item.name in data}
     if "sender" in values:
         values["sender"] = _sender(values["sender"])
+    if PROVENANCE in values:
+        values[PROVENANCE] = _provenance(values)
     return kind(**values)
 
 

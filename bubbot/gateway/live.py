@@ -32,6 +32,7 @@ from bubbot.ports.channel import (
     AcknowledgesInteractions,
     Channel,
     FindsMessages,
+    ForeignWordsShown,
     MessagePart,
     Outbound,
     Preview,
@@ -85,6 +86,7 @@ class _LiveTurn:
         due: when the message may be sent or changed next, by the loop's clock.
         ended: the turn has ended.
         silent: it ended without an answer.
+        has_no_link_previews: its model was shown words from anywhere.
         changed: set when the turn changed.
     """
 
@@ -103,6 +105,7 @@ class _LiveTurn:
     due: float | None = None
     ended: bool = False
     silent: bool = False
+    has_no_link_previews: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def now(self) -> str:
@@ -167,6 +170,8 @@ class LiveAnswers:
         match event:
             case TextStreamed(text):
                 turn.text += text
+            case ForeignWordsShown():
+                turn.has_no_link_previews = True
             case ToolStarted(name, _):
                 turn.tool = name
             case ToolFinished():
@@ -387,7 +392,9 @@ class LiveAnswers:
         try:
             live = await settle_live(self._channel, self._outbox, live, LIVE_CALL_TIMEOUT_SECONDS, send=False)
             chat = live.chat or self._where(chat)
-            part = split_outbound(self._channel, Outbound(name, chat, text, thread))[0]
+            # Nobody knows any more what the text is made of.
+            outbound = Outbound(name, chat, text, thread, has_no_link_previews=True)
+            part = split_outbound(self._channel, outbound)[0]
             if live.message and part.file is None:
                 await call_adapter(self._channel.edit(live.message, part), LIVE_CALL_TIMEOUT_SECONDS)
         except (DeliveryFailed, StoreError) as error:
@@ -404,5 +411,8 @@ class LiveAnswers:
     def _part(self, turn: _LiveTurn, text: str) -> MessagePart | None:
         """Return the first part of a text; None if it cannot be shown."""
         name, chat = turn.session.partition(":")[0], self._where(turn.chat)
-        parts = split_outbound(self._channel, Outbound(name, chat, text, turn.thread, turn.reply_to))
+        outbound = Outbound(
+            name, chat, text, turn.thread, turn.reply_to, has_no_link_previews=turn.has_no_link_previews
+        )
+        parts = split_outbound(self._channel, outbound)
         return None if parts[0].file is not None else parts[0]

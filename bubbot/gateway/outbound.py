@@ -75,7 +75,12 @@ def split_outbound(channel: Channel, outbound: Outbound) -> tuple[MessagePart, .
 
 
 def _place_extras(parts: tuple[MessagePart, ...], outbound: Outbound) -> tuple[MessagePart, ...]:
-    """Let the first text replace the message that the outbound edits, and put the buttons below the last text."""
+    """Let the first text replace the message that the outbound edits, and put the buttons below the last text.
+
+    Every part goes without link previews if the outbound does.
+    """
+    if outbound.has_no_link_previews:
+        parts = tuple([replace(part, has_no_link_previews=True) for part in parts])
     texts = [index for index, part in enumerate(parts) if part.file is None]
     if not texts or not (outbound.edits or outbound.buttons):
         return parts

@@ -16,7 +16,6 @@ from bubbot.gateway.outbox_views import (
     PREVIEW,
     PREVIEW_BEGIN,
     PREVIEW_END,
-    RECEIPT,
     LiveMessage,
     LiveMessageView,
     OtherLiveMessageView,
@@ -28,7 +27,7 @@ from bubbot.gateway.outbox_views import (
 )
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.lease import SessionLease
-from bubbot.ports.outbox import INTENT, OutboxMessage, intent_entry, intent_from, part_data
+from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, OutboxMessage, intent_entry, intent_from, part_data
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
@@ -38,7 +37,7 @@ from bubbot.tape.service import TapeService
 
 def outbox_tape(channel: str) -> str:
     """Return the name of a channel's outbox tape."""
-    return f"bubbot/outbox/{channel}"
+    return f"{OUTBOX_PREFIX}/{channel}"
 
 
 class Outbox:

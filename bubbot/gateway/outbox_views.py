@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bubbot.ports.channel import MessagePart
-from bubbot.ports.outbox import INTENT, part_from
+from bubbot.ports.outbox import INTENT, RECEIPT, part_from
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
-RECEIPT = "outbox/receipt"
 DELIVERY_ABANDONED = "outbox/ended"
 PREVIEW = "outbox/preview"
 PREVIEW_BEGIN = "outbox/preview-begin"

@@ -19,6 +19,8 @@ class PreviewSink:
 
     def __call__(self, session: str, event: Preview) -> None:
         """Show the event; log a failure instead of raising it."""
+        if not self._channels:  # an answer comes in many pieces
+            return
         channel = self._channels.get(session.partition(":")[0])
         if channel is None:
             return

@@ -50,6 +50,7 @@ async def check_quarantine(home: HomeReader) -> list[Finding]:
 QUARANTINE_CHECKS = (Check("the quarantine", check_quarantine, reads_tapes=True, needs_settings=False),)
 
 
-def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int) -> TapeEntry:
+def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int, approvals: int = 0) -> TapeEntry:
     """Make the fact that a quarantine has ended; the numbers count what was ended with it."""
-    return event(RELEASED, {"deliver": deliver, "intents": intents, "inbounds": inbounds, "jobs": jobs})
+    data = {"deliver": deliver, "intents": intents, "inbounds": inbounds, "jobs": jobs, "approvals": approvals}
+    return event(RELEASED, data)

@@ -102,9 +102,10 @@ class ScriptedModel:
         if "error" in step:
             raise _ERRORS[step["error"]](step.get("message", f"scripted {step['error']}"))
         text = step.get("text", "").replace("{text}", prompt)
+        pace = step.get("pace")
         for word in re.findall(r"\S+\s*|\s+", text):
-            if step.get("pace"):
-                await asyncio.sleep(step["pace"])
+            if pace:
+                await asyncio.sleep(pace)
             yield TextDelta(word)
         calls = tuple(
             ToolCall(call.get("id", f"call_{number}_{index}"), call["name"], _arguments(call))

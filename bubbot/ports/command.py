@@ -68,6 +68,26 @@ class Argument:
         )
 
 
+async def read_as_of(tape: TapeHandle, entry: int | None) -> TapeHandle:
+    """Return the tape as it was when this entry was its newest one; None: as it is.
+
+    Raises:
+        ConfigError: the tape does not have the entry yet.
+    """
+    if entry is None:
+        return tape
+    require_head(entry, await tape.head())
+    return await tape.as_of(((1, entry),))
+
+
+def require_head(as_of: int, head: int) -> None:
+    """Raise `ConfigError` if a tape whose newest entry is `head` has no entry `as_of` yet."""
+    if as_of > head:
+        raise ConfigError(
+            f"--as-of {as_of}: the newest entry of this tape is {head}; leave --as-of out to see it as it is now"
+        )
+
+
 @asynccontextmanager
 async def no_exclusion(_session: str) -> AsyncIterator[None]:
     """Do nothing: this process holds the home's lock and runs no turns."""

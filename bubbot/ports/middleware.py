@@ -34,6 +34,7 @@ class ModelCall:
         request: the request.
         count_input: returns the tokens of the request: counted if somebody did, else estimated.
         on_text: called with each piece of the answer; a middleware may add its own.
+        streamed: the text of the answer that came so far.
         is_sent: true once a model was really called.
         cost: in US dollars, once the call is over; None if nobody knows its price.
     """
@@ -43,6 +44,7 @@ class ModelCall:
     request: ModelRequest
     count_input: Callable[[], int]
     on_text: list[Callable[[TextDelta], None]] = field(default_factory=list)
+    streamed: str = ""
     is_sent: bool = False
     cost: float | None = None
 
@@ -96,5 +98,5 @@ def wrap(middleware: Sequence[Middleware[V, R]], inner: CallNext[V, R]) -> CallN
     return inner
 
 
-async def _call(around: Middleware[V, R], inner: CallNext[V, R], value: V) -> R:
-    return await around(value, inner)
+def _call(around: Middleware[V, R], inner: CallNext[V, R], value: V) -> Awaitable[R]:
+    return around(value, inner)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, thaw
+from bubbot.tape.blobs import blob_digest
+from bubbot.tape.entry import JsonObject, canonical, thaw
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
@@ -66,9 +68,23 @@ class ToolSpec:
         return {"type": "function", "function": function}
 
 
-def tools_text(tools: tuple[ToolSpec, ...]) -> str:
-    """Join the tool schemas to one canonical JSON list."""
-    return f"[{','.join([tool.text for tool in tools])}]"
+class ToolSpecs(tuple[ToolSpec, ...]):
+    """The tools of a request, with their schemas in the forms that each request needs: all of a role have the same ones."""
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The schemas as one canonical JSON list."""
+        return f"[{','.join([tool.text for tool in self])}]".encode()
+
+    @cached_property
+    def digest(self) -> str:
+        """The name of `encoded` as a blob."""
+        return blob_digest(self.encoded)
+
+    @staticmethod
+    def of(tools: tuple[ToolSpec, ...]) -> ToolSpecs:
+        """Return these tools with their forms."""
+        return tools if isinstance(tools, ToolSpecs) else ToolSpecs(tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +108,10 @@ class ModelRequest:
     def as_bytes(self) -> bytes:
         """Encode the request canonically; equal bytes mean an equal request."""
         texts = self.texts or [_canonical(message).encode() for message in self.messages]
-        messages = b",".join((_canonical({"role": "system", "content": self.system}).encode(), *texts))
-        end = f'],"parameters":{_canonical(self.parameters)},"tools":{tools_text(self.tools)}}}'
-        return b'{"messages":[' + messages + end.encode()
+        messages = b",".join((canonical({"role": "system", "content": self.system}).encode(), *texts))
+        parameters = _canonical(self.parameters).encode() if self.parameters else b"{}"
+        tools = ToolSpecs.of(self.tools).encoded
+        return b"".join((b'{"messages":[', messages, b'],"parameters":', parameters, b',"tools":', tools, b"}"))
 
     def digest(self) -> str:
         """Compute the SHA-256 of `as_bytes`, in hex."""

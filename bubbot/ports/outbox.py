@@ -11,6 +11,8 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 
 INTENT = "outbox/intent"
+RECEIPT = "outbox/receipt"
+OUTBOX_PREFIX = "bubbot/outbox"
 _MAX_BUTTON_KEY_BYTES = MAX_BUTTON_ID_BYTES - len("/") - 3
 """Bytes of the key of a button set: the number of a button has three digits at most."""
 
@@ -79,11 +81,22 @@ def _buttons_from(data: JsonObject) -> ButtonSet:
     return ButtonSet(**{**data, "buttons": buttons, "role": Role(data["role"])})
 
 
+def intent_key(turn: str, place: int = 0) -> str:
+    """Return the key of an intent, which names a set of buttons, too."""
+    return f"{turn}:{place}"
+
+
+def outbox_channel(tape: str) -> str:
+    """Return the channel of an outbox tape, such as `bubbot/outbox/telegram` or a shard of it; empty for another tape."""
+    head, _, rest = tape.partition(f"{OUTBOX_PREFIX}/")
+    return "" if head else rest.partition("/")[0]
+
+
 def intent_entry(
     session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0
 ) -> TapeEntry:
     """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
-    key = f"{turn}:{place}"
+    key = intent_key(turn, place)
     if any(part.buttons for part in parts):
         if len(key.encode()) > _MAX_BUTTON_KEY_BYTES or not key.isascii():  # platforms return short ids only
             key = f"b{sha256(key.encode()).hexdigest()[:40]}"

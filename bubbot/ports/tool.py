@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
@@ -102,6 +103,21 @@ class Repeat(StrEnum):
     NEVER = "never"
 
 
+class Power(StrEnum):
+    """What an inside effect has power over, if a person has to say more than that the tool may be used.
+
+    `memory`: it clears memory. `jobs`: it changes jobs of its own chat, which act later. `administration`: it changes
+    who may do what, the configuration, skills, or the jobs of other chats. `folders`: it changes files of a person, which
+    other programs may obey before anybody takes that back.
+    """
+
+    NONE = ""
+    MEMORY = "memory"
+    JOBS = "jobs"
+    FOLDERS = "folders"
+    ADMINISTRATION = "administration"
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What a tool declares about its calls. Undeclared means the worst of each.
@@ -110,13 +126,19 @@ class Effect:
         kind: what it does.
         source: whose words its results are.
         once: what may be done after a crash in the middle of a call.
-        has_network: an outside effect may reach the network or another chat; false for a program in a sandbox without one.
+        has_network: it may reach the network or another chat; false for a program in a sandbox without one, and for what
+            reads only things that are stored here.
+        is_web: its results are pages of the web, or lists of them: an address in them was shown to the model, and reading
+            it tells nobody anything new. False for whatever may repeat what a model wrote, such as files and old entries.
+        power: what an inside effect has power over.
     """
 
     kind: EffectKind = EffectKind.OUTSIDE
     source: Source = Source.WORLD
     once: Repeat = Repeat.NEVER
     has_network: bool = True
+    is_web: bool = False
+    power: Power = Power.NONE
 
     def __str__(self) -> str:
         """Write it in words, for the reference."""
@@ -124,7 +146,7 @@ class Effect:
             case EffectKind.READ:
                 return f"read, {self.source}"
             case EffectKind.INSIDE:
-                return "inside"
+                return f"inside, {self.power}" if self.power else "inside"
         return f"outside, {self.once}"
 
 
@@ -133,9 +155,19 @@ READS_OWN = Effect(EffectKind.READ, Source.OWN)
 READS_PEOPLE = Effect(EffectKind.READ, Source.PEOPLE)
 """The tool answers with what people said here."""
 READS_WORLD = Effect(EffectKind.READ, Source.WORLD)
-"""The tool answers with what may come from anywhere, such as files and other tools."""
+"""The tool reads in the network, whose words may be anybody's."""
+READS_WEB = Effect(EffectKind.READ, Source.WORLD, is_web=True)
+"""The tool answers with pages of the web, or lists of them."""
+READS_STORED = Effect(EffectKind.READ, Source.WORLD, has_network=False)
+"""The tool answers with what is stored here, and came from anywhere, such as results of other tools."""
 INSIDE = Effect(EffectKind.INSIDE, Source.PEOPLE)
 """The tool changes what the tape can undo, and answers with what people said here."""
+CLEARS_MEMORY = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.MEMORY)
+"""The tool takes memory away."""
+CHANGES_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.JOBS)
+"""The tool changes what happens later in its chat."""
+ADMINISTERS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.ADMINISTRATION)
+"""The tool changes who may do what, the configuration, or what happens in other chats."""
 
 
 class GrantKind(StrEnum):
@@ -181,6 +213,9 @@ A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 PlanCall: TypeAlias = Callable[[Turn, A], Awaitable[CallPlan]]
 """Say what a call would do, without doing any of it. Raises `ToolRetry` or `ToolFailed` if it cannot be done at all."""
+ProbeCall: TypeAlias = Callable[[Turn, A], Awaitable[str | None]]
+"""Return the result of a call that may have happened before a crash, or None if it did not happen. `turn.effect_key` is
+the key that the call had. Raises `ToolFailed` if nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +235,8 @@ class Tool:
         is_parallel: calls of one step run at the same time though they do more than read: it sees to their order.
         timeout: seconds a call may take; None for the limit of all tools.
         plan: says what a call would do; None if its effect and its arguments say all.
+        probe: says whether a call happened; for effects that declare it.
+        is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
     """
 
     name: str
@@ -214,11 +251,18 @@ class Tool:
     is_parallel: bool = False
     timeout: float | None = None
     plan: PlanCall[Any] | None = None
+    probe: ProbeCall[Any] | None = None
+    is_rare: bool = False
 
     @property
     def runs_in_parallel(self) -> bool:
         """True if a call may run while other such calls of its step do."""
         return self.is_parallel or self.effect.kind is EffectKind.READ
+
+    @property
+    def acts_outside(self) -> bool:
+        """True if each of its calls needs a begin before it runs (T19), whatever its plan says."""
+        return self.effect.kind is EffectKind.OUTSIDE
 
     @property
     def typed_name(self) -> str:
@@ -316,14 +360,39 @@ def _argument_problem(item: Any) -> ArgumentProblem:
     return ArgumentProblem(name, item["type"], item["input"], limits, str(limits.get("error", "")))
 
 
+def _find_args(handler: Callable[..., Any]) -> object:
+    """Return the annotation of the parameter `args`. Evaluating all the others takes 20 times as long."""
+    annotation = getattr(handler, "__annotations__", {}).get("args")
+    named = getattr(handler, "__globals__", {}).get(annotation) if isinstance(annotation, str) else annotation
+    return get_type_hints(handler).get("args") if named is None else named
+
+
+class _QuickSchema(GenerateJsonSchema):
+    """A schema whose plain defaults are taken as they are: pydantic builds a serializer for each, a third of all it does."""
+
+    def encode_default(self, dft: Any) -> Any:
+        return dft if dft is None or type(dft) in (bool, int, str) else super().encode_default(dft)
+
+
 @cache
 def _build_schema(args: type[ToolArgs]) -> JsonObject:
-    """Build the JSON schema of arguments, once for each class: it takes a millisecond."""
-    schema = args.model_json_schema()
-    for key in ("title", "description"):  # the class docstring is for us; every request would carry it
+    """Build the JSON schema of arguments, once for each class: it takes a millisecond.
+
+    Every request carries it, so it says what a model needs to write a call. Whatever else the class demands is checked
+    when the call comes, and the error says what to fix.
+    """
+    schema = args.model_json_schema(schema_generator=_QuickSchema)
+    for key in ("title", "description", "additionalProperties"):  # the class docstring is for us
         schema.pop(key, None)
     for value in schema.get("properties", {}).values():
-        value.pop("title", None)
+        kinds = value.get("anyOf", ())
+        if len(kinds) == 2 and kinds[1] == {"type": "null"}:  # what may be left out need not be null as well
+            del value["anyOf"]
+            value.update(kinds[0])
+        for key in ("title", "default", "minLength", "maxLength", "pattern"):
+            value.pop(key, None)
+        if "" in value.get("enum", ()):
+            value["enum"] = [choice for choice in value["enum"] if choice]
     return schema
 
 
@@ -333,6 +402,8 @@ def _problem(item: Any, args: type[ToolArgs]) -> str:
         return f"{name} is missing"
     if item["type"] == "extra_forbidden":
         return f"there is no {name}; it takes {', '.join(args.model_fields) or 'nothing'}"
+    if not item["loc"] and item["type"] == "value_error":  # about all of them together
+        return str(item["ctx"]["error"])
     value = repr(item["input"])
     return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
 
@@ -348,6 +419,8 @@ def tool(
     is_parallel: bool = False,
     timeout: float | None = None,
     plan: PlanCall[Any] | None = None,
+    probe: ProbeCall[Any] | None = None,
+    is_rare: bool = False,
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -361,13 +434,18 @@ def tool(
         is_parallel: calls of one step run at the same time though they do more than read.
         timeout: seconds a call may take; None for the limit of all tools.
         plan: says what a call would do; None if its effect and its arguments say all.
+        probe: says whether a call happened before a crash; an effect that declares `Repeat.PROBE` needs it.
+        is_rare: leave its schema out first if the list of tools is too long.
 
     Raises:
-        ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
+        ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
+            the effect needs a `probe`.
     """
+    if effect.once is Repeat.PROBE and probe is None:
+        raise ConfigError(f"the tool {name} declares that it can be asked whether a call happened, and has no probe")
 
     def decorate(handler: Handler[A]) -> Tool:
-        args = get_type_hints(handler).get("args")
+        args = _find_args(handler)
         if not (isinstance(args, type) and issubclass(args, ToolArgs)):
             raise ConfigError(f"the tool {name} needs a second parameter `args` annotated with a ToolArgs class")
         summary = " ".join((handler.__doc__ or "").split())
@@ -386,6 +464,8 @@ def tool(
             is_parallel=is_parallel,
             timeout=timeout,
             plan=plan,
+            probe=probe,
+            is_rare=is_rare,
         )
 
     return decorate
@@ -400,8 +480,6 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
-        specs = {tool.name: tool.spec() for tool in self._tools if tool.for_model}
-        self._specs = {role: tuple([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
         for tool in self._tools:
             for name in tool.names:
@@ -422,19 +500,10 @@ class Toolbox:
             raise ToolError(f"there is no {name}; {hint}")
         return tool
 
-    def for_model(self, role: Role) -> tuple[Tool, ...]:
-        """Return the tools that a model may call on behalf of this role."""
-        return tuple(tool for tool in self._tools if tool.for_model and role.at_least(tool.role))
-
-    def specs(self, role: Role, allowed: frozenset[str] | None = None) -> tuple[ToolSpec, ...]:
-        """Return the specs of `for_model`, or of those with `allowed` names.
-
-        They are built once, since a schema takes a millisecond.
-        """
-        if allowed is None:
-            return self._specs[role]
-        pairs = zip(self.for_model(role), self._specs[role], strict=True)
-        return tuple([spec for tool, spec in pairs if tool.name in allowed])
+    def reads_web(self, name: str) -> bool:
+        """Return true if there is a tool of this name whose results are pages of the web."""
+        tool = self._names.get(name)
+        return tool is not None and tool.effect.is_web
 
 
 def split_items(value: object) -> object:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import tzinfo
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import ModelCallDenied, ModelUnavailable
 from bubbot.ports.channel import (
@@ -26,7 +26,7 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
-from bubbot.tape.provenance import Source
+from bubbot.tape.provenance import Source, most_foreign
 from bubbot.texts import Texts
 
 T = TypeVar("T")
@@ -206,6 +206,12 @@ class Turn:
         max_steps: model calls at most; 0 for as many as the settings allow.
         shown: what its model was shown so far.
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
+        effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
+            at the turn; empty for any other.
+        answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
+        after_results: called once, in order, when the running step's results are on the tape, before they are saved. Like
+            `join` they are given the turn.
+        parent: the turn whose sub-task it is; None for a turn of its own.
     """
 
     id: str
@@ -227,7 +233,7 @@ class Turn:
     cause: str = ""
     time_limit_seconds: float = 0.0
     fixed_reply: str | None = None
-    metadata: dict[type, object] = field(default_factory=dict)
+    metadata: dict[type, Any] = field(default_factory=dict)
     runs_command: bool = False
     runner: TurnRunner = field(default_factory=NoRunner)
     allowed_tools: frozenset[str] | None = None
@@ -235,11 +241,23 @@ class Turn:
     replies_elsewhere: bool = False
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
+    effect_key: str = ""
+    answer_source: Source = Source.OWN
+    after_results: list[Callable[[Turn], Awaitable[None]]] = field(default_factory=list)
+    parent: Turn | None = None
 
     @property
     def is_subtask(self) -> bool:
         """True if its tape is a fork of another turn's fork: people are shown only what that turn makes of it."""
         return self.tape.is_nested
+
+    @property
+    def root(self) -> Turn:
+        """The turn that people see: itself, or the one whose sub-task it is, at whatever depth."""
+        turn = self
+        while turn.parent is not None:
+            turn = turn.parent
+        return turn
 
     def derive(
         self,
@@ -273,6 +291,10 @@ class Turn:
             buttons=[],
             fixed_reply=None,
             stored_calls=(),
+            effect_key="",
+            shown=replace(self.shown),
+            after_results=[],
+            parent=self,
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,
@@ -290,7 +312,7 @@ class Turn:
         Elsewhere others read along, and their messages reach the model that calls the tools.
         """
         inbounds = (accepted.inbound for accepted in self.inbounds)
-        is_private = all(inbound.direct and inbound.is_typed for inbound in inbounds)
+        is_private = all(inbound.direct and inbound.is_answered_by_person for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
 
     @property
@@ -303,14 +325,25 @@ class Turn:
         """True if people wrote what the turn answers."""
         return self.origin == HUMAN_ORIGIN
 
+    def note_answer(self, source: Source) -> None:
+        """Note how foreign words are that it answers with."""
+        self.answer_source = most_foreign(source, self.answer_source)
+
     def find_metadata(self, kind: type[T]) -> T | None:
         """Return what the source of the turn says of it in a value of this class; None if it says nothing."""
-        value = self.metadata.get(kind)
-        return value if isinstance(value, kind) else None
+        value: T | None = self.metadata.get(kind)
+        return value
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Open a new window once the running step's results are on the tape (T7)."""
         self.pending_handoffs.append((name, state))
+
+    async def end_step(self) -> None:
+        """Do what waits for the running step's results, which are on the tape."""
+        waiting, self.after_results[:] = list(self.after_results), []
+        for call in waiting:
+            await call(self)
+        await self.write_handoffs()
 
     async def write_handoffs(self) -> None:
         """Write the requested handoffs; each new window keeps the messages that the turn answers."""

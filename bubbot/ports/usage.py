@@ -117,8 +117,8 @@ class Reservation:
         """The tokens of the request and those reserved for the answer."""
         return self.input + self.output
 
-    def scopes(self) -> Iterator[tuple[str, str]]:
-        """Yield the scopes whose budgets the call counts towards."""
+    def scopes(self) -> list[tuple[str, str]]:
+        """Return the scopes whose budgets the call counts towards."""
         payer = self.subject
         scopes = (
             (CHANNEL_SCOPE, payer.channel),
@@ -126,9 +126,7 @@ class Reservation:
             (USER_SCOPE, payer.user),
             (JOB_SCOPE, payer.job),
         )
-        yield (BOT_SCOPE, "")
-        yield from ((scope, name) for scope, name in scopes if name)
-        yield (MODEL_SCOPE, self.model)
+        return [(BOT_SCOPE, ""), *[scope for scope in scopes if scope[1]], (MODEL_SCOPE, self.model)]
 
     def totals(self) -> Iterator[TotalKey]:
         """Yield the totals that the call counts towards."""

@@ -49,6 +49,10 @@ class PreviewText:
 
     def feed(self, delta: str) -> str:
         """Return what may be shown now; hold back what may still turn out to be something else."""
+        if self._begun and "!" <= delta[-1:] <= "~" and not (self._unread or self._closing) and "<" not in delta:
+            # As in most pieces: no tag, and no whitespace at the end. What is held back is whitespace.
+            visible, self._waiting = self._waiting + delta, ""
+            return visible
         self._unread += delta
         if not self._closing and "<" not in self._unread:  # as in most pieces
             self._waiting, self._unread = self._waiting + self._unread, ""

@@ -112,3 +112,14 @@ def file_name(name: str) -> str:
 def one_line(text: str, limit: int) -> str:
     """Put a text on one line that stays within its brackets."""
     return clean_label(clean(text), limit)
+
+
+def image_type(data: bytes) -> str:
+    """Detect the media type of an image that models take, by its first bytes; empty for all other data."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""

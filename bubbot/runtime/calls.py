@@ -6,23 +6,35 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from bubbot.concurrency import run_uninterrupted
-from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
+from bubbot.errors import (
+    BubbotError,
+    ModelCallsRefused,
+    ModelRepeatsCall,
+    ToolError,
+    ToolFailed,
+    ToolRefused,
+    ToolSignal,
+)
 from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
 from bubbot.ports.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import RerunModel, Tool, Toolbox, ToolOutput, plan_call
+from bubbot.ports.tool import EffectKind, RerunModel, Tool, ToolOutput, plan_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.runtime.effects import EffectRun, find_record
+from bubbot.runtime.tool_list import ToolList, is_callable, unwrap_call
 from bubbot.tape import entry as make
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.provenance import Source, track_reads
+from bubbot.texts import NOT_RUN
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +48,8 @@ PARALLEL_CALLS = 4
 """Calls of one step that run at the same time at most."""
 REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
+REFUSAL_LIMIT = 3
+"""Calls in a row that are not allowed: this one ends the turn."""
 MAX_ARGUMENTS_CHARS = 80
 """Characters of a call's arguments that a preview shows."""
 _POINTER = re.compile(
@@ -72,27 +86,40 @@ class CutResult:
 
 @dataclass
 class RepeatedCalls:
-    """Equal calls in a row, within one turn."""
+    """Equal calls in a row, and refused ones, within one turn."""
 
     last: tuple[str, str] = ("", "")
     count: int = 0
-    names: set[str] = field(default_factory=set)
+    refused: int = 0
 
     def count_call(self, call: ToolCall) -> int:
         """Count how often this call has come in a row, this time included."""
         key = (call.name, call.arguments.strip())
         self.count = self.count + 1 if key == self.last else 1
         self.last = key
-        self.names.add(call.name)
         return self.count
+
+    def count_refusal(self, result: _Result) -> int:
+        """Count how many calls in a row were refused, with the one of this result."""
+        self.refused = self.refused + 1 if result.is_refused else 0
+        return self.refused
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result of one call: what the tape gets, and the blob of a text that was cut."""
+    """The result of one call.
+
+    Attributes:
+        item: what the tape gets.
+        blob: the digest of a text that was cut.
+        is_refused: the call is not allowed.
+        effect: tells whether the call acted outside.
+    """
 
     item: dict[str, Any]
     blob: str | None = None
+    is_refused: bool = False
+    effect: EffectRun = field(default_factory=EffectRun)
 
 
 class ToolCallRunner:
@@ -104,7 +131,7 @@ class ToolCallRunner:
 
     def __init__(
         self,
-        toolbox: Toolbox,
+        tools: ToolList,
         settings: ToolLimits,
         on_preview: PreviewCallback = ignore_preview,
         *,
@@ -114,35 +141,69 @@ class ToolCallRunner:
         """Set the tools and how they run.
 
         Args:
-            toolbox: the tools that models may call.
+            tools: the tools.
             settings: the limits of calls.
             on_preview: gets the beginning and the end of each call.
             around_tool: wraps each call.
             elapsed: a monotonic clock in seconds.
         """
         self._elapsed = elapsed
-        self._toolbox = toolbox
-        self._run = wrap(around_tool, _run_tool)
+        self._tools = tools
+        self._around_tool = tuple(around_tool)
         self._show = on_preview
         self._settings = settings
 
-    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> TapeEntry:
-        """Run the calls and return the entry with a result for each, in the order of the calls.
+    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> None:
+        """Run the calls and append their results to the turn's tape, in the order of the calls.
 
-        If this raises or is cancelled, the results so far are appended to the turn's tape.
+        The result of a call that acted outside is durable as soon as there is one. If this raises or is cancelled, the
+        results so far are appended, and calls that never began get a result that says so.
 
         Raises:
             ModelRepeatsCall: the model does not stop repeating itself.
+            ModelCallsRefused: too many calls in a row are not allowed.
         """
         results: dict[int, _Result] = {}
+        begun: set[int] = set()
+        plain = [unwrap_call(call) for call in calls]
         try:
-            for group in self._groups(calls):
-                await self._run_group(turn, group, repeats, results)
+            for group in self._groups(plain):
+                await self._run_group(turn, group, repeats, results, begun)
+                if any(result.effect.is_begun for result in results.values()):
+                    await self._append_results(turn, results)
+                    await turn.tape.save()
         except BaseException:
-            if results:
-                await turn.tape.append([_results_entry(results)])
+            for place, call in enumerate(calls):
+                if place not in begun:
+                    results[place] = _Result({"tool_call_id": call.id, "content": NOT_RUN, "is_error": True})
+            await self._append_results(turn, results)
             raise
-        return _results_entry(results)
+        await self._append_results(turn, results)
+
+    async def _append_results(self, turn: Turn, results: dict[int, _Result]) -> None:
+        """Append the results and the ends of effects, which from then on are none that wait."""
+        ordered = [results[place] for place in sorted(results)]
+        results.clear()
+        if ordered:
+            ends = [end for each in ordered for end in each.effect.end(is_error="is_error" in each.item)]
+            blobs = [each.blob for each in ordered if each.blob]
+            items = [each.item for each in ordered]
+            await turn.tape.append([*ends, make.tool_result(items, blobs=blobs, provenance=str(turn.tape.source))])
+
+    def list_outside(self, calls: Sequence[ToolCall]) -> list[str]:
+        """List the ids of the calls that act outside, as their tools declare: each needs a begin."""
+        return [call.id for call in calls if (tool := self._find_tool(call)) is not None and tool.acts_outside]
+
+    async def list_unfinished(self, turn: Turn) -> list[ToolCall]:
+        """List the calls of an interrupted attempt at the turn that have to be settled before it goes on (T20)."""
+        record = None if turn.is_subtask else await find_record(turn)
+        return record.list_unfinished(turn.stored_calls) if record is not None else []
+
+    def _find_tool(self, call: ToolCall) -> Tool | None:
+        try:
+            return self._tools.find(unwrap_call(call).name)
+        except ToolError:
+            return None
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[tuple[int, ToolCall]]]:
         """Split the calls, each with its place, into groups that run one after another."""
@@ -158,10 +219,8 @@ class ToolCallRunner:
         return groups
 
     def _runs_in_parallel(self, call: ToolCall) -> bool:
-        try:
-            return self._toolbox.find(call.name).runs_in_parallel
-        except ToolError:
-            return False
+        tool = self._find_tool(call)
+        return tool is not None and tool.runs_in_parallel
 
     async def _run_group(
         self,
@@ -169,6 +228,7 @@ class ToolCallRunner:
         group: Sequence[tuple[int, ToolCall]],
         repeats: RepeatedCalls,
         results: dict[int, _Result],
+        begun: set[int],
     ) -> None:
         """Run the calls of a group at the same time; each result is there as soon as its call ends."""
         counts = [repeats.count_call(call) for _, call in group]
@@ -177,6 +237,7 @@ class ToolCallRunner:
 
         async def run(place: int, call: ToolCall, times: int) -> None:
             async with places:
+                begun.add(place)
                 results[place] = await self._run_call(turn, call, times)
 
         if len(running) == 1:  # most groups; it needs no task of its own
@@ -185,6 +246,9 @@ class ToolCallRunner:
             await _run_together([run(*item, times) for item, times in zip(running, counts, strict=False)])
         if len(running) < len(group):
             raise ModelRepeatsCall(group[len(running)][1].name)
+        for place, call in group:
+            if repeats.count_refusal(results[place]) >= REFUSAL_LIMIT:
+                raise ModelCallsRefused(call.name, REFUSAL_LIMIT)
 
     async def _run_call(self, turn: Turn, call: ToolCall, times: int) -> _Result:
         started, begun = timestamp(turn.now()), self._elapsed()
@@ -195,35 +259,72 @@ class ToolCallRunner:
             )
         started_call = ToolStarted(clean(call.name), shorten(clean(call.arguments)))
         self._show(turn.session, started_call)
-        output, failed = await self._invoke_call(turn, call)
+        effect = EffectRun(call.id)
+        output, error = await self._invoke_call(turn, call, effect)
         size = len(clean(output))
         self._show(
             turn.session,
             ToolFinished(
-                started_call.name, not failed, size, size > self._settings.result_limit, started_call.arguments
+                started_call.name, error is None, size, size > self._settings.result_limit, started_call.arguments
             ),
         )
         shown = await self.cut_result(turn.tape, output)
         elapsed = round((self._elapsed() - begun) * 1000)
         item = {"tool_call_id": call.id, "content": shown.text, "started": started, "elapsed_ms": elapsed}
-        return _Result(item | {"is_error": True} if failed else item, shown.blob)
+        if error is not None:
+            item["is_error"] = True
+        return _Result(item, shown.blob, isinstance(error, ToolRefused), effect)
 
-    async def _invoke_call(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
+    async def _invoke_call(self, turn: Turn, call: ToolCall, effect: EffectRun) -> tuple[str, Exception | None]:
         try:
-            tool = self._toolbox.find(call.name)
-            if tool not in self._toolbox.for_model(turn.role) or not turn.may_call(tool.name):
+            tool = self._tools.find(call.name)
+            if not is_callable(tool, turn):
                 raise ToolFailed(f"{tool.name} is not available here")
-            output = await self.invoke(turn, tool, tool.parse(call.arguments), call)
-        except (BubbotError, ToolRetry, ToolFailed) as error:
-            return str(error), True
+            output = await self._invoke_tracked(turn, tool, tool.parse(call.arguments), effect, call)
+        except (BubbotError, ToolSignal) as error:
+            return str(error), error
         except Exception as error:  # tool call boundary: whatever a tool raises is its result
             log.info("tool raised %s", type(error).__name__, extra={"action": "tool.raised", "tool": call.name})
             log.debug("traceback", exc_info=True, extra={"action": "tool.raised"})  # its text may be that of people
-            return f"{call.name} failed: {type(error).__name__}: {error}", True
-        return output if isinstance(output, str) else output.text, False
+            return f"{call.name} failed: {type(error).__name__}: {error}", error
+        return output if isinstance(output, str) else output.text, None
 
-    async def invoke(self, turn: Turn, tool: Tool, args: Any, call: ToolCall | None = None) -> str | RerunModel:
-        """Run the tool and return its output. A call of a model is planned first; without one, a person typed it.
+    async def _invoke_tracked(
+        self, turn: Turn, tool: Tool, args: Any, effect: EffectRun, call: ToolCall
+    ) -> str | RerunModel:
+        """Run the tool for a model; the turn's words are as foreign from then on as what it read (T22).
+
+        A tool that declares more foreign results than it read from tapes is believed.
+        """
+        if tool.effect.source is not Source.PEOPLE:
+            return await self.invoke(turn, tool, args, effect, call)
+        reads: list[Source] = []
+
+        def on_read(source: Source) -> None:
+            reads.append(source)
+            turn.tape.raise_source(source)
+
+        try:
+            with track_reads(on_read):
+                return await self.invoke(turn, tool, args, effect, call)
+        finally:
+            if not reads and tool.effect.kind is EffectKind.READ:
+                turn.tape.raise_source(Source.PEOPLE)
+
+    async def invoke(
+        self, turn: Turn, tool: Tool, args: Any, effect: EffectRun, call: ToolCall | None = None
+    ) -> str | RerunModel:
+        """Run the tool and return its output.
+
+        A call that an interrupted attempt at the turn made is answered from its record. A call of a model is planned
+        first; without one, a person typed it.
+
+        Args:
+            turn: the turn that calls.
+            tool: the tool.
+            args: its checked arguments.
+            effect: notes whether the call acted outside; the caller writes its end.
+            call: the call of the model.
 
         Raises:
             ToolError: the tool ran out of time.
@@ -232,15 +333,32 @@ class ToolCallRunner:
         try:
             seconds = self._settings.timeout if tool.timeout is None else tool.timeout
             async with asyncio.timeout(seconds) as limit:
-                plan = await plan_call(turn, tool, args) if call else None
-                output: object = await self._run(ToolInvocation(turn, tool, args, call, plan))
+                output: object = await self._run_or_answer(ToolInvocation(turn, tool, args, call), effect)
         except TimeoutError:
             if not limit.expired():
                 raise  # the tool's own timeout
-            raise ToolError(f"{tool.name} was stopped after {seconds:g} seconds") from None
+            raise ToolError(
+                f"{tool.name} was stopped after {seconds:g} seconds"
+                f"{'; it may have happened all the same' if effect.is_begun else ''}"
+            ) from None
         if not isinstance(output, (str, RerunModel)):
             raise ToolFailed(f"{tool.name} returned a {type(output).__name__} instead of text")
         return output
+
+    async def _run_or_answer(self, invocation: ToolInvocation, effect: EffectRun) -> ToolOutput:
+        turn, tool, was_used = invocation.turn, invocation.tool, False
+        if (record := await find_record(turn)) is not None:
+            if (recorded := record.find(invocation)) is None:
+                was_used = record.has_used(tool)
+            elif (output := await record.answer(recorded, invocation, effect)) is not None:
+                if tool.effect.source is Source.WORLD:
+                    turn.tape.raise_source(Source.WORLD)
+                return output
+        if invocation.call is not None:
+            plan = await plan_call(turn, tool, invocation.args)
+            is_outside = EffectKind.OUTSIDE in (tool.effect.kind, plan.effect.kind)
+            invocation = replace(invocation, plan=plan, used_before=was_used and is_outside)
+        return await wrap(self._around_tool, effect.run)(invocation)
 
     async def cut_result(self, tape: TapeHandle, text: str) -> CutResult:
         """Cut the text to what a model is shown.
@@ -275,11 +393,6 @@ def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
     return found and f"{found['before']}{offset}{found['after']}"
 
 
-def _results_entry(results: Mapping[int, _Result]) -> TapeEntry:
-    ordered = [results[place] for place in sorted(results)]
-    return make.tool_result([each.item for each in ordered], blobs=[each.blob for each in ordered if each.blob])
-
-
 async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
     """Run the calls at the same time. If one raises, or the caller is cancelled, all have ended when this raises."""
     tasks = [asyncio.create_task(call) for call in calls]
@@ -290,10 +403,6 @@ async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
             task.cancel()
         await run_uninterrupted(asyncio.wait(tasks))
         raise
-
-
-async def _run_tool(call: ToolInvocation) -> ToolOutput:
-    return await call.tool.run(call.turn, call.args)
 
 
 def shorten(text: str, limit: int = MAX_ARGUMENTS_CHARS) -> str:

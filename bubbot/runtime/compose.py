@@ -7,13 +7,13 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
-from bubbot.ports.channel import Role
-from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import EntryRef, Turn, find_no_quote
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_IMAGES,
@@ -24,27 +24,38 @@ from bubbot.runtime.context.attachments import (
 )
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
-from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.prompt import PromptSettings, render_prompt
+from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
-from bubbot.tape.query import OpeningAnchor, Span, TapeQuery
+from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
+from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery
 
 log = logging.getLogger(__name__)
 
 MAX_START_EVENTS = 8
 """The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
+MAX_VOUCHED = 500
+"""The newest events with which owners vouched; so many are found in memory. Of a tape with more all are read."""
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A section of the system prompt, and the entries that it shows, as id ranges by tape."""
+    """A section of the system prompt.
+
+    Attributes:
+        text: the section.
+        shown: the entries that it shows, as id ranges by tape.
+        foreign: those of them that are not made of own words, each with its provenance; None: nobody has judged them.
+    """
 
     text: str
     shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    foreign: Sequence[tuple[EntryRef, Source]] | None = None
 
 
 PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptText]]
@@ -90,8 +101,11 @@ class ComposedRequest:
         context: the messages it shows; images are references here.
         view: the view that made it, as JSON.
         head: the newest id of the tape when it was read.
+        ids: the entries of the tape that the messages show, ascending.
         is_compacting: a smaller budget may make it shorter.
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
+        foreign: the entries with foreign words among all that are shown.
+        find_quote: see `ShownEntries`.
     """
 
     request: ModelRequest
@@ -99,12 +113,15 @@ class ComposedRequest:
     context: ModelContext
     view: JsonObject
     head: int
+    ids: Sequence[int]
     is_compacting: bool = False
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    foreign: ForeignWords = ForeignWords()
+    find_quote: Callable[[str], EntryRef | None] = find_no_quote
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
-        own = [*self.context.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
+        own = [*self.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
         others = [name for name in self.prompt_shown if name != tape]
         spans = [list(span) for span in spans_of(own)]
         return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
@@ -117,15 +134,18 @@ class RequestComposer:
         self,
         find_model: Callable[[Turn], Awaitable[Model]],
         settings: ContextPolicy,
-        specs: Callable[[Role, frozenset[str] | None], tuple[ToolSpec, ...]],
+        specs: Callable[[frozenset[str] | None], tuple[ToolSpec, ...]],
+        quotes_addresses: QuotesAddresses = lambda _tool: False,
     ) -> None:
         """Set the sources of a request.
 
         Args:
             find_model: gives the model of a turn's session.
             settings: the selector, the prompt and their limits.
-            specs: gives the tools of a role in a fixed order; if names are given, only these.
+            specs: gives the tools in a fixed order, whoever asks; if names are given, only these.
+            quotes_addresses: tells the tools whose results are pages of the web.
         """
+        self._quotes = quotes_addresses
         self._models = find_model
         self._settings = settings
         self._specs = specs
@@ -143,8 +163,9 @@ class RequestComposer:
         """
         model = await self._models(turn)
         traits = model.traits
-        tools = self._specs(turn.role, turn.allowed_tools) if traits.tools else ()
-        system, prompt_shown = await self._system(turn, traits)
+        # Everybody's requests in a window have one list of tools; a sub-task may have a list of its own.
+        tools = self._specs(turn.allowed_tools if turn.is_subtask else None) if traits.tools else ()
+        system, prompt_shown, foreign = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
         style = MessageStyle(
             stamps=None if traits.short_prompt else turn.zone,
@@ -165,14 +186,33 @@ class RequestComposer:
             fork=turn.tape.id if turn.is_subtask else "",
             strategies=strategies,
         )
-        if (start := await _find_start(turn.tape, view)) is not None:
+        if (start := await find_start(turn.tape, view)) is not None:
             view = replace(view, start=start)
-        context = await _read_context(turn.tape, view)
+        context, answers = await read_context(turn.tape, view)
+        ids = context.ids
+        foreign = await _find_foreign(turn.tape, answers, ids, foreign)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         head = await turn.tape.head()
-        return ComposedRequest(request, model, context, view.as_json(), head, is_compacting, prompt_shown)
+        find_quote = partial(self._find_quote, turn.tape.name, answers, ids)
+        return ComposedRequest(
+            request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, find_quote
+        )
+
+    async def judge(self, tape: TapeHandle, ids: Sequence[int]) -> ForeignWords:
+        """Find the entries with foreign words among these."""
+        if not ids:
+            return ForeignWords()
+        entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(ids))))]))[0]
+        return await _without_vouched(tape, ForeignWords(), find_foreign(entries))
+
+    def _find_quote(
+        self, tape: str, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], address: str
+    ) -> EntryRef | None:
+        shown = set(ids)
+        entries = {entry.id: entry for part in answers for entry in part if entry.id in shown}
+        return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes).find_quote(address)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
         """Return the selector of the turn's chat, or the configured one."""
@@ -185,14 +225,18 @@ class RequestComposer:
                 log.warning("no such context strategy: %s", chosen, extra={"action": "context.strategy"})
         return self._settings.strategies.resolve(selector, traits.context_tokens)
 
-    async def _system(self, turn: Turn, traits: ModelTraits) -> tuple[str, Mapping[str, Sequence[Span]]]:
+    async def _system(self, turn: Turn, traits: ModelTraits) -> tuple[str, Mapping[str, Sequence[Span]], ForeignWords]:
+        """Build the system prompt; return it with the entries that it shows, and those of them with foreign words."""
         settings = self._settings
         sections: list[str] = []
         shown: dict[str, Sequence[Span]] = {}
+        foreign = ForeignWords()
         for build in settings.sections:
             section = await build(turn, traits)
             if isinstance(section, PromptText):
                 shown |= {tape: (*shown.get(tape, ()), *spans) for tape, spans in section.shown.items()}
+                if section.foreign is None or section.foreign:
+                    foreign = await _add_section(turn.tape, foreign, section)
                 section = section.text
             sections.append(section)
         sections += [accepted.inbound.instructions for accepted in turn.inbounds]
@@ -204,10 +248,10 @@ class RequestComposer:
             rules=settings.rules,
             short=traits.short_prompt,
         )
-        return prompt, shown
+        return prompt, shown, foreign
 
 
-async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:
+async def find_start(tape: TapeHandle, view: ContextView) -> int | None:
     """Return the first entry that the strategy needs, as its newest event says; None for its whole part."""
     strategy = view.strategy
     if not strategy.start_event or view.fork:
@@ -219,12 +263,45 @@ async def _find_start(tape: TapeHandle, view: ContextView) -> int | None:
     return strategy.find_start(opening, events)
 
 
-async def _read_context(tape: TapeHandle, view: ContextView) -> ModelContext:
-    """Read the context, with what the strategy reads besides if there is any."""
+async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptText) -> ForeignWords:
+    """Add what a section of the system prompt shows."""
+    if section.foreign is not None:
+        return foreign.add_sources(section.foreign)
+    for name, spans in section.shown.items():
+        foreign = foreign.add(name, (await tape.fetch([TapeQuery(name, IdRanges(tuple(spans)))]))[0])
+    return foreign
+
+
+async def _find_foreign(
+    tape: TapeHandle, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], prompt: ForeignWords
+) -> ForeignWords:
+    """Find the entries with foreign words among those that a request shows, added to those of the system prompt."""
+    found = [entry for part in answers for entry in find_foreign(part)]
+    if not (found or prompt):
+        return prompt
+    shown = set(ids)
+    return await _without_vouched(tape, prompt, [entry for entry in found if entry.id in shown])
+
+
+async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Sequence[TapeEntry]) -> ForeignWords:
+    """Add foreign entries of a tape, and leave out those that owners vouched for."""
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,), newest=True, limit=MAX_VOUCHED)
+    events = (await tape.fetch([query]))[0]
+    if len(events) == MAX_VOUCHED:
+        events = (await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,))]))[0]
+    vouched = find_vouched(events)
+    if not vouched:
+        return foreign.add_found(tape.name, found)
+    kept = [entry for entry in found if entry.id not in vouched]
+    return foreign.add_found(tape.name, kept).without(tape.name, vouched)
+
+
+async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:
+    """Read the context, with what the strategy reads besides if there is any; return it with all that was read."""
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
-    return view.fold(answers)
+    return view.fold(answers), answers
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
@@ -240,10 +317,10 @@ def request_token_limit(size: int) -> int:
 
 def estimate_fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
     """Estimate the tokens of a request that no selector can cut."""
-    return estimate_tokens(system) + estimate_tokens(tools_text(tools))
+    return estimate_tokens(system) + estimate_size(ToolSpecs.of(tools).encoded)
 
 
-def parse_tools(text: str) -> tuple[ToolSpec, ...]:
+def parse_tools(text: str | bytes) -> tuple[ToolSpec, ...]:
     """Parse the tool schemas of a stored text."""
     return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
 
@@ -260,10 +337,13 @@ async def rebuild_request(
         ConfigError: none of the strategies is the one that made it.
         EntryNotFound: the system prompt or the tool schemas are gone.
     """
-    view = ContextView.from_json(step["view"], strategies)
     system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+    if "messages" in step:  # of a call for a purpose, whose messages no view makes
+        messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
+        return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
+    view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))
-    context = await _read_context(recorded, view)
+    context, _ = await read_context(recorded, view)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 
 

@@ -26,8 +26,10 @@ class AgentLoop:
 
     async def run(self, turn: Turn) -> TurnOutcome:
         """Answer the turn's inbounds. Raise whatever ended it early; the session records that."""
+        if not turn.time_limit_seconds:
+            return await self._run(turn)
         try:
-            async with asyncio.timeout(turn.time_limit_seconds or None) as limit:
+            async with asyncio.timeout(turn.time_limit_seconds) as limit:
                 return await self._run(turn)
         except TimeoutError:
             if not limit.expired():

@@ -2,25 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Any
 
-from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
+from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
+from bubbot.ports.outbox import RECEIPT
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange
+from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
 from bubbot.runtime.model_choice import CHOSEN
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.handle import CORRECTION, TapeHandle
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, source_of, source_of_role
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.texts import Texts
 
 MAX_QUOTE_CHARS = 2_000
 """Characters of a quoted message that are stored with the message that quotes it."""
 REACTION = "reaction"
+SENT_SEARCH_LIMITS = (200, 5_000)
+"""Newest receipts that are searched for a message that somebody quotes: most quotes are of a recent one."""
 CHANGE_SEARCH_LIMIT = 2_000
 """Newest messages of a tape that are searched for the changed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authors:
+    """Finds out whose words the messages of a channel are.
+
+    Attributes:
+        role_of: returns the role of the sender of a message.
+        quoted: how foreign the bot's own messages are that people quote, by the platform's id.
+    """
+
+    role_of: Callable[[Inbound], Role]
+    quoted: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
+
+    def judge(self, inbound: Inbound, edits: Sequence[Edit] = ()) -> Source:
+        """Return whose words a message is made of, with its quote, its files and what its sender changed since."""
+        if not inbound.is_typed:
+            return parse_source(inbound.provenance)
+        if inbound.attachments or (inbound.quote and inbound.quote.attachments):
+            return Source.WORLD
+        words = self.judge_sender(inbound)
+        if inbound.quote is None and not edits:  # most messages
+            return words
+        return most_foreign(words, self._judge_quote(inbound), *(self.judge_edit(edit) for edit in edits))
+
+    def judge_sender(self, inbound: Inbound) -> Source:
+        """Return whose words the text of a message is, without what it quotes and the files that came with it."""
+        stated = parse_source(inbound.provenance)
+        return most_foreign(source_of_role(self.role_of(inbound)), stated) if inbound.is_typed else stated
+
+    def judge_edit(self, edit: Edit | Reaction) -> Source:
+        """Return whose words the new text of a message is, or its reactions."""
+        stated = parse_source(edit.provenance) if isinstance(edit, Edit) else Source.OWN
+        return most_foreign(source_of_role(self.role_of(_probe(edit))), stated)
+
+    def _judge_quote(self, inbound: Inbound) -> Source:
+        quote = inbound.quote
+        if quote is None or not quote.text:
+            return Source.OWN
+        if quote.own:
+            return most_foreign(self.quoted.get(quote.message, Source.WORLD), parse_source(quote.provenance))
+        author = source_of_role(self.role_of(replace(inbound, sender=quote.sender)))
+        return most_foreign(author, parse_source(quote.provenance))
+
+    def describe(self, inbound: Inbound, sender: Sender | None = None) -> dict[str, Any]:
+        """Build what an entry's meta stores about the sender of a message, or another person in its chat, and the role."""
+        person = inbound.sender if sender is None else sender
+        if not inbound.is_typed:
+            return sender_data(person)
+        return sender_data(person, self.role_of(inbound if sender is None else replace(inbound, sender=person)))
+
+    def describe_editor(self, edit: Edit | Reaction) -> dict[str, Any]:
+        """Build what an entry's meta stores about the sender of a change."""
+        return sender_data(edit.sender, self.role_of(_probe(edit)))
+
+
+def _probe(event: Edit | Reaction) -> Inbound:
+    """Build the message that tells the role of who sent a change."""
+    return Inbound(
+        event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=False, space=event.space
+    )
 
 
 def turn_start_entry(
@@ -52,22 +120,29 @@ def turn_joined_entry(inbox: str, batch: Sequence[AcceptedInbound]) -> TapeEntry
 
 
 def message_entry(
-    inbox: str, accepted: AcceptedInbound, edits: Sequence[TapeChange] = (), parts: Sequence[JsonObject] | None = None
+    inbox: str,
+    accepted: AcceptedInbound,
+    authors: Authors,
+    edits: Sequence[TapeChange] = (),
+    parts: Sequence[JsonObject] | None = None,
 ) -> TapeEntry:
     """Build the session-tape message of an inbound.
 
     Args:
         inbox: the name of the inbox tape.
         accepted: the inbound.
+        authors: finds out whose words it is.
         edits: corrections that came before its turn; the last one replaces the text.
         parts: its attachments as content parts; None if they were not fetched.
     """
     inbound = accepted.inbound
-    texts = [edit.event.text for edit in edits if isinstance(edit.event, Edit)]
+    changes = [edit.event for edit in edits if isinstance(edit.event, Edit)]
+    texts = [change.text for change in changes]
     meta: dict[str, Any] = {
         "inbound": [inbox, accepted.id],
         "origin": inbound.origin,
-        "sender": sender_data(inbound.sender),
+        "sender": authors.describe(inbound),
+        PROVENANCE: str(authors.judge(inbound, changes)),
     }
     if inbound.message:
         meta["message"] = inbound.message
@@ -75,7 +150,7 @@ def message_entry(
         meta["group"] = True
     if texts:
         meta["edited"] = [edit.id for edit in edits]
-    if quote := _quote(inbound):
+    if quote := _quote(inbound, authors):
         meta["quote"] = quote
     text = clean(texts[-1] if texts else inbound.text)
     if parts is None:
@@ -87,14 +162,18 @@ def message_entry(
 
 
 def message_entries(
-    inbox: str, accepted: AcceptedInbound, attachments: AttachmentResult | None, edits: Sequence[TapeChange] = ()
+    inbox: str,
+    accepted: AcceptedInbound,
+    authors: Authors,
+    attachments: AttachmentResult | None,
+    edits: Sequence[TapeChange] = (),
 ) -> list[TapeEntry]:
     """Build the message entry, the choice of a model for it alone, and the facts about its attachments."""
     model = accepted.inbound.model
     choice = [make.event(CHOSEN, {"model": clean(model)})] if model else []
     if attachments is None:
-        return [message_entry(inbox, accepted, edits), *choice]
-    return [message_entry(inbox, accepted, edits, attachments.parts), *choice, *attachments.facts]
+        return [message_entry(inbox, accepted, authors, edits), *choice]
+    return [message_entry(inbox, accepted, authors, edits, attachments.parts), *choice, *attachments.facts]
 
 
 def collect_notices(results: Mapping[int, AttachmentResult | None]) -> list[str]:
@@ -109,61 +188,97 @@ def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
     return texts.say("too_old", count=len(batch), when=when)
 
 
-def missing_edit_entries(inbox: str, message: TapeEntry, edits: Sequence[TapeChange]) -> list[TapeEntry]:
+def missing_edit_entries(
+    inbox: str, message: TapeEntry, authors: Authors, edits: Sequence[TapeChange]
+) -> list[TapeEntry]:
     """Build corrections for a message that an interrupted attempt left, without those it already includes."""
     included = message.meta.get("edited", ())
     return [
         make.event(
             CORRECTION,
             {"corrects": message.id, "content": clean(edit.event.text)},
-            inbound=[inbox, edit.id],
-            sender=sender_data(edit.event.sender),
+            **_change_meta(inbox, edit.id, edit.event, authors),
         )
         for edit in edits
         if isinstance(edit.event, Edit) and edit.id not in included
     ]
 
 
-def sender_data(sender: Sender) -> dict[str, Any]:
-    """Build what an entry's meta stores about a person."""
+def _change_meta(inbox: str, change_id: int, change: Edit | Reaction, authors: Authors) -> dict[str, Any]:
+    return {
+        "inbound": [inbox, change_id],
+        "sender": authors.describe_editor(change),
+        PROVENANCE: str(authors.judge_edit(change)),
+    }
+
+
+def sender_data(sender: Sender, role: Role | None = None) -> dict[str, Any]:
+    """Build what an entry's meta stores about a person, and the role that the person has now."""
     data: dict[str, Any] = {"id": sender.id, "name": clean(sender.name)}
-    return data | {"bot": True} if sender.bot else data
+    if sender.bot:
+        data["bot"] = True
+    return data if role is None else data | {"role": str(role)}
 
 
-def _quote(inbound: Inbound) -> dict[str, Any] | None:
+def _quote(inbound: Inbound, authors: Authors) -> dict[str, Any] | None:
     quote = inbound.quote
     if quote is None or not (quote.text or quote.attachments):
         return None
-    data = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:MAX_QUOTE_CHARS]}
+    sender = sender_data(quote.sender) if quote.own else authors.describe(inbound, quote.sender)
+    data = {"message": quote.message, "sender": sender, "text": clean(quote.text)[:MAX_QUOTE_CHARS]}
     return data | {"own": True} if quote.own else data
 
 
-async def build_change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> tuple[list[TapeEntry], str]:
+async def build_change_entries(
+    tape: TapeHandle, inbox: str, changed: TapeChange, authors: Authors
+) -> tuple[list[TapeEntry], str]:
     """Build the entries that a change writes on the session tape, and its outcome.
 
     The outcome is `applied`, `heard`, or `unknown` if the tape does not have the message.
     """
     change = changed.event
     if isinstance(change, Inbound):
-        return [message_entry(inbox, AcceptedInbound(changed.id, change))], "heard"
+        return [message_entry(inbox, AcceptedInbound(changed.id, change), authors)], "heard"
     target = await find_message_id(tape, change.message)
-    meta: dict[str, Any] = {"inbound": [inbox, changed.id]}
     if isinstance(change, Edit):
         if target is None:
             return [], "unknown"
-        meta["sender"] = sender_data(change.sender)
+        meta = _change_meta(inbox, changed.id, change, authors)
         return [make.event(CORRECTION, {"corrects": target, "content": clean(change.text)}, **meta)], "applied"
     if isinstance(change, Deletion):
         if target is None:
             return [], "unknown"
-        return [make.event(CORRECTION, {"corrects": target, "hide": True}, **meta)], "applied"
-    return [make.event(REACTION, _reaction(change, target), **meta)], "applied"
+        return [make.event(CORRECTION, {"corrects": target, "hide": True}, inbound=[inbox, changed.id])], "applied"
+    meta = _change_meta(inbox, changed.id, change, authors)
+    sender = meta.pop("sender")
+    return [make.event(REACTION, _reaction(change, sender, target), **meta)], "applied"
 
 
-def _reaction(change: Reaction, target: int | None) -> dict[str, Any]:
-    sender = sender_data(change.sender)
+def _reaction(change: Reaction, sender: JsonObject, target: int | None) -> dict[str, Any]:
     data = {"message": change.message, "emojis": [clean(emoji) for emoji in change.emojis], "sender": sender}
     return data if target is None else {**data, "entry": target}
+
+
+async def find_sent_sources(tape: TapeHandle, outbox: str, messages: Collection[str]) -> dict[str, Source]:
+    """Find how foreign messages of the bot are, by the platform's ids, among the newest that it sent.
+
+    Args:
+        tape: the tape of the session.
+        outbox: the outbox tape of its messages.
+        messages: the platform's ids; of one that is not found, nothing is known.
+    """
+    for limit in SENT_SEARCH_LIMITS:
+        query = TapeQuery(outbox, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=limit)
+        receipts = (await tape.fetch([query]))[0]
+        data = [entry.payload["data"] for entry in receipts if not entry.erased]
+        # Other chats have messages with the same ids.
+        intents = {each["intent"]: each["external_id"] for each in data if each["external_id"] in messages}
+        found = (await tape.fetch([TapeQuery(outbox, IdRanges(tuple(spans_of(list(intents)))))]))[0] if intents else ()
+        sent = [entry for entry in found if not entry.erased and entry.payload["data"]["session"] == tape.session]
+        sources = {intents[entry.id]: source_of(entry) for entry in sent}
+        if len(sources) == len(messages) or len(receipts) < limit:
+            break
+    return sources
 
 
 async def find_message_id(tape: TapeHandle, message: str) -> int | None:

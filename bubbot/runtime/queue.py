@@ -13,7 +13,7 @@ from typing import Literal
 from bubbot.ports.channel import Deletion, Edit, Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.records import dataclass
-from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 
@@ -42,8 +42,10 @@ class QueuePolicy:
 
     def is_too_old(self, inbound: Inbound, now: datetime) -> bool:
         """Return true if a message is too old to be answered; one without a readable time never is."""
-        sent = parse_moment(inbound.time) if inbound.is_typed else None  # other sources have their own rules
-        return self.stale_after is not None and sent is not None and (now - sent).total_seconds() > self.stale_after
+        if self.stale_after is None or not inbound.is_typed:  # other sources have their own rules
+            return False
+        sent = parse_moment(inbound.time)
+        return sent is not None and (now - sent).total_seconds() > self.stale_after
 
 
 @dataclass
@@ -91,7 +93,7 @@ class MessageQueue:
     def stoppable_count(self) -> int:
         """The number of waiting messages whose turn may be stopped."""
         waiting = (item for item in self._items if isinstance(item, QueuedMessage))
-        return sum(not is_overtaking(item.accepted.inbound.text) for item in waiting)
+        return sum(not is_overtaking(item.accepted.inbound) for item in waiting)
 
     def add(self, item: QueuedMessage | TapeChange) -> None:
         """Append an item."""
@@ -297,7 +299,7 @@ def _lets_join(item: QueuedMessage | TapeChange, first: QueuedMessage) -> bool:
 
 def _may_join(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
-    is_alone = inbound.model or inbound.instructions or not inbound.is_typed or is_command(inbound.text)
+    is_alone = inbound.model or inbound.instructions or not inbound.is_typed or holds_command(inbound)
     return not (waiting.accepted.attempts or is_alone)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.records import dataclass
+from bubbot.runtime.effects import missing_results
 from bubbot.tape import entry as make
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, freeze
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
-from bubbot.texts import OUTCOME_UNKNOWN
 
 log = logging.getLogger(__name__)
 
@@ -123,8 +122,8 @@ async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord]) -> Interr
     await _merge_forks_of(fork, records)
     meta = _turn_meta(fork)
     turn = meta.get("turn", "")
-    facts = [*_unknown_results(fork.delta), make.event("turn/interrupted", {"turn": turn})]
-    await fork.append([replace(entry, meta=meta) for entry in facts])
+    facts = [*missing_results(fork.delta, ""), make.event("turn/interrupted", {"turn": turn})]
+    await fork.append([entry.with_meta(meta, "") for entry in facts])
     for tape in dict.fromkeys(name for name, _ in inbounds):
         fork.stage(tape, [interrupted_entry([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
     return InterruptedTurn(turn, tuple(inbounds), await fork.merge())
@@ -135,14 +134,16 @@ async def _merge_forks_of(fork: ForkedTape, records: Sequence[ForkRecord]) -> No
         if record.parent == fork.id:
             inner = fork.reopen_fork(record)
             await _merge_forks_of(inner, records)
-            await inner.append([replace(entry, meta=_turn_meta(inner)) for entry in _unknown_results(inner.delta)])
+            meta = _turn_meta(inner)
+            await inner.append([entry.with_meta(meta, "") for entry in missing_results(inner.delta, inner.id)])
             await inner.merge()
 
 
-def _turn_meta(fork: ForkedTape) -> dict[str, str]:
+def _turn_meta(fork: ForkedTape) -> JsonObject:
     """Build the meta of what the recovery adds: the turn that wrote the fork, if one did."""
     turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
-    return {"turn": turn} if turn else {}
+    meta: JsonObject = freeze({"turn": turn} if turn else {}, "meta")
+    return meta
 
 
 def _turn_session(record: ForkRecord) -> str:
@@ -159,21 +160,4 @@ def _turn_inbounds(record: ForkRecord) -> list[tuple[str, int]]:
         for entry in batch.entries
         if entry.name in ("turn/start", "turn/joined")
         for tape, inbound_id in entry.payload["data"]["inbounds"]
-    ]
-
-
-def _unknown_results(delta: Sequence[TapeEntry]) -> list[TapeEntry]:
-    """Build results that say that the outcome is unknown, for the calls that have no result."""
-    missing: list[str] = []
-    for entry in delta:
-        if entry.kind == Kind.TOOL_CALL:
-            missing += [call["id"] for call in entry.payload["calls"]]
-        elif entry.kind == Kind.TOOL_RESULT:
-            for answered in (result["tool_call_id"] for result in entry.payload["results"]):
-                if answered in missing:
-                    missing.remove(answered)  # once: models reuse ids
-    if not missing:
-        return []
-    return [
-        make.tool_result([{"tool_call_id": call, "content": OUTCOME_UNKNOWN, "is_error": True} for call in missing])
     ]

@@ -8,15 +8,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any, Literal, get_args, get_origin
 
-from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolFailed, ToolRetry
-from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
+from bubbot.ports.channel import FOREIGN_WORDS, TERMINAL_CHANNEL, Inbound
 from bubbot.ports.text import clean
 from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, ToolArgs, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.argument_errors import describe_argument
 from bubbot.runtime.calls import ToolCallRunner
+from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make
+from bubbot.tape.provenance import Source, most_foreign, stamp_of, track_reads
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 log = logging.getLogger(__name__)
@@ -33,9 +35,14 @@ def is_command(text: str) -> bool:
     return text.lstrip().startswith(COMMAND_PREFIX)
 
 
-def is_overtaking(text: str) -> bool:
+def holds_command(inbound: Inbound) -> bool:
+    """Return true if a message is a command. One that a person only passes on is none: somebody else chose its words."""
+    return is_command(inbound.text) and not (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
+
+
+def is_overtaking(inbound: Inbound) -> bool:
     """Return true for a command that does not wait for the running turn."""
-    return text.strip() in OVERTAKING_COMMANDS
+    return inbound.text.strip() in OVERTAKING_COMMANDS and holds_command(inbound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class InputRouter:
         """Run the turn's commands in the order they came, and decide whether the model is needed."""
         routed = RoutedInput(ask_model=bool(turn.message_ids))
         for accepted in turn.inbounds:
-            if not is_command(accepted.inbound.text):
+            if not holds_command(accepted.inbound):
                 continue
             outcome = await self.run_command(turn, accepted.inbound.text)
             await turn.write_handoffs()
@@ -122,8 +129,8 @@ class InputRouter:
 
     async def run_command(self, turn: Turn, line: str) -> CommandOutcome:
         """Run one command and record it as a `command` event."""
-        started = self._elapsed()
-        outcome = await self._outcome(turn, clean(line.strip()))
+        started, effect = self._elapsed(), EffectRun()
+        outcome = await self._outcome(turn, clean(line.strip()), effect)
         data = {
             "name": outcome.name,
             "raw": clean(line.strip()),
@@ -132,15 +139,19 @@ class InputRouter:
         }
         shown = await self._calls.cut_result(turn.tape, outcome.output)
         data |= {"output": shown.text, "blobs": [shown.blob] if shown.blob else []}
-        await turn.tape.append([make.event("command", data)])
+        meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+        await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), make.event("command", data, **meta)])
+        if effect.is_begun:
+            await turn.tape.save()
         return outcome
 
     async def _pass_to_model(self, turn: Turn, outcome: CommandOutcome) -> None:
         """Give a command that ran and raised to the model as a message, so that it can explain the error."""
-        stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
+        meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+        stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system", **meta)])
         turn.message_ids.append(stored[0].id)
 
-    async def _outcome(self, turn: Turn, line: str) -> CommandOutcome:
+    async def _outcome(self, turn: Turn, line: str, effect: EffectRun) -> CommandOutcome:
         name = _read_name(line)
         try:
             offered = [tool for tool in self._toolbox if is_offered(tool, turn)]
@@ -149,8 +160,11 @@ class InputRouter:
             _check_allowed(tool, turn)
             args = parse_arguments(line, tool, turn.texts)
             turn.runs_command = True
-            output = await self._calls.invoke(turn, tool, args)
-        except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
+            if tool.effect.source is Source.WORLD:
+                turn.note_answer(Source.WORLD)
+            with track_reads(turn.note_answer):
+                output = await self._calls.invoke(turn, tool, args, effect)
+        except (CommandError, ToolSignal, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # tool call boundary: the model gets what a command raises
             log.info("command raised %s", type(error).__name__, extra={"action": "command.raised", "command": name})

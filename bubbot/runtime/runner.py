@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.ports.channel import PreviewCallback, StepFinished, TextStreamed, ignore_preview
+from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
-from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, Usage, tools_text
+from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, ToolSpecs, Usage
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -18,7 +18,9 @@ from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.effects import runs_again
 from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
+from bubbot.runtime.shown import ForeignWords
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
@@ -85,15 +87,20 @@ class ModelRunner:
         """Run model calls and tools until there is an answer.
 
         Raises:
-            ModelError: a second overflow, the step limit, a repeated call, or a failed model.
+            ModelError: a second overflow, the step limit, repeated or refused calls, or a failed model.
         """
         repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
+        if turn.stored_calls:  # they were written by a model that was shown the window
+            self._note_shown(turn, await self._composer.compose(turn))
+        if turn.stored_calls or runs_again(turn):
+            await self._run_stored(turn, repeats)
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
+            self._note_shown(turn, composed)
             digests = await self._store_prompt(turn, composed, digests)
             facts = self._request_facts(composed, digests, step, turn.tape.name) | fitted.count_facts()
             started = self._elapsed()
@@ -123,6 +130,17 @@ class ModelRunner:
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelStepLimit(max_steps)
 
+    def _note_shown(self, turn: Turn, composed: ComposedRequest) -> None:
+        """Note what the step shows: the turn's words are as foreign from now on (T22)."""
+        turn.shown.find_quote = composed.find_quote
+        if not composed.foreign:
+            return
+        is_first = not turn.shown.world
+        composed.foreign.note_in(turn.shown)
+        turn.tape.raise_source(turn.shown.source)
+        if is_first and turn.shown.world and not turn.is_subtask:
+            self._show(turn.session, ForeignWordsShown())
+
     async def find_model(self, turn: Turn) -> Model:
         """Return the model that a turn asks."""
         return await self._composer.find_model(turn)
@@ -132,8 +150,12 @@ class ModelRunner:
     ) -> ModelReply:
         """Call the model once, without tools; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
+        foreign = await self._composer.judge(turn.tape, shown)
+        foreign.note_in(turn.shown)
+        turn.tape.raise_source(turn.shown.source)
         request = ModelRequest(system, tuple(messages))
-        digests = [await turn.tape.put_blob(text.encode()) for text in (system, tools_text(()))]
+        texts = system.encode(), ToolSpecs().encoded, canonical({"messages": list(messages)}).encode()
+        digests = [await turn.tape.put_blob(text) for text in texts]
         facts: dict[str, Any] = {
             "step": 0,
             "purpose": purpose,
@@ -144,9 +166,10 @@ class ModelRunner:
             "shown": [list(span) for span in spans_of(shown)],
             "system": digests[0],
             "tools": digests[1],
+            "messages": digests[2],
             "parameters": {},
             "request": request.digest(),
-        }
+        } | _foreign_facts(foreign)
         started = self._elapsed()
         try:
             size = model.traits.context_tokens
@@ -208,38 +231,41 @@ class ModelRunner:
     async def _stream_reply(
         self, call: ModelCall, attempts: AttemptRecorder, show_text: Callable[[str], None]
     ) -> ModelReply:
-        model, reply, streamed, preview = call.model, None, "", PreviewText()
+        model, reply, preview = call.model, None, PreviewText()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(call.request):
-                    if isinstance(item, TextDelta):
-                        streamed += item.text
-                        attempts.on_text()
-                        for on_text in call.on_text:
-                            on_text(item)
-                        show_text(preview.feed(item.text))
-                    elif isinstance(item, FailedAttempt):
-                        attempts.on_failed_call(item)
-                    else:
-                        reply = item
+                    match item:
+                        case TextDelta():
+                            if attempts.first_text is None:
+                                attempts.on_text()
+                            call.streamed += item.text
+                            for on_text in call.on_text:
+                                on_text(item)
+                            if visible := preview.feed(item.text):
+                                show_text(visible)
+                        case FailedAttempt():
+                            attempts.on_failed_call(item)
+                        case _:
+                            reply = item
         except TimeoutError:
             raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
-        if reply.text.startswith(streamed):  # a model need not stream all of its text, or any
-            show_text(preview.feed(reply.text[len(streamed) :]))
-        show_text(preview.flush())
+        rest = ""
+        if reply.text.startswith(call.streamed):  # a model need not stream all of its text, or any
+            rest = preview.feed(reply.text[len(call.streamed) :])
+        if rest := rest + preview.flush():
+            show_text(rest)
         return reply
 
     def _text_viewer(self, turn: Turn) -> Callable[[str], None]:
         """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only."""
-
-        def show(text: str) -> None:
-            if text and not turn.is_subtask:
-                self._show(turn.session, TextStreamed(clean(text)))
-
-        return show
+        if turn.is_subtask:
+            return lambda _: None
+        on_preview, session = self._show, turn.session
+        return lambda text: on_preview(session, TextStreamed(text if text.isascii() else clean(text)))
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
         """Record the last step, which only the merge makes durable."""
@@ -254,28 +280,49 @@ class ModelRunner:
         return answer
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
-        """Run the calls: they are durable before they run, their results before the next model call."""
         calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
-        entry = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
+        entry = make.tool_call(
+            [_as_json(call) for call in calls],
+            text=clean(reply.text),
+            outside=self._calls.list_outside(calls),
+            model=reply.model,
+        )
         if reply.replay:
             entry = replace(entry, payload={**entry.payload, "replay": reply.replay})
-        await turn.tape.append([entry, make.event(STEP_EVENT, facts)])
+        await self._run_calls(turn, calls, [entry, make.event(STEP_EVENT, facts)], repeats)
+
+    async def _run_stored(self, turn: Turn, repeats: RepeatedCalls) -> None:
+        """Run the calls that wait for the turn, before its model is asked: no model wrote them in this turn.
+
+        They are those that an interrupted attempt may have left half done (T20), and those that an earlier turn had to
+        ask for (T21).
+        """
+        if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
+            items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
+            turn.stored_calls = ()
+            await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
+
+    async def _run_calls(
+        self, turn: Turn, calls: Sequence[ToolCall], entries: Sequence[TapeEntry], repeats: RepeatedCalls
+    ) -> None:
+        """Run the calls: their `entries` are durable before they run, their results before the next model call."""
+        await turn.tape.append(entries)
         await turn.tape.save()
-        await turn.tape.append([await self._calls.run(turn, calls, repeats)])
-        await turn.write_handoffs()
+        await self._calls.run(turn, calls, repeats)
+        await turn.end_step()
         await turn.tape.save()
 
     async def _store_prompt(self, turn: Turn, composed: ComposedRequest, stored: _StoredDigests) -> _StoredDigests:
         """Store the system prompt and the tool schemas as blobs of the tape, once per version."""
-        system, tools = composed.request.system.encode(), tools_text(composed.request.tools).encode()
-        digests = _StoredDigests(blob_digest(system), blob_digest(tools))
+        system, tools = composed.request.system.encode(), ToolSpecs.of(composed.request.tools)
+        digests = _StoredDigests(blob_digest(system), tools.digest)
         if digests.system != stored.system:
             await turn.tape.put_blob(system)
             await turn.tape.append(
                 [TapeEntry(Kind.SYSTEM, {"digest": digests.system, "characters": len(system.decode())})]
             )
         if digests.tools != stored.tools:
-            await turn.tape.put_blob(tools)
+            await turn.tape.put_blob(tools.encoded)
         if composed.context.facts:
             await turn.tape.append(composed.context.facts)
         return digests
@@ -295,7 +342,7 @@ class ModelRunner:
             "tools": digests.tools,
             "parameters": composed.request.parameters,
             "request": composed.request.digest(),
-        }
+        } | _foreign_facts(composed.foreign)
 
     def _elapsed_ms(self, started: float) -> int:
         return round((self._elapsed() - started) * 1000)
@@ -305,6 +352,9 @@ class AttemptRecorder:
     """Records the calls of one step, in order.
 
     A model that never asks twice reports nothing; its one call is recorded from what the runner sees.
+
+    Attributes:
+        first_text: when the first piece of the current call's answer came; None before it.
     """
 
     def __init__(self, model: str, elapsed: Callable[[], float]) -> None:
@@ -312,7 +362,7 @@ class AttemptRecorder:
         self._elapsed = elapsed
         self._model = model
         self._step_started = self._call_started = elapsed()
-        self._first_text: float | None = None
+        self.first_text: float | None = None
         self._calls: list[dict[str, Any]] = []
 
     def as_json(self) -> list[JsonObject]:
@@ -321,8 +371,8 @@ class AttemptRecorder:
 
     def on_text(self) -> None:
         """Record when the first piece of an answer came."""
-        if self._first_text is None:
-            self._first_text = self._elapsed()
+        if self.first_text is None:
+            self.first_text = self._elapsed()
 
     def on_failed_call(self, attempt: FailedAttempt) -> None:
         """Record a call that failed; if it names a next model, another call follows after its wait."""
@@ -331,7 +381,7 @@ class AttemptRecorder:
         self._add("failed", kind=attempt.kind, error=clean(attempt.error))
         self._model = attempt.next_model
         self._call_started = self._elapsed() + attempt.wait
-        self._first_text = None
+        self.first_text = None
 
     def on_reply(self, reply: ModelReply, cost: float | None) -> None:
         """Record the call that answered, and its cost in US dollars (None: unknown)."""
@@ -356,8 +406,8 @@ class AttemptRecorder:
             "elapsed_ms": round((self._elapsed() - started) * 1000),
             "status": status,
         }
-        if self._first_text is not None:
-            call["first_text_ms"] = round((self._first_text - started) * 1000)
+        if self.first_text is not None:
+            call["first_text_ms"] = round((self.first_text - started) * 1000)
         self._calls.append(call | facts)
 
 
@@ -366,6 +416,10 @@ async def _open_overflow_window(turn: Turn, error: ModelOverflow) -> None:
     state = {"reason": "context_length_exceeded", "error": clean(str(error))}
     await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
     await turn.tape.save()
+
+
+def _foreign_facts(foreign: ForeignWords) -> dict[str, Any]:
+    return {"foreign": foreign.as_json()} if foreign else {}
 
 
 def _estimate_input(request: ModelRequest) -> int:

@@ -35,7 +35,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundTurn, wrap
-from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
+from bubbot.ports.outbox import INTENT, OutboxMessage, intent_entry, intent_from, outbox_channel
 from bubbot.ports.text import clean
 from bubbot.ports.turn import (
     AcceptedInbound,
@@ -59,8 +59,10 @@ from bubbot.runtime.attachments import (
 )
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.messages import (
+    Authors,
     build_change_entries,
     collect_notices,
+    find_sent_sources,
     message_entries,
     missing_edit_entries,
     too_old_text,
@@ -69,7 +71,7 @@ from bubbot.runtime.messages import (
 )
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.recovery import merge_open_forks
-from bubbot.runtime.router import is_command, is_overtaking
+from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.runtime.runner import STEP_EVENT
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
@@ -77,6 +79,7 @@ from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
+from bubbot.tape.provenance import Source, most_foreign, stamp_of
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
@@ -166,6 +169,8 @@ class SessionRuntime:
     def __init__(self, tape: TapeService, channel: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape
         self._link = channel
+        self._inbox = channel.inbox_of(tape.session)
+        self._outbox = channel.outbox_of(tape.session)
         self._deps = deps
         self._queue = MessageQueue(channel.queue_policy)
         self._current: list[QueuedMessage] = []
@@ -194,16 +199,6 @@ class SessionRuntime:
     def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message. The caller ensures that `drain` runs."""
         self._queue.add(change)
-
-    @property
-    def _inbox(self) -> str:
-        """The inbox tape of the session."""
-        return self._link.inbox_of(self._tape.session)
-
-    @property
-    def _outbox(self) -> str:
-        """The outbox tape of the session."""
-        return self._link.outbox_of(self._tape.session)
 
     @property
     def is_running(self) -> bool:
@@ -243,7 +238,7 @@ class SessionRuntime:
 
     def _is_overtaking(self) -> bool:
         """Return true if the running turn is for commands that nothing stops."""
-        return bool(self._current) and all(is_overtaking(message.accepted.inbound.text) for message in self._current)
+        return bool(self._current) and all(is_overtaking(message.accepted.inbound) for message in self._current)
 
     def has_pending(self, message: str) -> bool:
         """Return true if the message with this platform id waits, is being answered or is being written."""
@@ -269,6 +264,8 @@ class SessionRuntime:
     def reload(self, channel: SessionChannel | None, deps: SessionDeps) -> None:
         """Use this channel (None: keep it) and these settings; a running turn ends in its own loop."""
         self._link, self._deps = channel or self._link, deps
+        self._inbox = self._link.inbox_of(self._tape.session)
+        self._outbox = self._link.outbox_of(self._tape.session)
         self._queue.policy = self._link.queue_policy
 
     def pause(self) -> None:
@@ -301,6 +298,7 @@ class SessionRuntime:
             self._interrupted |= dict.fromkeys(ids, interrupted.turn)
             for on_merged in self._deps.on_merged:
                 await on_merged(interrupted.merged)
+            await self._deliver_staged(interrupted.merged)
         self._queue.count_interrupted(self._interrupted)
         self._is_taken_up = True
 
@@ -407,7 +405,7 @@ class SessionRuntime:
         first = batch[0]
         if turn.is_typed:  # another source may say nothing, or say it in another chat
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
-        with bind(session=turn.session, turn=turn.id):
+        with bind(turn=turn.id):
             started = asyncio.get_running_loop().time()
             result = await self._merge_turn(turn, await self._run_answer(turn, old=old))
             _log_end(result, asyncio.get_running_loop().time() - started)
@@ -466,7 +464,9 @@ class SessionRuntime:
 
     def _lacks_attachments(self, accepted: AcceptedInbound) -> bool:
         inbound = accepted.inbound
-        return accepted.id not in self._attachments and not is_command(inbound.text) and bool(list_attachments(inbound))
+        if not inbound.attachments and inbound.quote is None:
+            return False
+        return accepted.id not in self._attachments and not holds_command(inbound) and bool(list_attachments(inbound))
 
     async def _open_turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> Turn:
         """Open the fork; when this returns, the turn and its messages are durable.
@@ -481,21 +481,25 @@ class SessionRuntime:
         corrections: list[TapeEntry] = []
         cited_ids: list[int] = []
         fresh: list[AcceptedInbound] = []
+        authors = await self._find_authors(batch)
         self._edit_ids = []
         for accepted in batch:
             cited = await self._cited_messages(accepted)
             cited_ids += [entry.id for entry in cited]
             if cited:
-                corrections += missing_edit_entries(self._inbox, cited[-1], self._take_edits(accepted))
-            elif not is_command(accepted.inbound.text):
+                corrections += missing_edit_entries(self._inbox, cited[-1], authors, self._take_edits(accepted))
+            elif not holds_command(accepted.inbound):
                 fresh.append(accepted)
         opening += [turn_start_entry(self._tape.session, self._inbox, batch, cited_ids), *corrections]
         if not old:
             await self._take_attachments(lambda: fresh)
         attachments = {accepted.id: self._attachments.pop(accepted.id, None) for accepted in batch}
         for accepted in fresh:
-            opening += message_entries(self._inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
-        fork = await self._tape.open_fork(opening, stamp={"turn": turn_id})
+            edits = self._take_edits(accepted)
+            opening += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
+        # What commands and jobs write is as foreign as the people who typed them. A step adds what its model is shown.
+        source = most_foreign(*(authors.judge_sender(accepted.inbound) for accepted in batch))
+        fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source)})
         turn = self._make_turn(turn_id, fork, batch)
         turn.message_ids += [*cited_ids, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
         turn.notices += collect_notices(attachments)
@@ -545,12 +549,21 @@ class SessionRuntime:
         self._current += joining
         turn.inbounds = [*turn.inbounds, *batch]
         entries = [turn_joined_entry(self._inbox, batch)]
+        authors = await self._find_authors(batch)
         for accepted in batch:
-            entries += message_entries(self._inbox, accepted, attachments[accepted.id], self._take_edits(accepted))
+            edits = self._take_edits(accepted)
+            entries += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
         stored = await turn.tape.append(entries)
         turn.message_ids += [entry.id for entry in stored if entry.kind == Kind.MESSAGE]
         turn.notices += collect_notices(attachments)
         await turn.tape.save()
+
+    async def _find_authors(self, batch: Sequence[AcceptedInbound]) -> Authors:
+        """Find whose words these messages are; one that quotes the bot is as foreign as what the bot said there."""
+        quotes = [accepted.inbound.quote for accepted in batch if accepted.inbound.quote]
+        quoted = {quote.message for quote in quotes if quote.own and quote.text and quote.message}
+        sources = await find_sent_sources(self._tape, self._outbox, quoted) if quoted else {}
+        return Authors(self._link.role, sources)
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
         """List the messages that an interrupted attempt has left on the tape for this inbound."""
@@ -574,7 +587,9 @@ class SessionRuntime:
         """Write the change to the tape and mark it done, in one transaction."""
         with suppress(TapeCorrupt):
             await self._tape.ensure_bootstrap_anchor()
-            entries, outcome = await build_change_entries(self._tape, self._inbox, changed)
+            inbound = changed.event if isinstance(changed.event, Inbound) else None
+            authors = await self._find_authors([AcceptedInbound(changed.id, inbound)] if inbound else [])
+            entries, outcome = await build_change_entries(self._tape, self._inbox, changed, authors)
             await self._tape.append(entries, other_tapes={self._inbox: [done_entry([changed.id], outcome=outcome)]})
 
     async def _run_answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
@@ -584,8 +599,8 @@ class SessionRuntime:
         """
         answer = wrap(self._deps.around_turn, partial(self._answer, old=old))
         self._is_stopped = False
-        self._loop_task = asyncio.ensure_future(answer(turn))
         try:
+            self._loop_task = asyncio.ensure_future(answer(turn))
             return await self._loop_task
         except asyncio.CancelledError:
             if _is_being_cancelled():
@@ -609,46 +624,54 @@ class SessionRuntime:
         reply = _Reply(
             text, tuple(turn.files) if is_answer else (), first, _offered_buttons(turn) if is_answer else None
         )
-        link = self._stage_reply(turn, reply, result.status)
+        self._stage_reply(turn, reply, result.status)
         merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         for on_merged in self._deps.on_merged:
             await on_merged(merged)
-        for entry in merged.staged.get(link.outbox_of(turn.session), ()):
-            await self._deps.deliver(link.name, intent_from(entry))
+        await self._deliver_staged(merged)
         return TurnResult(turn.id, result.status, text, merged.delta)
 
-    def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> SessionChannel:
-        """Stage the reply for the outbox, if there is any; return the channel that delivers it."""
+    async def _deliver_staged(self, merged: MergeResult) -> None:
+        """Deliver what a turn has merged for people: its answer, and further messages of its tools."""
+        for tape, entries in merged.staged.items():
+            for entry in entries if (channel := outbox_channel(tape)) else ():
+                if entry.name == INTENT:
+                    await self._deps.deliver(channel, intent_from(entry))
+
+    def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> None:
+        """Stage the reply for the outbox, if there is any."""
         source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
         if turn.is_typed:
             quoted = inbound.message or inbound.external_id
             target: Outbound | None = Outbound(
                 inbound.channel, inbound.chat, "", inbound.thread, quoted, buttons=reply.buttons
             )
-            return self._stage_message(turn, reply, target, answered=reply.accepted.id)
+            self._stage_message(turn, reply, target, answered=reply.accepted.id)
+            return
         if source is None:
-            return self._link
+            return
         sourced = source.build_reply(turn, inbound, TurnOutcome(status, reply.text))
         for tape, entries in sourced.entries.items():
             turn.tape.stage(tape, entries)
-        return self._stage_message(turn, replace(reply, text=sourced.text), sourced.target)
+        self._stage_message(turn, replace(reply, text=sourced.text), sourced.target)
 
-    def _stage_message(
-        self, turn: Turn, reply: _Reply, target: Outbound | None, *, answered: int = 0
-    ) -> SessionChannel:
+    def _stage_message(self, turn: Turn, reply: _Reply, target: Outbound | None, *, answered: int = 0) -> None:
         """Stage text and files for a chat, which may be one of another channel."""
         if target is None or not (reply.text or reply.files):
-            return self._link
+            return
         channel = self._link
         if target.channel != channel.name:
             found = channel.find_channel(target.channel)
             if found is None:
-                return channel
+                return
             channel = found
-        parts = tuple(channel.split(replace(target, text=reply.text, files=reply.files)))
+        if turn.answer_source is not Source.OWN:
+            turn.tape.raise_source(turn.answer_source)
+        is_foreign = turn.tape.source is Source.WORLD
+        target = replace(target, text=reply.text, files=reply.files, has_no_link_previews=is_foreign)
+        parts = tuple(channel.split(target))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
-        return channel
 
 
 def _log_end(result: TurnResult, seconds: float) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 from bubbot.errors import BubbotError
 
@@ -29,16 +28,12 @@ class TurnLimiter:
         """The number of turns that wait for a place."""
         return len(self._queue)
 
-    @asynccontextmanager
-    async def acquire(self, on_wait: Callable[[int], Awaitable[None]]) -> AsyncIterator[None]:
+    def acquire(self, on_wait: Callable[[int], Awaitable[None]]) -> TurnPlace:
         """Hold a place for the block; after a long wait call `on_wait` once, with the number of turns before it."""
-        await self._enter(on_wait)
-        try:
-            yield
-        finally:
-            self._leave()
+        return TurnPlace(self, on_wait)
 
-    async def _enter(self, tell: Callable[[int], Awaitable[None]]) -> None:
+    async def enter(self, tell: Callable[[int], Awaitable[None]]) -> None:
+        """Wait for a place; see `acquire`."""
         if self._free:
             self._free -= 1
             return
@@ -54,18 +49,33 @@ class TurnLimiter:
                     await _end_notice(notice)
         except BaseException:
             if ticket.done() and not ticket.cancelled():
-                self._leave()  # the place came at the last moment: pass it on
+                self.leave()  # the place came at the last moment: pass it on
             elif ticket in self._queue:
                 self._queue.remove(ticket)
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Give the place back."""
         while self._queue:
             ticket = self._queue.popleft()
             if not ticket.done():
                 ticket.set_result(None)  # hand over the place itself, so that no newcomer gets ahead
                 return
         self._free += 1
+
+
+class TurnPlace:
+    """The block of a turn that holds a place."""
+
+    def __init__(self, limiter: TurnLimiter, on_wait: Callable[[int], Awaitable[None]]) -> None:
+        self._limiter = limiter
+        self._on_wait = on_wait
+
+    async def __aenter__(self) -> None:
+        await self._limiter.enter(self._on_wait)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limiter.leave()
 
 
 async def _end_notice(notice: asyncio.Future[None]) -> None:

@@ -15,6 +15,7 @@ from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
     CommandInfo,
+    ForeignWordsShown,
     Inbound,
     MessagePart,
     Preview,
@@ -35,7 +36,15 @@ from bubbot.server.remote import AskResult
 if TYPE_CHECKING:
     from bubbot.server.peer import ChatPeer
 
-PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
+PREVIEWS: tuple[type[Preview], ...] = (
+    TurnStarted,
+    ForeignWordsShown,
+    TextStreamed,
+    ToolStarted,
+    ToolFinished,
+    StepFinished,
+    TurnFinished,
+)
 
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 ShowResult = Callable[[AskResult, str], None]

@@ -25,6 +25,7 @@ from pydantic import (
 
 from bubbot.errors import ConfigError
 from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
@@ -137,6 +138,7 @@ class Settings(BaseModel):
     memory: MemorySettings = MemorySettings()
     store: StoreSettings = StoreSettings()
     tools: ToolSettings = ToolSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     agents: AgentsSettings = AgentsSettings()

@@ -170,6 +170,12 @@ class ToolSettings(SettingsSection):
         le=10_000_000,
         description="Characters of a result the model is shown; the rest is kept aside.",
     )
+    schema_tokens: Whole = Field(
+        default=4000,
+        ge=500,
+        le=1_000_000,
+        description="Estimated tokens of tool schemas in a request at most; the model finds the other tools by words.",
+    )
     web: WebSettings = WebSettings()
     files: FileSettings = FileSettings()
     shell: ShellSettings = ShellSettings()

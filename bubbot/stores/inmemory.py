@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
+from bubbot.errors import BubbotError, EntryNotFound, StoreUnavailable, TapeConflict, TapeError
 from bubbot.ports.store import PositionedEntry
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
@@ -55,9 +56,18 @@ class InMemoryStore:
         self._commit(drafts)
         return stored
 
-    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
         """See `TapeStore.append_deferred`."""
-        return await self.append(batches)
+        stored: asyncio.Future[list[tuple[TapeEntry, ...]]] = asyncio.get_running_loop().create_future()
+        try:
+            self._check_open()
+            drafts, entries = self._draft(batches)
+            self._commit(drafts)
+        except BubbotError as error:
+            stored.set_exception(error)
+        else:
+            stored.set_result(entries)
+        return stored
 
     def _draft(self, batches: Sequence[Batch]) -> tuple[dict[str, list[TapeEntry]], list[tuple[TapeEntry, ...]]]:
         self._check_leases(batches)

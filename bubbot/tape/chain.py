@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from json.encoder import encode_basestring
 from typing import Literal
 
 from bubbot.records import dataclass
@@ -18,7 +19,7 @@ def genesis(name: str) -> bytes:
     return sha256(b"bubbot tape\n" + _bytes(name)).digest()
 
 
-_HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `json.dumps` would make one each time
+_HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
@@ -28,7 +29,7 @@ def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
     be part of either. Stored bytes that are no longer UTF-8 arrive as surrogate escapes (PEP 383) and are hashed as the
     bytes they are.
     """
-    return sha256(salt + _bytes(payload) + b"\n" + _bytes(meta)).digest()
+    return sha256(salt + _bytes(f"{payload}\n{meta}")).digest()
 
 
 def _bytes(text: str) -> bytes:
@@ -37,8 +38,7 @@ def _bytes(text: str) -> bytes:
 
 def chain_value(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
     """Compute an entry's chain value: SHA-256 over the previous one and everything that erasure keeps."""
-    # A list of texts, as JSON. The encoder is quick with a text alone; for a list it makes a new encoder each time.
-    quoted = _HEAD.encode
+    quoted = encode_basestring  # a list of texts, as JSON: for a list the encoder would make a new one each time
     head = f'[{entry_id},{quoted(kind)},{quoted(date)},{"null" if key is None else quoted(key)},"{digest.hex()}"]'
     return sha256(previous + _bytes(head)).digest()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
@@ -34,35 +34,53 @@ class Kind(StrEnum):
 
 def freeze(value: object, path: str = "payload") -> Any:
     """Copy a JSON value, deeply immutable. Raise `EntryInvalid` naming the place of a value that is not JSON."""
+    return freeze_with_text(value, path)[0]
+
+
+def freeze_with_text(value: object, path: str) -> tuple[Any, str]:
+    """Freeze a value as `freeze` does; return its `encode`d text too, which tells at once whether all of it can be stored."""
     try:
-        return _freeze_fast(value)
-    except (TypeError, UnicodeEncodeError):
-        return _freeze_checked(value, path)
+        frozen, text = _freeze_fast(value), _encode(value)
+        if not text.isascii():
+            text.encode()  # a lone surrogate anywhere
+    except (TypeError, ValueError):
+        frozen = _freeze_checked(value, path)
+        text = _encode(frozen)
+    return frozen, text
 
 
 def _freeze_fast(value: Any) -> Any:
-    """Freeze values of the usual types, without tracking their place. Raise `TypeError` for others."""
+    """Freeze values of the usual types; what encoding checks is not checked. Raise `TypeError` for others."""
     kind = type(value)
     if kind is dict or kind is MappingProxyType:
-        "".join(value).encode()  # a key that is not text, or has a lone surrogate
         return MappingProxyType(
             {
                 # Most values are texts and numbers, which are frozen without a call for each.
-                name: item if (type(item) is str and item.isascii()) or type(item) in _CONSTANTS else _freeze_fast(item)
+                name if type(name) is str else _refuse(): item if type(item) in _PLAIN else _freeze_fast(item)
                 for name, item in value.items()
             }
         )
     if kind is list or kind is tuple:
-        return tuple([item if type(item) in _CONSTANTS else _freeze_fast(item) for item in value])
-    if kind is str:
-        value.encode()
-        return value
-    if kind in _CONSTANTS or (kind is float and isfinite(value)):
-        return value
+        return tuple(
+            [
+                item
+                if type(item) in _PLAIN
+                # Rows of texts and numbers, such as ids, are most of what nests, and frozen without a call, too.
+                else tuple(item)
+                if type(item) in _ROWS and _PLAIN.issuperset(map(type, item))
+                else _freeze_fast(item)
+                for item in value
+            ]
+        )
+    return value if kind in _PLAIN else _refuse()
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_ROWS = frozenset({list, tuple})
+
+
+def _refuse() -> NoReturn:
     raise TypeError
-
-
-_CONSTANTS = frozenset({int, bool, type(None)})
 
 
 def _freeze_checked(value: object, where: str) -> Any:
@@ -96,36 +114,56 @@ def _freeze_checked(value: object, where: str) -> Any:
 def thaw(value: Any) -> Any:
     """Copy a value into dicts and lists, for `json.dumps` and libraries that need plain data."""
     kind = type(value)
-    if kind is str:  # most values are, and the test for a mapping is slow
+    if kind in _PLAIN:  # most values are, and the test for a mapping is slow
         return value
-    if kind is dict or kind is MappingProxyType or isinstance(value, Mapping):
-        return {name: item if type(item) is str else thaw(item) for name, item in value.items()}
+    if kind is dict or kind is MappingProxyType:
+        return {name: item if type(item) in _PLAIN else thaw(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [thaw(item) for item in value]
-    return value
+        return [item if type(item) in _PLAIN else thaw(item) for item in value]
+    return {name: thaw(item) for name, item in value.items()} if isinstance(value, Mapping) else value
 
 
-_COMPACT = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, default=dict
-)
-_SORTED = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, default=dict, sort_keys=True
-)
+def _make_encoder(*, sort_keys: bool) -> Callable[[object], str]:
+    """Make a function that encodes as `json.JSONEncoder` does, with the encoder of C made once.
+
+    `JSONEncoder.encode` makes it for each value, which takes longer than most values themselves.
+    """
+    encoder = json.JSONEncoder(
+        ensure_ascii=False,
+        separators=(",", ":"),
+        allow_nan=False,
+        check_circular=False,
+        default=dict,
+        sort_keys=sort_keys,
+    )
+    make = getattr(json.encoder, "c_make_encoder", None)  # an interpreter need not have it
+    if make is None:
+        return encoder.encode
+    pieces = make(None, dict, json.encoder.encode_basestring, None, ":", ",", sort_keys, False, False)  # noqa: FBT003
+
+    def write(value: object) -> str:
+        return "".join(pieces(value, 0))
+
+    return write
+
+
+_encode = _make_encoder(sort_keys=False)
+_encode_sorted = _make_encoder(sort_keys=True)
 
 
 def encode(value: JsonObject) -> str:
     """Serialise for a store: compact JSON, keys in the given order, no escapes beyond JSON's own."""
-    return _COMPACT.encode(value)
+    return _encode(value)
 
 
 def canonical(value: JsonObject) -> str:
     """Serialise with sorted keys: equal texts mean equal values (and 1 is not 1.0)."""
-    return _SORTED.encode(value)
+    return _encode_sorted(value)
 
 
 def timestamp(moment: datetime) -> str:
     """Format as ISO 8601 in UTC with microseconds, so that text order is time order."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +180,9 @@ class TapeEntry:
         key: makes an append idempotent.
         id: 0 until a store assigns one; ids of a tape are 1, 2, 3 … without gaps.
         erased: the content was erased on request; payload and meta are empty.
-        cache: what views computed from the entry alone, so that they need not compute it again.
+        name: the name of an anchor or event; None for other kinds.
+        cache: what views computed from the entry alone, so that they need not compute it again; until it is stored, its
+            encoded texts, too.
     """
 
     kind: str
@@ -152,24 +192,24 @@ class TapeEntry:
     key: str | None = None
     id: int = 0
     erased: bool = False
+    name: str | None = field(init=False, repr=False, compare=False)
     cache: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        put = object.__setattr__
         try:
-            object.__setattr__(self, "payload", freeze(self.payload, "payload"))
-            object.__setattr__(self, "meta", freeze(self.meta, "meta"))
+            payload, payload_text = freeze_with_text(self.payload, "payload")
+            meta, meta_text = freeze_with_text(self.meta, "meta") if self.meta else (EMPTY_OBJECT, "{}")
         except RecursionError as error:
             raise EntryInvalid("the payload or meta is nested too deeply to be stored") from error
+        put(self, "payload", payload)
+        put(self, "meta", meta)
         if type(self.kind) is not Kind:
             freeze(self.kind, "kind")
         if self.key is not None:
             freeze(self.key, "key")
-
-    @property
-    def name(self) -> str | None:
-        """The name of an anchor or event; None for other kinds."""
-        value = self.payload.get("name") if self.kind in _NAMED else None
-        return value if isinstance(value, str) else None
+        put(self, "name", _name_of(self.kind, payload))
+        self.cache[_TEXTS] = payload_text, meta_text
 
     @property
     def opens_window(self) -> bool:
@@ -200,23 +240,49 @@ class TapeEntry:
 
     def with_id(self, entry_id: int) -> TapeEntry:
         """Return the entry with the id that a store assigned."""
-        return self if self.id == entry_id else self._copy_with(self.meta, self.date, entry_id)
+        if self.id == entry_id:
+            return self
+        return self._copy_with(self.meta, self.date, entry_id, self.cache.get(_TEXTS))
 
     def with_meta(self, meta: JsonObject, date: str) -> TapeEntry:
         """Return the entry with this meta (frozen) below its own, and this date if it has none."""
-        merged = MappingProxyType({**meta, **self.meta}) if meta and self.meta else meta or self.meta
-        return self._copy_with(merged, self.date or date, self.id)
+        return self.stamped(meta, encode(meta), date, self.id)
 
-    def _copy_with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:
+    def stamped(self, meta: JsonObject, text: str, date: str, entry_id: int) -> TapeEntry:
+        """Return the entry as `with_meta` does, with an id; `text` is the meta as `encode` writes it."""
+        texts, own = self.cache.get(_TEXTS), self.meta
+        if not own:
+            texts = texts and (texts[0], text)
+        elif not meta:
+            meta = own
+        else:
+            # The text of both is that of one behind the other, but for keys that both have.
+            is_joined = texts and own.keys().isdisjoint(meta)
+            texts = (texts[0], f"{text[:-1]},{texts[1][1:]}") if texts and is_joined else None
+            meta = MappingProxyType({**meta, **own})
+        return self._copy_with(meta, self.date or date, entry_id, texts)
+
+    def _copy_with(self, meta: JsonObject, date: str, entry_id: int, texts: tuple[str, str] | None) -> TapeEntry:
         """Copy the entry and share its frozen values; `replace` would freeze them again."""
-        return _assemble((self.kind, self.payload, meta, date, self.key, entry_id, self.erased))
+        cache: dict[object, Any] = {_TEXTS: texts} if texts else {}
+        return _assemble((self.kind, self.payload, meta, date, self.key, entry_id, self.erased), self.name, cache)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Payload and meta as `encode` writes them."""
+        return self.cache.get(_TEXTS) or (encode(self.payload), encode(self.meta))
+
+    def take_texts(self) -> tuple[str, str]:
+        """Return `texts`, and do not keep them: the entry is about to be stored, and may stay in memory for long."""
+        return self.cache.pop(_TEXTS, None) or (encode(self.payload), encode(self.meta))
 
     @classmethod
     def from_stored(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
         """Build an entry from stored JSON values, which were checked when the entry was made."""
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
-        return _assemble((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
+        name = _name_of(kind, payload)
+        return _assemble((kind, _seal(payload), _seal(meta), date, key, entry_id, False), name, {})
 
     def all_text(self) -> str:
         """Return every string value of payload and meta, one per line (T9)."""
@@ -228,9 +294,20 @@ class TapeEntry:
 
 
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
+_TEXTS = "texts"
+"""The key of the encoded texts in the cache of an entry that was not stored yet."""
 
 
-def _assemble(values: tuple[str, JsonObject, JsonObject, str, str | None, int, bool]) -> TapeEntry:
+def _name_of(kind: str, payload: JsonObject) -> str | None:
+    if kind not in _NAMED:
+        return None
+    name = payload.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _assemble(
+    values: tuple[str, JsonObject, JsonObject, str, str | None, int, bool], name: str | None, cache: dict[object, Any]
+) -> TapeEntry:
     """Build an entry from the values of its fields, which are checked and frozen already."""
     entry, put = object.__new__(TapeEntry), object.__setattr__
     kind, payload, meta, date, key, entry_id, erased = values
@@ -241,7 +318,8 @@ def _assemble(values: tuple[str, JsonObject, JsonObject, str, str | None, int, b
     put(entry, "key", key)
     put(entry, "id", entry_id)
     put(entry, "erased", erased)
-    put(entry, "cache", {})
+    put(entry, "name", name)
+    put(entry, "cache", cache)
     return entry
 
 
@@ -274,11 +352,16 @@ def message(role: str, content: str | Sequence[JsonObject], **meta: Any) -> Tape
     return TapeEntry(Kind.MESSAGE, {"role": role, "content": content}, meta)
 
 
-def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> TapeEntry:
-    """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each."""
+def tool_call(calls: Sequence[JsonObject], *, text: str = "", outside: Sequence[str] = (), **meta: Any) -> TapeEntry:
+    """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each.
+
+    `outside` are the ids of those that act outside: each has a begin before it runs.
+    """
     payload: dict[str, Any] = {"calls": list(calls)}
     if text:
         payload["content"] = text
+    if outside:
+        payload["outside"] = list(outside)
     return TapeEntry(Kind.TOOL_CALL, payload, meta)
 
 

@@ -23,15 +23,21 @@ from bubbot.tape.references import (
 )
 
 
-class SenderData(TypedDict):
-    """A sender, on the tape of a session."""
+class PersonData(TypedDict):
+    """A person."""
 
     id: PersonId
     name: str
     bot: NotRequired[bool]
 
 
-class InboundSender(SenderData):
+class SenderData(PersonData):
+    """A sender, on the tape of a session: with the role that the person had then."""
+
+    role: NotRequired[str]
+
+
+class InboundSender(PersonData):
     """A sender, on an inbox tape: with the roles that the platform gives."""
 
     roles: NotRequired[Sequence[str]]
@@ -76,6 +82,12 @@ class TurnInterrupted(TypedDict):
     turn: str
 
 
+class EntryVouched(TypedDict):
+    """`provenance/vouched`"""
+
+    entry: EntryId
+
+
 class MessageReaction(TypedDict):
     """`reaction`"""
 
@@ -83,6 +95,13 @@ class MessageReaction(TypedDict):
     emojis: Sequence[str]
     sender: SenderData
     entry: NotRequired[EntryId]
+
+
+class ForeignEntries(TypedDict):
+    """The newest entries that a step was shown of each provenance that is not `own`."""
+
+    world: Sequence[TapeEntryId]
+    people: Sequence[TapeEntryId]
 
 
 class LoopStep(TypedDict, total=False):
@@ -98,8 +117,10 @@ class LoopStep(TypedDict, total=False):
     head: EntryId
     as_of: Spans
     shown: Annotated[Sequence[Any], Reference.SPANS, Reference.TAPE_SPANS]
+    foreign: ForeignEntries
     system: BlobDigest
     tools: BlobDigest
+    messages: BlobDigest
     parameters: JsonObject
     request: str
     elapsed_ms: int
@@ -110,6 +131,23 @@ class LoopStep(TypedDict, total=False):
     response_id: str
     reasoning: str
     error: str
+
+
+class EffectBegin(TypedDict):
+    """`effect.begin`. The `call` is an id that the model gave, and names no entry."""
+
+    call: str
+    tool: str
+    digest: str
+    once: str
+    key: NotRequired[str]
+
+
+class EffectEnd(TypedDict):
+    """`effect.end`"""
+
+    call: str
+    status: str
 
 
 class CommandRun(TypedDict):
@@ -231,6 +269,7 @@ class InboundQuote(TypedDict):
     text: str
     attachments: NotRequired[Sequence[JsonObject]]
     own: NotRequired[bool]
+    provenance: NotRequired[str]
 
 
 class InboundReceived(TypedDict):
@@ -255,6 +294,7 @@ class InboundReceived(TypedDict):
     origin: NotRequired[str]
     model: NotRequired[str]
     instructions: NotRequired[str]
+    provenance: NotRequired[str]
 
 
 class MessageChanged(TypedDict, total=False):
@@ -279,6 +319,7 @@ class MessageChanged(TypedDict, total=False):
     group: str
     space: str
     origin: str
+    provenance: str
 
 
 class BotAddedToGroup(TypedDict):
@@ -359,6 +400,7 @@ class OutboxPart(TypedDict):
     file: NotRequired[JsonObject]
     buttons: NotRequired[JsonObject]
     edits: NotRequired[str]
+    has_no_link_previews: NotRequired[bool]
 
 
 class OutboxIntent(TypedDict):
@@ -443,6 +485,7 @@ class HomeReleased(TypedDict):
     intents: int
     inbounds: int
     jobs: int
+    approvals: NotRequired[int]
 
 
 class OpenInbound(TypedDict):
@@ -510,6 +553,9 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "turn/interrupted": TurnInterrupted,
         "reaction": MessageReaction,
         "loop.step": LoopStep,
+        "effect.begin": EffectBegin,
+        "effect.end": EffectEnd,
+        "provenance/vouched": EntryVouched,
         "command": CommandRun,
         "model/switched": ModelSwitched,
         "model/chosen": ModelChosen,

@@ -15,6 +15,7 @@ from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.provenance import ON_READ, Source, most_foreign, note_reads, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
@@ -29,13 +30,16 @@ from bubbot.tape.query import (
     Window,
     ZoneSlice,
     arrange,
-    build_matcher,
     evaluate,
+    select,
     without_limit,
 )
 from bubbot.tape.references import Rebase, RecordedState, ReferenceRegistry, entries_as_of
 from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
+
+_NO_KEYS: frozenset[str] = frozenset()
+_OF_WINDOW = (Window, OpeningAnchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,14 @@ class ForkedTape(TapeHandle):
         """The lease under which it was opened; None for none."""
         return self._lease
 
+    def raise_source(self, source: Source) -> None:
+        """From now on, mark what is written here and staged for other tapes as made of words at least this foreign.
+
+        An entry whose meta has a provenance keeps it. It is never lowered again: whoever wrote the rest has seen them.
+        """
+        if source is not self.source and most_foreign(source, self.source) is source:
+            self._set_stamp({**self._stamp, **stamp_of(source)})
+
     @property
     def is_nested(self) -> bool:
         """True for a fork of a fork."""
@@ -143,10 +155,15 @@ class ForkedTape(TapeHandle):
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         """Append to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
         async with self._lock:
-            return await self._append(self._stamped(entries), if_absent=if_absent)
+            return await self._append(self._numbered(entries), if_absent=if_absent)
+
+    def _numbered(self, entries: Sequence[TapeEntry]) -> list[TapeEntry]:
+        """Return the entries with the handle's stamp, and with the next ids: those that they get if none is stored already."""
+        first = self._floor + len(self._delta) + 1
+        return [self._stamp_entry(entry, place) for place, entry in enumerate(entries, first)]
 
     async def _append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
-        keys = frozenset(entry.key for entry in entries if if_absent and entry.key is not None)
+        keys = frozenset([entry.key for entry in entries if entry.key is not None]) if if_absent else _NO_KEYS
         stored, fresh = await self._place(entries, keys)
         self._add(fresh, keys)
         self._unsaved += self._batches(fresh, keys)
@@ -158,10 +175,12 @@ class ForkedTape(TapeHandle):
         """Give the entries their ids, without adding them; return what stands for each, and which of them are new."""
         stored: list[TapeEntry] = []
         fresh: list[TapeEntry] = []
+        next_id = self._floor + len(self._delta) + 1
         for entry in entries:
             existing = None if entry.key is None else await self._find_by_key(entry.key, fresh)
             if existing is None:
-                existing = entry.with_id(self._floor + len(self._delta) + len(fresh) + 1)
+                existing = entry.with_id(next_id)
+                next_id += 1
                 fresh.append(existing)
             elif not (entry.key in if_absent or existing.erased or existing.same_content(entry)):
                 raise TapeConflict(
@@ -173,10 +192,13 @@ class ForkedTape(TapeHandle):
     def _add(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> None:
         """Add entries that have their ids to the delta."""
         self._delta += fresh
-        self._if_absent |= if_absent & {entry.key for entry in fresh}
+        if if_absent:
+            self._if_absent |= if_absent & {entry.key for entry in fresh}
 
     def _batches(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> list[Batch]:
         """Build the batches that make entries of the delta durable."""
+        if not if_absent:
+            return [Batch(self.name, tuple(fresh), lease=self._lease)] if fresh else []
         runs = groupby(fresh, key=lambda entry: entry.key in if_absent)
         return [Batch(self.name, tuple(run), if_absent=is_absent, lease=self._lease) for is_absent, run in runs]
 
@@ -201,10 +223,13 @@ class ForkedTape(TapeHandle):
         `expect_head`: see `TapeStore.open_fork`.
         """
         async with self._lock:
-            await self._append(self._stamped(opening))
+            await self._append(self._numbered(opening))
             self._staged += staged
-            own = Batch(self.name, self.delta, lease=self._lease)
-            await self._store.open_fork(replace(self._record, staged=(own, *staged)), expect_head=expect_head)
+            own, record = Batch(self.name, self.delta, lease=self._lease), self._record
+            await self._store.open_fork(
+                ForkRecord(record.id, record.tape, record.base, (own, *staged), None, record.session, record.epoch),
+                expect_head=expect_head,
+            )
             self._unsaved.clear()
 
     async def save(self) -> None:
@@ -265,6 +290,7 @@ class ForkedTape(TapeHandle):
             expected = self._floor if expect_head or self._reset else None
             own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase, lease=self._lease)
             if self._parent is not None:
+                self._parent.raise_source(self.source)
                 return await self._parent.adopt(self.id, own, self._staged)
             reset = (self.name, self._reset) if self._reset else None
             stored = await self._store.merge_fork(self.id, [own, *self._staged], reset)
@@ -284,6 +310,7 @@ class ForkedTape(TapeHandle):
         async with self._lock:
             own = tuple([entry.with_id(self._floor + place) for place, entry in enumerate(self._stamped(entries), 1)])
             rebase = Rebase(self._floor, self._references)
+            self._parent.raise_source(self.source)
             return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
 
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
@@ -381,17 +408,26 @@ class ForkedTape(TapeHandle):
 
         Queries of other tapes go to the store.
         """
-        return [await self._find(query) for query in queries]
+        answers = [await self._find(query) for query in queries]
+        if ON_READ.get() is not None:
+            note_reads(answers)
+        return answers
 
     async def _find(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
         if query.tape != self.name:
             return (await self._store.fetch([query]))[0]
-        if self._parent is not None and isinstance(query.part, Window | OpeningAnchor) and not query.part.fork:
+        if self._parent is not None and isinstance(query.part, _OF_WINDOW) and not query.part.fork:
             query = replace(query, part=type(query.part)(self.id))
         if self._reset:
             return tuple(evaluate(self._delta, query))
-        if isinstance(query.part, IndexProposals):  # the overlay is not indexed
+        if type(query.part) is IndexProposals:  # the overlay is not indexed
             return await self._parent_entries(query)
+        if query.newest and type(query.part) is WholeTape:
+            newest = select(self._visible(query), query)[::-1]
+            if query.limit is not None and len(newest) >= query.limit:
+                return tuple(newest[: max(query.limit, 0)])
+            older = await self._parent_entries(query)
+            return (*newest, *older)[: query.limit] if newest else older
         try:
             parent, own = await self._split(query)
         except AnchorNotFound:
@@ -458,16 +494,16 @@ class ForkedTape(TapeHandle):
         self, query: TapeQuery, part: Slice, own: Slice | None = None
     ) -> tuple[list[TapeEntry], list[TapeEntry]]:
         """Return the parent's answer to `part` (cut to the limit if that is safe) and the overlay's to `own`."""
-        is_asked = part is query.part and query.missing == "error"
+        is_alone = type(part) in (
+            OpeningAnchor,
+            ZoneSlice,
+        )  # nothing of the overlay's is added: the parent may find nothing
+        is_asked = part is query.part and (query.missing == "error" or is_alone)
         parent = await self._parent_entries(query if is_asked else replace(query, part=part, missing="error"))
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
     async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        if (
-            self._parent is None
-            and isinstance(query.part, Window | OpeningAnchor)
-            and query.part.fork.startswith(f"{self.id}/")
-        ):
+        if self._parent is None and isinstance(query.part, _OF_WINDOW) and query.part.fork.startswith(f"{self.id}/"):
             # What is on the tape was written before there was such a sub-task.
             query = replace(query, part=type(query.part)())
         return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
@@ -478,8 +514,7 @@ class ForkedTape(TapeHandle):
 
     def _own_entries(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
         if isinstance(part, WholeTape):
-            matching = build_matcher(query)
-            return [entry for entry in self._visible(query) if matching.matches(entry)]
+            return select(self._visible(query), query)
         return evaluate(self._visible(query), without_limit(query, part))
 
 

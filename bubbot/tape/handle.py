@@ -11,7 +11,8 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, timestamp
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
     BetweenAnchors,
@@ -41,14 +42,22 @@ class TapeHandle(ABC):
     Attributes:
         name: the name of the tape.
         session: the session id; empty for tapes without one.
+        source: how foreign the words are that what is written next is made of; outside of turns the owner writes.
     """
+
+    source: Source
 
     def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT) -> None:
         """Name the tape; `stamp` is merged into the meta of every appended entry."""
         self.name = name
         self.session = session
         self._now = now
-        self._stamp: JsonObject = freeze(stamp, "meta")
+        self._set_stamp(stamp)
+
+    def _set_stamp(self, stamp: JsonObject) -> None:
+        self._stamp: JsonObject
+        self._stamp, self._stamp_text = freeze_with_text(stamp, "meta")
+        self.source = parse_source(stamp[PROVENANCE]) if PROVENANCE in stamp else Source.OWN
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
@@ -128,9 +137,20 @@ class TapeHandle(ABC):
         return (await self.append([make.system(content)]))[0]
 
     async def handoff(
-        self, name: str, state: JsonObject | None = None, *, recalls: Sequence[tuple[int, int]] = ()
+        self,
+        name: str,
+        state: JsonObject | None = None,
+        *,
+        recalls: Sequence[tuple[int, int]] = (),
+        copied: Source = Source.OWN,
     ) -> TapeEntry:
         """Open a new window: append the anchor and the `handoff` event in one batch; return the anchor.
+
+        Args:
+            name: of the anchor.
+            state: what the next phase needs.
+            recalls: see `anchor`.
+            copied: how foreign the words are that the state takes from other entries.
 
         Raises:
             EntryInvalid: the state breaks its contract (see `check_anchor_state`).
@@ -139,9 +159,9 @@ class TapeHandle(ABC):
         if name.startswith("memory/"):
             raise EntryInvalid(f"{name} is a name of the memory zone, which never opens a window; choose another")
         await self.check_anchor_state(state)
-        stored = await self.append(
-            [anchor(name, state, recalls=recalls), make.event("handoff", {"name": name, "state": state})]
-        )
+        mark = stamp_of(most_foreign(self.source, copied))
+        opening = anchor(name, state, recalls=recalls, meta=mark)
+        stored = await self.append([opening, make.event("handoff", {"name": name, "state": state}, **mark)])
         return stored[0]
 
     async def check_anchor_state(self, state: JsonObject) -> None:
@@ -242,7 +262,11 @@ class TapeHandle(ABC):
 
     def _stamped(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Return the entries with the handle's stamp in their meta, and each with a date."""
-        return tuple([entry.with_meta(self._stamp, entry.date or timestamp(self._now())) for entry in entries])
+        return tuple([self._stamp_entry(entry, entry.id) for entry in entries])
+
+    def _stamp_entry(self, entry: TapeEntry, entry_id: int) -> TapeEntry:
+        """Return an entry with the handle's stamp, a date and this id."""
+        return entry.stamped(self._stamp, self._stamp_text, entry.date or timestamp(self._now()), entry_id)
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
         """Build the instruction to put the tape aside, and the first entries of the new one."""

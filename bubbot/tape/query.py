@@ -163,8 +163,11 @@ class AnchorFinder(Protocol):
         """Return the oldest anchor of this name above id `after`."""
         ...
 
-    def newest_anchor_ids(self, prefix: str) -> Sequence[int]:
-        """Return the id of the newest anchor of each name that begins with `prefix`, in any order."""
+    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:
+        """Return the id of the newest anchor of each name that begins with `prefix`, in any order.
+
+        Of these it may leave out all but the `wanted` newest ones.
+        """
         ...
 
 
@@ -211,7 +214,10 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             start = require(find.newest_anchor(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)
         case NewestAnchors(prefix):
-            return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix)])
+            # A filter may leave out the newest ones.
+            is_plain = query == TapeQuery(query.tape, query.part, newest=True, limit=query.limit, as_of=query.as_of)
+            wanted = query.limit if is_plain else None
+            return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix, wanted)])
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
 
@@ -237,14 +243,25 @@ def cut_spans(spans: Iterable[Span], head: int | None) -> tuple[Span, ...]:
     return tuple((low, head if high is None else min(high, head)) for low, high in spans if low <= head)
 
 
+def select(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
+    """Return the entries that every filter of a query accepts, in the order given."""
+    kinds, names = query.kinds, query.names
+    if query.keys or query.since or query.until or query.text or query.searchable_text or query.similar_text:
+        matcher = build_matcher(query)
+        return [entry for entry in entries if matcher.matches(entry)]
+    return [
+        entry
+        for entry in entries
+        if (not kinds or entry.kind in kinds) and (not names or entry.kind not in _NAMED or entry.name in names)
+    ]
+
+
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
     if query.as_of is not None:
         entries = [entry for entry in entries if entry.id <= query.as_of]
     spans = resolve(query, EntryFinder(entries))
-    matching = build_matcher(query)
-    matches = [entry for entry in entries if is_inside(entry.id, spans) and matching.matches(entry)]
-    return arrange(matches, query)
+    return arrange(select([entry for entry in entries if is_inside(entry.id, spans)], query), query)
 
 
 def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
@@ -388,7 +405,7 @@ class EntryFinder:
             None,
         )
 
-    def newest_anchor_ids(self, prefix: str) -> Sequence[int]:
+    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:  # noqa: ARG002 - as the port
         """Return the id of the newest anchor of each name that begins with `prefix`."""
         return [*self.newest_anchors(prefix).values()]
 

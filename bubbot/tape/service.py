@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from hashlib import md5
@@ -16,6 +16,7 @@ from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fork import ForkedTape, read_as_of
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.provenance import ON_READ, note_reads
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.shards import count_shards, shard_tape, shard_tapes
@@ -46,11 +47,14 @@ class TapeService(TapeHandle):
         self._references = references
         self._lease: Lease | None = None
         self._window: LiveWindow | None = None
+        self._shard_count = count_shards(store)
         self._shards: dict[str, TapeService] = {}
 
     def shard(self, session: str) -> TapeService:
         """Return the tape with the facts of this system tape about a session (see `shard_tape`)."""
-        return self._open_shard(shard_tape(self.name, session, count_shards(self._store)))
+        if self._shard_count == 1:
+            return self
+        return self._open_shard(shard_tape(self.name, session, self._shard_count))
 
     def shards(self) -> tuple[TapeService, ...]:
         """Return all tapes of this system tape: itself, and its shards if there are several."""
@@ -95,13 +99,13 @@ class TapeService(TapeHandle):
         self._window = None
         return (await self._store.append([batch, *others]))[0]
 
-    async def append_deferred(
+    def append_deferred(
         self, entries: Sequence[TapeEntry], *, lease: Lease | None = None
-    ) -> tuple[TapeEntry, ...]:
+    ) -> Awaitable[list[tuple[TapeEntry, ...]]]:
         """Append a batch that nobody waits for (see `TapeStore.append_deferred`). `lease`: see `append`."""
         self._window = None
         batch = Batch(self.name, self._stamped(entries), lease=lease or self._lease)
-        return (await self._store.append_deferred([batch]))[0]
+        return self._store.append_deferred([batch])
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Append a batch if the newest id is still `head`. Raise `TapeConflict` if it is not."""
@@ -111,7 +115,10 @@ class TapeService(TapeHandle):
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """Return the entries of each query, all from one state of the database."""
-        return await self._store.fetch(queries)
+        answers = await self._store.fetch(queries)
+        if ON_READ.get() is not None:
+            note_reads(answers)
+        return answers
 
     @property
     def cached_entries(self) -> int:

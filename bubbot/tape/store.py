@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from bubbot.errors import LeaseLost
@@ -160,10 +160,10 @@ class TapeStore(BlobStore, Protocol):
         """
         ...
 
-    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    def append_deferred(self, batches: Sequence[Batch]) -> Awaitable[list[tuple[TapeEntry, ...]]]:
         """Append like `append`, for callers that do not wait: the next write, if it comes soon, may commit it.
 
-        Later writes are never durable before it.
+        It has its place before later writes once this returns: they are never durable before it.
         """
         ...
 

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 QueryAnswers = Sequence[Sequence[TapeEntry]]
@@ -41,3 +42,30 @@ class StepwiseView(Protocol[T_co]):
     def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, T_co]:
         """Yield queries on the tape of this name, take their answers, and return the value; off the event loop."""
         ...
+
+
+def read_together(
+    views: Sequence[Generator[tuple[TapeQuery, ...], QueryAnswers, T]],
+) -> Generator[tuple[TapeQuery, ...], QueryAnswers, list[T]]:
+    """Go through the steps of several stepwise views side by side; return their values, in order.
+
+    What several of them ask in one step is read once.
+    """
+    values: dict[int, T] = {}
+    asked: dict[int, tuple[TapeQuery, ...]] = {}
+
+    def advance(place: int, answers: QueryAnswers | None) -> None:
+        try:
+            asked[place] = next(views[place]) if answers is None else views[place].send(answers)
+        except StopIteration as end:
+            values[place] = end.value
+
+    for place in range(len(views)):
+        advance(place, None)
+    while asked:
+        queries = tuple(dict.fromkeys(query for own in asked.values() for query in own))
+        found = dict(zip(queries, (yield queries), strict=True))
+        steps, asked = asked, {}
+        for place, own in steps.items():
+            advance(place, [found[query] for query in own])
+    return [values[place] for place in range(len(views))]

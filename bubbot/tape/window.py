@@ -17,7 +17,7 @@ from bubbot.tape.query import (
     Window,
     ZoneSlice,
     arrange,
-    build_matcher,
+    select,
 )
 
 WINDOW_CACHE_ENTRIES = 20_000
@@ -26,6 +26,8 @@ MAX_ANSWERS = 16
 """Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
 """Entries of such an answer at most."""
+_GROWING = (Window, IdRanges)
+"""The parts of which every append may be one."""
 
 
 @dataclass
@@ -51,7 +53,7 @@ class LiveWindow:
     @property
     def cached_entries(self) -> int:
         """The number of cached entries."""
-        others = [answer for query, answer in self._answers.items() if not isinstance(query.part, (Window, IdRanges))]
+        others = [answer for query, answer in self._answers.items() if type(query.part) not in _GROWING]
         return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
@@ -62,8 +64,7 @@ class LiveWindow:
         entries = self._entries_of(query.part)
         if entries is None:
             return None
-        matching = build_matcher(query)
-        result = tuple(arrange([entry for entry in entries if matching.matches(entry)], query))
+        result = tuple(arrange(select(entries, query), query))
         self.cache_answer(query, result)
         return result
 
@@ -93,7 +94,7 @@ class LiveWindow:
             self._answers = {
                 other: kept for other, kept in self._answers.items() if not isinstance(other.part, IdRanges)
             }
-        is_short = len(answer) <= MAX_ANSWER_ENTRIES or isinstance(part, (Window, IdRanges))
+        is_short = len(answer) <= MAX_ANSWER_ENTRIES or type(part) in _GROWING
         newest = max((entry.id for entry in answer), default=0)
         if len(self._answers) < MAX_ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
             self._answers[query] = answer
@@ -109,20 +110,19 @@ class LiveWindow:
         is_next = (entries[0].id, entries[-1].id) == (self.head + 1, self.head + len(entries))
         if not is_next or EntryFinder(entries).opening_anchor() is not None:
             return None
-        self._answers = {
-            query: updated
-            for query, answer in self._answers.items()
-            if (updated := _updated_answer(query, answer, entries)) is not None
-        }
+        for query, answer in list(self._answers.items()):
+            updated = _updated_answer(query, answer, entries)
+            if updated is None:
+                del self._answers[query]
+            elif updated is not answer:
+                self._answers[query] = updated
         self.entries += entries
         self.head = entries[-1].id
         if len(self.entries) > WINDOW_CACHE_ENTRIES:
             del self.entries[: len(self.entries) - WINDOW_CACHE_ENTRIES // 2]
             self.is_partial = True
             self._answers = {
-                query: answer
-                for query, answer in self._answers.items()
-                if not isinstance(query.part, (Window, IdRanges))
+                query: answer for query, answer in self._answers.items() if type(query.part) not in _GROWING
             }
         return self
 
@@ -147,9 +147,10 @@ def _updated_answer(
     query: TapeQuery, answer: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
 ) -> tuple[TapeEntry, ...] | None:
     """Return the answer after these appends; None if the store has to answer again."""
-    if isinstance(query.part, ZoneSlice):
+    if type(query.part) is ZoneSlice:
         seals = query.part.seal
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
-    matching = build_matcher(query)
-    newer = tuple([entry for entry in entries if matching.matches(entry)])
-    return answer + newer if isinstance(query.part, (Window, IdRanges)) else (newer[::-1] + answer)[: query.limit]
+    newer = tuple(select(entries, query))
+    if not newer:
+        return answer
+    return answer + newer if type(query.part) in _GROWING else (newer[::-1] + answer)[: query.limit]

@@ -29,6 +29,8 @@ SILENT_MARK = "[SILENT]"
 """The answer with which a model stays silent."""
 OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
 """The result that a model sees for a call without one."""
+NOT_RUN = "not run: the turn was cut off before this call began"
+"""The result that a model sees for a call that never began."""
 DEFECT_IN_ENGLISH = "I could not answer this: something went wrong inside me ({name})."
 """What people are told of a failed turn if the catalogues cannot be read any more."""
 

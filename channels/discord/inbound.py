@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from bubbot.ports.channel import Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
+from bubbot.ports.channel import FOREIGN_WORDS, OWN_WORDS, Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
 from bubbot.ports.text import clean_json
 from channels.discord.content import Raw, describe_extras, read_attachments, require_id, require_objects, require_text
 from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text, replace_tags
@@ -218,6 +218,7 @@ class _DiscordMessageReader:
             addressed=place.is_direct or self._content.has_mention or bool(quote and quote.own),
             quote=quote,
             space=place.space,
+            provenance=FOREIGN_WORDS if self._is_forward else OWN_WORDS,
         )
 
     def edit(self) -> Edit | None:
@@ -226,7 +227,7 @@ class _DiscordMessageReader:
             return None
         return Edit(
             self._scene.channel, f"e{self._id}:{require_text(stamp)}", place.chat, self._id, self._sender, self._text,
-            to_utc(stamp), place.thread, place.space,
+            to_utc(stamp), place.thread, place.space, FOREIGN_WORDS if self._is_forward else OWN_WORDS,
         )  # fmt: skip
 
     @property
@@ -236,7 +237,7 @@ class _DiscordMessageReader:
 
     @property
     def _is_forward(self) -> bool:
-        return self._reference.get("type") == FORWARD_REFERENCE_TYPE
+        return _is_forwarded(self._raw)
 
     def _replied_to(self) -> str:
         number = self._reference.get("message_id")
@@ -267,7 +268,17 @@ class _DiscordMessageReader:
         )
         elsewhere = require_id(self._reference.get("channel_id")) if not number else self._scene.place.channel_id
         files = read_attachments(message, elsewhere, number or require_id(self._reference.get("message_id")))
-        return Quote(number, sender, text, files, own=bool(sender.id) and sender.id == me.id)
+        # Only what a forward shows has no number: it comes from another chat.
+        is_foreign = not number or _is_forwarded(message)
+        provenance = FOREIGN_WORDS if is_foreign else OWN_WORDS
+        return Quote(number, sender, text, files, own=bool(sender.id) and sender.id == me.id, provenance=provenance)
+
+
+def _is_forwarded(message: Raw) -> bool:
+    """Return true for a message that shows one of another chat, of which Discord does not name the author."""
+    reference = message.get("message_reference")
+    is_forward = isinstance(reference, dict) and reference.get("type") == FORWARD_REFERENCE_TYPE
+    return is_forward or bool(message.get("message_snapshots"))
 
 
 def _mentioned_names(raw: Raw) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -72,7 +73,7 @@ class DiscordSender:
         channel_id = _channel_id(part.chat, part.thread)
         if part.file is None and not is_visible(part.text):
             return Receipt()
-        payload, files = self._payload(part.text, part.buttons), await self._uploads(part.file)
+        payload, files = self._payload(part, part.text), await self._uploads(part.file)
         try:
             return Receipt(await self._send_payload(part, channel_id, payload, files))
         except DiscordUnavailable as error:
@@ -86,7 +87,9 @@ class DiscordSender:
         log.warning("file too large for discord: %s", files[0].name, extra={"action": "discord.too_large"})
         notice = f"📎 `{files[0].name.replace('`', '')}` ({format_bytes(len(files[0].content))}) is too large for Discord here."
         try:
-            return Receipt(await self._send_payload(part, channel_id, self._payload(notice), ()))
+            return Receipt(
+                await self._send_payload(part, channel_id, self._payload(replace(part, buttons=None), notice), ())
+            )
         except (DiscordApiError, DiscordUnavailable) as error:
             raise to_delivery_failed(error) from None
 
@@ -96,7 +99,7 @@ class DiscordSender:
             raise DeliveryFailed("a message cannot be changed into a file", permanent=True)
         if not message.isdecimal():
             raise DeliveryFailed(f"there is no message {message!r} to change", permanent=True)
-        channel_id, payload = _channel_id(part.chat, part.thread), self._payload(part.text, part.buttons)
+        channel_id, payload = _channel_id(part.chat, part.thread), self._payload(part, part.text)
         payload.setdefault("components", [])  # an edit without them would keep the old buttons
         try:
             if not await self._interactions.edit(message, payload):
@@ -151,9 +154,10 @@ class DiscordSender:
                 break
         return ids
 
-    def _payload(self, text: str, buttons: ButtonSet | None = None) -> dict[str, Any]:
-        payload = {"content": text, "allowed_mentions": NO_MENTIONS, "flags": self._flags}
-        return payload if buttons is None else {**payload, "components": make_components(buttons)}
+    def _payload(self, part: MessagePart, text: str) -> dict[str, Any]:
+        flags = NO_PREVIEWS if part.has_no_link_previews else self._flags
+        payload = {"content": text, "allowed_mentions": NO_MENTIONS, "flags": flags}
+        return payload if part.buttons is None else {**payload, "components": make_components(part.buttons)}
 
     async def _uploads(self, file: OutboundFile | None) -> list[FileUpload]:
         if file is None:

@@ -45,7 +45,10 @@ class DiscordSettings(AdapterSettings):
     edit_interval: Number = Field(
         default=1.5, ge=0, le=60, description="Seconds between two changes of a live answer; 0: no live answers."
     )
-    link_previews: Flag = Field(default=False, description="Let Discord show previews of links in answers.")
+    link_previews: Flag = Field(
+        default=False,
+        description="Let Discord show previews of links in answers, except in those that rest on words from outside.",
+    )
     rest_url: Annotated[Text, web_address("http", "https")] = Field(
         default=DEFAULT_REST_URL, description="The web address of the REST API, version 10."
     )

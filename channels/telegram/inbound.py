@@ -27,6 +27,8 @@ from telegram import (
 )
 
 from bubbot.ports.channel import (
+    FOREIGN_WORDS,
+    OWN_WORDS,
     BotAdded,
     ButtonPress,
     ChannelEvent,
@@ -165,6 +167,7 @@ class _TelegramMessageReader:
             addressed=self._direct or self._parsed_text.is_addressed or _is_reply_to_bot(message, self._me),
             quote=quote,
             group=require_text(message.media_group_id or ""),
+            provenance=_provenance(message, self._me),
         )
 
     def edit(self, external_id: str) -> Edit | None:
@@ -175,8 +178,15 @@ class _TelegramMessageReader:
         time = (message.edit_date or message.date).isoformat()
         return Edit(
             self._channel, external_id, _format_id(message.chat.id), _format_id(message.message_id), sender,
-            self._text, time, _thread(message),
+            self._text, time, _thread(message), provenance=_provenance(message, self._me),
         )  # fmt: skip
+
+
+def _provenance(message: Message, me: TelegramBotUser) -> str:
+    """Return `world` for a message that was forwarded, or that another bot wrote for its sender."""
+    is_from_bot = message.via_bot is not None and message.via_bot.id != me.id
+    is_foreign = message.forward_origin is not None or message.is_automatic_forward or is_from_bot
+    return FOREIGN_WORDS if is_foreign else OWN_WORDS
 
 
 def _thread(message: Message) -> str:
@@ -222,11 +232,12 @@ def _quote(message: Message, me: TelegramBotUser) -> Quote | None:
             text,
             read_attachments(replied),
             own=_is_reply_to_bot(message, me),
+            provenance=_provenance(replied, me),
         )
     if external := message.external_reply:
         text = "\n".join(part for part in (selection, describe_content(external)) if part)
         # Its message id belongs to another chat.
-        return Quote("", _original_sender(external), text, read_attachments(external))
+        return Quote("", _original_sender(external), text, read_attachments(external), provenance=FOREIGN_WORDS)
     return None
 
 

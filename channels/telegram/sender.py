@@ -113,7 +113,7 @@ class TelegramSender:
             parameters["entities"] = to_plain_json(entities)
         if part.buttons is not None:
             parameters["reply_markup"] = make_keyboard(part.buttons)
-        if not self._previews:
+        if part.has_no_link_previews or not self._previews:
             parameters["link_preview_options"] = {"is_disabled": True}
         return parameters
 

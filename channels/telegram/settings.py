@@ -85,7 +85,10 @@ class TelegramSettings(AdapterSettings):
     edit_interval: Number = Field(
         default=1.5, ge=0, le=60, description="Seconds between two changes of a live answer; 0: no live answers."
     )
-    link_previews: Flag = Field(default=False, description="Let Telegram show previews of links in answers.")
+    link_previews: Flag = Field(
+        default=False,
+        description="Let Telegram show previews of links in answers, except in those that rest on words from outside.",
+    )
 
     @property
     def uses_webhook(self) -> bool:

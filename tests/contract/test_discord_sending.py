@@ -55,6 +55,16 @@ class TestSending:
             await out.sending.send(MessagePart(str(room.id), "https://x.example"))
         assert room.messages[-1].flags == 0
 
+    async def test_a_part_may_go_without_link_previews_where_others_have_them(self, server: Server, room: Room) -> None:
+        async with outgoing(server, link_previews=True) as out:
+            sent = await out.sending.send(MessagePart(str(room.id), "https://x.example", has_no_link_previews=True))
+            assert room.messages[-1].flags == 1 << 2
+            await out.sending.edit(sent.external_id, MessagePart(str(room.id), "https://y.example"))
+            assert room.messages[-1].flags == 0
+            part = MessagePart(str(room.id), "https://z.example", has_no_link_previews=True)
+            await out.sending.edit(sent.external_id, part)
+            assert room.messages[-1].flags == 1 << 2
+
     async def test_a_part_with_a_key_is_one_message_however_often_it_is_sent(
         self, server: Server, room: Room, out: Outgoing
     ) -> None:

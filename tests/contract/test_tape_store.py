@@ -59,8 +59,7 @@ async def test_an_append_of_nothing_is_fine(store: TapeStore) -> None:
 
 
 async def test_what_nobody_waits_for_is_written_before_what_is_asked_for_after_it(store: TapeStore) -> None:
-    along = asyncio.ensure_future(store.append_deferred([notes("a")]))
-    await asyncio.sleep(0)
+    along = store.append_deferred([notes("a")])
     await store.append([notes("b")])
     assert await texts(store) == ["a", "b"]
     assert [entry.id for entry in (await along)[0]] == [1]
@@ -71,8 +70,7 @@ async def test_what_nobody_waits_for_is_written_without_another_write_and_when_t
 ) -> None:
     async with asyncio.timeout(10):
         assert [entry.id for entry in (await store.append_deferred([notes("a")]))[0]] == [1]
-    late = asyncio.ensure_future(store.append_deferred([notes("b")]))
-    await asyncio.sleep(0)
+    late = store.append_deferred([notes("b")])
     await store.aclose()
     assert [entry.id for entry in (await late)[0]] == [2]
 

@@ -43,6 +43,18 @@ class TestSending:
             await channel.send(MessagePart("77", "hi"))
         assert server.sent("sendMessage") == [{"chat_id": "77", "text": "hi"}]
 
+    async def test_a_part_may_go_without_link_previews_where_others_have_them(self, server: ScriptedServer) -> None:
+        async with opened(server, link_previews=True) as channel:
+            await channel.send(MessagePart("77", "hi", has_no_link_previews=True))
+            await channel.edit("7", MessagePart("77", "ho", has_no_link_previews=True))
+            await channel.edit("7", MessagePart("77", "hu"))
+        sent = [*server.sent("sendMessage"), *server.sent("editMessageText")]
+        assert [each.get("link_preview_options") for each in sent] == [
+            {"is_disabled": True},
+            {"is_disabled": True},
+            None,
+        ]
+
     async def test_refused_markup_is_left_out(self, server: ScriptedServer) -> None:
         server.say("sendMessage", UNPARSED)
         async with opened(server) as channel:

@@ -16,7 +16,9 @@ from tests.docs.pictures.scenes import FOLDER, SCENES, draw, file_of
 WITH_DEMONSTRATION_MODEL = {"session", "chat"}
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.proof if name == "chat" else ()) for name in SCENES]
+)
 async def test_a_picture_has_the_words_of_the_program(name: str) -> None:
     if name in WITH_DEMONSTRATION_MODEL and not local.is_available():
         pytest.skip("the demonstration model is not installed")

@@ -23,6 +23,7 @@ from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
+from bubbot.features.approvals.tools import approval_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.files.settings import FileSettings
@@ -30,13 +31,18 @@ from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
+from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.tools import usage_tool
+from bubbot.features.web.settings import WebSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
-from bubbot.ports.tool import Effect, Tool
+from bubbot.ports.model import ToolSpecs
+from bubbot.ports.tool import Effect, Tool, Toolbox
+from bubbot.runtime.context.tokens import estimate_size
+from bubbot.runtime.tool_list import SCHEMA_TOKENS, ToolList
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -44,6 +50,7 @@ from bubbot.tape.references import walk_fields
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
+from tests.hand_tools import hand_tools
 from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -141,10 +148,12 @@ def _tools() -> list[Tool]:
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
+        *hand_tools(),
         *make_file_tools(unused),
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
+        *approval_tools(unused),
         *agent_tools(SubTaskService(AgentsSettings(), tuple)),
     ]
 
@@ -160,6 +169,15 @@ def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) 
 
 def test_every_tool_declares_its_effect() -> None:
     assert [tool.name for tool in _tools() if tool.effect == Effect()] == []
+
+
+def test_the_everyday_tools_stand_in_the_list_of_a_request() -> None:
+    """With everything switched on. One that is not rare and does not fit needs fewer words, or another is to be rare."""
+    tools = _tools()
+    listed = ToolList(Toolbox(tools)).specs()
+    assert estimate_size(ToolSpecs.of(listed).encoded) <= SCHEMA_TOKENS
+    everyday = {each.provider_name for each in tools if each.for_model and not each.is_rare}
+    assert everyday - {spec.name for spec in listed} == set()
 
 
 def test_the_reference_of_tools_names_no_other_tools() -> None:
@@ -252,7 +270,12 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    settings = Settings(model=ModelSettings(name="scripted"), tools=ToolSettings(files=FileSettings(enabled=True)))
+    on = ToolSettings(
+        web=WebSettings(enabled=True),
+        files=FileSettings(enabled=True),
+        shell=ShellSettings(enabled=True, sandbox="none"),
+    )
+    settings = Settings(model=ModelSettings(name="scripted"), tools=on)
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)

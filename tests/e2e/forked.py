@@ -6,11 +6,11 @@ Where a test asks how the command starts, what it imports, or for another locale
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -94,19 +95,28 @@ class Child:
 
 
 @cache
-def _address() -> Path:
-    """Where the process listens that forks for this one; it ends with this one."""
+def begin() -> tuple[subprocess.Popen[bytes], Path]:
+    """Start the process that forks, and return where it will listen; it ends with this one, be it a worker."""
     # Not in pytest's folder: the path of a socket may have 107 bytes.
-    folder = tempfile.TemporaryDirectory()
-    address = Path(folder.name) / "socket"
+    # And no `TemporaryDirectory`: a fork that drops the object would remove the folder.
+    folder = Path(tempfile.mkdtemp())
+    address = folder / "socket"
     command = [sys.executable, "-m", "tests.e2e.forking", str(address)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, env=_plain())
 
     def end() -> None:
         server.communicate()
-        folder.cleanup()
+        shutil.rmtree(folder)
 
-    atexit.register(end)
+    # Unlike `atexit`, this also runs at the end of a worker that began it, and never in one that did not.
+    Finalize(None, end, exitpriority=0)
+    return server, address
+
+
+@cache
+def find_address() -> Path:
+    """Return where it listens, once it does."""
+    server, address = begin()
     deadline = time.monotonic() + LOADING
     while not address.exists():
         assert server.poll() is None, "the process that forks has ended"
@@ -147,7 +157,7 @@ def start(
     link = socket.socket(socket.AF_UNIX)
     try:
         link.settimeout(WAIT)
-        link.connect(str(_address()))
+        link.connect(str(find_address()))
         data = json.dumps(wish).encode() + b"\n"
         sent = socket.send_fds(link, [data], [stream for stream in streams if stream is not None])
         link.sendall(data[sent:])
@@ -160,7 +170,7 @@ def start(
 def put_command(folder: Path) -> None:
     """Put a `bubbot` for shells into the folder: forks do what it is told. Not for `--proof`, nor another locale."""
     script = Path(__file__).with_name("forked_command.py")
-    words = [sys.executable, "-IS", str(script), str(_address())]
+    words = [sys.executable, "-IS", str(script), str(find_address())]
     command = folder / "bubbot"
     command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     command.chmod(0o755)

@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bubbot.app.installed import FEATURES
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
-from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.tool import INSIDE, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import load
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
@@ -118,7 +118,7 @@ class KillingModel:
 def touching(home: Path, killer: Killer) -> Tool:
     """Build the tool that does something that can be seen from outside."""
 
-    @tool("probe.touch")
+    @tool("probe.touch", effect=INSIDE)  # a file of the test: nobody has to allow it
     async def touch(turn: Turn, args: NoArgs) -> str:
         """Does something that can be seen from outside."""
         killer.at("tool:before")
@@ -130,20 +130,29 @@ def touching(home: Path, killer: Killer) -> Tool:
     return touch
 
 
-async def main(home: Path, script: str, point: str, broken: str, features: str) -> None:
-    killer = Killer(point)
-
+async def main(
+    home: Path,
+    script: str,
+    killer: Killer,
+    tools: Sequence[Tool],
+    *,
+    broken: str = "",
+    features: str = "",
+    wrap_model: Callable[[Model], Any] = lambda model: model,
+) -> None:
+    """The bot, until its input ends and nothing is left to do."""
     wrap = PortWrappers(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
-        model=lambda model: KillingModel(model, killer),
+        model=lambda model: KillingModel(wrap_model(model), killer),
         channel=lambda channel: KillingChannel(channel, killer),
-        tools=[touching(home, killer)],
+        tools=tools,
     )
     settings = load(home=home)
     settings = settings.model_copy(
         update={"model": settings.model.model_copy(update={"name": "scripted", "script": Path(script)})}
     )
-    names = () if features == "none" else FEATURES
+    # What acts outside would wait for a yes here: see approval_daemon.py for bots that ask.
+    names = () if features == "none" else [name for name in FEATURES if name != "approvals"]
     async with open_app(settings, Home(home), wrappers=wrap, features=names) as app:
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)
@@ -152,6 +161,7 @@ async def main(home: Path, script: str, point: str, broken: str, features: str) 
 
 def run(arguments: Sequence[str]) -> int:
     """The process."""
-    home, script, *broken = arguments
-    asyncio.run(main(Path(home), script, *[*broken, "", "", ""][:3]))
+    home, script, point, broken, features = [*arguments, "", "", ""][:5]
+    killer = Killer(point)
+    asyncio.run(main(Path(home), script, killer, [touching(Path(home), killer)], broken=broken, features=features))
     return 0

@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from bubbot.ports.channel import (
     SupportsEditing,
     SupportsTyping,
 )
+from bubbot.ports.tool import Tool
 from bubbot.server.api import Api
 from bubbot.server.local import serve_socket
 from bubbot.settings.loader import load
@@ -144,7 +145,9 @@ RUNNING = "the killed bot runs"
 """What it prints as soon as it can be asked to end."""
 
 
-async def main(home: Path, point: str, broken: str) -> None:
+async def main(
+    home: Path, point: str, broken: str, *, build_tools: Callable[[Killer], Sequence[Tool]] = lambda _: ()
+) -> None:
     """Runs until SIGTERM."""
     setup("info", secrets=())
     setattr(live, "FIRST_MESSAGE_DELAY_SECONDS", FIRST_AFTER)  # noqa: B010 - the type checker rightly minds
@@ -155,7 +158,7 @@ async def main(home: Path, point: str, broken: str) -> None:
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
         channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, broken),
-        tools=[touching(home, killer)],
+        tools=[touching(home, killer), *build_tools(killer)],
     )
     async with AsyncExitStack() as stack:
         socket = os.environ.get("KILL_SOCKET", "")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from bubbot.app.tapes import open_tapes
 from bubbot.gateway.inbox import inbox_tape
@@ -27,7 +27,6 @@ from bubbot.texts import Texts
 from tests.e2e import forked
 from tests.e2e.bot import environment
 
-CHILD = "tests.e2e.kill_child:run"
 SESSION = "stdin:default"
 GAVE_UP = re.compile(re.escape(Texts().say("gave_up")) + r" \(trace [0-9a-f]{8}\)")
 KILLED = -9
@@ -48,8 +47,10 @@ SCRIPT = {
 
 @dataclass
 class Bench:
-    """A home, the messages people sent, and everything the processes printed. `features`: `none` for the kernel alone."""
+    """A home, the messages people sent, and everything the processes printed. `features`: `none` for the kernel alone;
+    `CHILD` is the function that runs the process."""
 
+    CHILD: ClassVar[str] = "tests.e2e.kill_child:run"
     home: Path
     features: str = ""
     printed: list[str] = field(default_factory=list)
@@ -66,7 +67,7 @@ class Bench:
         try:
             with (self.home / "printed").open("ab") as out, (self.home / "errors").open("ab") as errors:
                 streams = (given, out.fileno(), errors.fileno())
-                child = forked.start(CHILD, arguments, env=environment(self.home), cwd=self.home, streams=streams)
+                child = forked.start(self.CHILD, arguments, env=environment(self.home), cwd=self.home, streams=streams)
         finally:
             os.close(given)
         return child, os.fdopen(ours, "wb")

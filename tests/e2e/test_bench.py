@@ -45,6 +45,7 @@ def measured(row: Figures, *names: str) -> bool:
     return all(row[name] > 0 for name in names)
 
 
+@pytest.mark.proof
 async def test_every_row_is_measured_and_the_report_is_whole(tmp_path: Path) -> None:
     async with asyncio.timeout(WAIT):
         figures = await bench(SHORT, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -36,16 +35,8 @@ def build(folder: Path, root: Path = ROOT, **env: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built folder; shared by all workers of a run."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        build(folder := tmp_path_factory.mktemp("dist"))
-        return folder
-    folder = tmp_path_factory.getbasetemp().parent / "dist"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            build(partial := folder.with_suffix(".partial"))
-            partial.rename(folder)
+    """The built folder."""
+    build(folder := tmp_path_factory.mktemp("dist"))
     return folder
 
 
@@ -54,6 +45,7 @@ def wheel(dist: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(dist.glob("*.whl")))
 
 
+@pytest.mark.proof
 def test_two_builds_give_the_same_bytes_from_any_place_under_any_mask(dist: Path, tmp_path: Path) -> None:
     clone = tmp_path / "elsewhere"
     os.umask(mask := os.umask(0o077))
@@ -92,7 +84,10 @@ def test_the_wheel_has_everything_that_is_no_module(wheel: zipfile.ZipFile) -> N
     assert {
         "scripts/bubbot",
         "share/man/man1/bubbot.1",
+        "bubbot/features/shell/requirements.txt",
         "bubbot/features/usage/requirements.txt",
+        "bubbot/models/embeddings/requirements.txt",
+        "bubbot/features/web/requirements.txt",
         "bubbot/models/local/requirements.txt",
         "bubbot/ops/onboarding/config.example.toml",
         "bubbot/ops/service/units/bubbot.service",

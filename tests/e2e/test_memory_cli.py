@@ -125,3 +125,43 @@ def test_an_archive_keeps_its_memory_and_takes_no_other(tmp_path: Path) -> None:
     assert "Likes tea." in memory(home, "show", archive)
     assert "is an archive" in sentence(run(home, "memory", "save", archive, "x"))
     assert "Likes tea." not in memory(home, "show", "default")
+
+
+def test_the_memory_of_a_person_and_of_the_workspace_is_changed_as_that_of_a_session(tmp_path: Path) -> None:
+    home, page = tmp_path / "home", tmp_path / "page.md"
+    page.write_text("Has a boat.\n")
+    for owner, words in (("--user", ("--user", "stdin:0")), ("--workspace", ("--workspace",))):
+        reference = " ".join(words)
+        assert "version 1" in memory(home, "save", *words, "Likes TEA.\nIs Ada.")
+        printed = memory(home, "forget", *words, "tea")
+        assert "- Likes TEA." in printed
+        assert f"`bubbot memory restore {reference} 1`" in printed
+        assert "version 3" in memory(home, "restore", "1", *words)
+        assert "Likes TEA." in memory(home, "show", *words)
+        assert "--replace" in sentence(run(home, "memory", "import", *words, str(page)))
+        assert "version 4" in memory(home, "import", *words, str(page), "--replace")
+        assert "Has a boat." in memory(home, "export", *words), owner
+        assert "Likes TEA." not in memory(home, "show", *words)
+    assert "\n".join(said(home, ",memory.recall boat", env=LASTING)).count("Has a boat.") == 2
+    assert run(home, "memory", "show", "default").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("save", "default"), "the text is missing"),
+        (("save", "--user", "stdin:0"), "the text is missing"),
+        (("save", "--user", "nobody", "x"), "'nobody' is not an account"),
+        (("save", "--workspace", "--user", "stdin:0", "x"), "name a session such as default, or --user"),
+        (("forget", "--workspace"), "the text is missing"),
+        (("restore", "--workspace"), "the version is missing"),
+        (("restore", "--workspace", "x"), "'x' is not the number of a version"),
+        (("import", "--workspace"), "the path is missing"),
+        (("save", "--workspace", "default", "x"), "name a session such as default, or --user"),
+    ],
+)
+def test_a_memory_that_is_not_named_right_stays_as_it_is(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = run(tmp_path / "home", "memory", *arguments)
+    assert (done.returncode, words in sentence(done)) == (2, True), done.stderr

@@ -309,6 +309,7 @@ async def test_while_no_answer_succeeds_everything_names_the_model_since_when_an
             assert "model.failing" not in done.stdout.decode()
 
 
+@pytest.mark.proof
 async def test_a_model_that_still_loads_is_named_until_it_is_there(server: Server, home: Path) -> None:
     platform = OnTelegram(server)
     ada = platform.person("Ada")

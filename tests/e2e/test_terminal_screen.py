@@ -14,9 +14,10 @@ from tests.e2e.tmux import chat_in_tmux
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 STORIES = {
-    "latin": [f"word{number:02}" for number in range(60)],
-    "wide": [f"第{number:02}句🍵话🍀说磁带" for number in range(40)],
+    "latin": [f"word{number:02}" for number in range(80)],
+    "wide": [f"第{number:02}句🍵话🍀说磁带" for number in range(80)],
 }
+"""Far longer than where the window is changed last: on a busy machine some words pass between two looks at it."""
 KEY = "sk-planted-key-3f91"
 UNREACHABLE = {
     "BUBBOT_LOG__LEVEL": "debug",

@@ -28,7 +28,7 @@ from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.store import TapeStore
-from bubbot.texts import OUTCOME_UNKNOWN
+from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
 from tests.doubles import SteppingClock
 from tests.turns import WAIT, Bench, Options, Replying, running
 
@@ -84,7 +84,7 @@ def steps_of(node: Node) -> list[list[tuple[str, dict[str, Any]]]]:
 
 
 def plays(tree: Node, chance: random.Random) -> Replying:
-    """The model of a tree. A step whose results are all unknown is taken again."""
+    """The model of a tree. A step is taken again if none of its calls has a result of its own."""
     nodes = {node.name: node for node in tree.walk()}
 
     async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -96,7 +96,7 @@ def plays(tree: Node, chance: random.Random) -> Replying:
         results = {message["tool_call_id"]: message["content"] for message in after if message["role"] == "tool"}
         for message in after:
             if calls := message.get("tool_calls"):
-                done += not any(results[call["id"]] == OUTCOME_UNKNOWN for call in calls)
+                done += not any(results[call["id"]] in (OUTCOME_UNKNOWN, NOT_RUN) for call in calls)
         usage = Usage(10, 5)
         if done < len(steps):
             calls = tuple(

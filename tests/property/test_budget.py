@@ -128,6 +128,7 @@ async def _story(steps: list[tuple[Any, Any, Any]], shards: int) -> None:
 
 async def _check(world: World) -> None:
     """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
+    await world.budget.wait_written()
     settled = await facts(world.store, SETTLED)
     truth, pages = added_up(settled), await pages_of(world.store)
     scratch = BUDGET_PROJECTION.combine_states(

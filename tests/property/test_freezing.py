@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.entry import canonical, encode, freeze, thaw
+from bubbot.tape.entry import TapeEntry, canonical, encode, freeze, thaw
 
 TEXTS = st.text(max_size=6)  # has no lone surrogates
 LEAVES = (
@@ -58,6 +58,23 @@ def test_a_value_that_is_not_json_is_refused_wherever_it_stands(
         place["bad"] = bad
     with pytest.raises(EntryInvalid):
         freeze(value)
+
+
+@given(VALUES, VALUES, VALUES)
+def test_the_texts_of_a_stamped_entry_are_those_of_its_values(
+    payload: dict[str, Any], own: dict[str, Any], stamp: dict[str, Any]
+) -> None:
+    entry = TapeEntry("message", payload, own).stamped(freeze(stamp), encode(stamp), "", 7).with_id(8)
+    merged = {**stamp, **own}
+    assert thaw(entry.meta) == merged
+    assert entry.texts == (_dumps(payload), _dumps(merged))
+    assert entry.take_texts() == (_dumps(payload), _dumps(merged))
+    assert entry.cache == {}, "a stored entry keeps no texts"
+    assert entry.take_texts() == (_dumps(payload), _dumps(merged))
+
+
+def _dumps(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _items(value: dict[str, Any] | list[Any]) -> list[Any]:

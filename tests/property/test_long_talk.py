@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+from pathlib import Path
+
 import pytest
 
-from bubbot.app.search import find_entries
-from bubbot.feature import Feature
-from bubbot.features.strategies.recall import recall_for
-from bubbot.ports.middleware import CallNext
-from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.app.search import open_indexing
+from bubbot.features.search.settings import SearchSettings
+from bubbot.models.embeddings.index import EmbeddingIndex
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
-from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk
+from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk, recalling
 from tests.summarising import summary_case
-
-
-def recalling() -> list[Feature]:
-    """The part of the feature that recalls evidence, as the bot has it."""
-
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, find_entries, budget=250)
-        return await call_next(turn)
-
-    return [Feature(name="recall", around_turn=(recall,))]
-
 
 CASES = (
     TalkCase("window", least=0.0, most=0.0, overflows=True),  # so that a probe can fail
     TalkCase("compact", least=0.0, most=0.0),
 )
 """The strategies, and the share of the probes that is answered with them."""
-TURNS, FACTS = 300, 20
+TURNS, FACTS = 200, 12
 PROOF_TURNS, PROOF_FACTS = 10_000, 200
 EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.selector)
 
@@ -59,7 +50,8 @@ async def test_requests_of_a_long_talk_are_valid_and_answer_what_the_strategy_ke
 async def test_a_model_with_room_for_the_whole_talk_answers_every_probe(memory_store: InMemoryStore) -> None:
     case = TalkCase("window", least=1.0, make_model=lambda: RuleModel(200_000))
     report = await check(memory_store, case, TURNS, FACTS)
-    assert (report.share, report.meant) == (1.0, 0)
+    assert (report.share, report.meant) == (1.0, report.meant_asked)
+    assert report.meant_asked > 0
 
 
 @pytest.mark.proof
@@ -69,13 +61,27 @@ async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: Tal
 
 
 # Without a search index each word is looked for in the whole tape, so that the talk's cost grows with its square.
-@pytest.mark.parametrize(
-    ("turns", "facts", "least"), [(120, 6, 0.8), pytest.param(300, 20, 0.95, marks=pytest.mark.proof)]
-)
-async def test_retrieval_brings_early_facts_back(
-    memory_store: InMemoryStore, turns: int, facts: int, least: float
+@pytest.mark.parametrize(("turns", "facts"), [(90, 5), pytest.param(300, 20, marks=pytest.mark.proof)])
+async def test_retrieval_brings_early_facts_back(memory_store: InMemoryStore, turns: int, facts: int) -> None:
+    await check(memory_store, TalkCase("retrieval", least=0.95, features=recalling), turns, facts)
+
+
+@pytest.mark.proof
+async def test_with_embeddings_probes_that_share_only_the_meaning_are_answered_too(
+    sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
-    await check(memory_store, TalkCase("retrieval", least=least, features=recalling), turns, facts)
+    index = EmbeddingIndex(tmp_path / "passages.db")
+    by_words = await check(sqlite_store, TalkCase("retrieval", least=0.95, features=recalling), 120, 6)
+    case = TalkCase("retrieval", least=0.95, features=partial(recalling, index))
+    by_meaning = await check(InMemoryStore(), case, 120, 6)
+    await index.aclose()
+    assert (by_words.meant, by_meaning.meant, by_meaning.meant_asked) == (0, 5, 5)
+
+
+@pytest.mark.proof
+async def test_retrieval_over_ten_thousand_turns(sqlite_store: SqliteStore) -> None:
+    async with asyncio.TaskGroup() as group, open_indexing(sqlite_store, SearchSettings(), group):
+        await check(sqlite_store, TalkCase("retrieval", least=0.95, features=recalling), PROOF_TURNS, PROOF_FACTS)
 
 
 async def test_summaries_keep_early_facts_within_reach_and_cost_a_small_share(memory_store: InMemoryStore) -> None:

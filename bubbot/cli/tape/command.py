@@ -36,7 +36,7 @@ from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.features.conversation.graph import AnchorGraph
 from bubbot.features.search import shell as search
 from bubbot.features.search.view import SearchResult
-from bubbot.ports.command import Command
+from bubbot.ports.command import Command, require_head
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
@@ -151,6 +151,8 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         tape = await find_tape(store, workspace, args.tape)
         newest = args.last is not None
         limit = None if args.turn else args.last
+        if args.as_of is not None:
+            require_head(args.as_of, await store.head(tape))
         query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit, as_of=args.as_of)
         entries = (await store.fetch([query]))[0]
     entries = tuple(entry for entry in entries if str(entry.meta.get("turn", "")).startswith(args.turn))[: args.last]

@@ -14,7 +14,18 @@ from bubbot.features.access.state import AccountKey, LinkCode, RoleGrant
 from bubbot.identity import is_id
 from bubbot.ports.channel import TERMINAL_CHANNEL, Button, ButtonSet, Outbound, Role
 from bubbot.ports.text import clean
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import (
+    ADMINISTERS,
+    INSIDE,
+    READS_PEOPLE,
+    CommandHelp,
+    CommandPlace,
+    HelpTopic,
+    NoArgs,
+    Tool,
+    ToolArgs,
+    tool,
+)
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.entry import TapeEntry
@@ -110,7 +121,7 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
 
     @tool(
         "access.approve",
-        effect=INSIDE,
+        effect=ADMINISTERS,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -128,7 +139,7 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
 
     @tool(
         "access.grant",
-        effect=INSIDE,
+        effect=ADMINISTERS,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -146,7 +157,7 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
 
     @tool(
         "access.revoke",
-        effect=INSIDE,
+        effect=ADMINISTERS,
         for_model=False,
         role=Role.ADMIN,
         help=CommandHelp(
@@ -172,7 +183,7 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "grant.add",
-        effect=INSIDE,
+        effect=ADMINISTERS,
         commands=("grant",),
         for_model=False,
         role=Role.OWNER,
@@ -205,7 +216,7 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
 
     @tool(
         "grant.revoke",
-        effect=INSIDE,
+        effect=ADMINISTERS,
         for_model=False,
         role=Role.OWNER,
         help=CommandHelp(

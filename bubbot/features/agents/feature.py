@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from bubbot.feature import Feature
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.task import SubTask, keep_token_limit, record_effects
+from bubbot.features.agents.task import SubTask, keep_token_limit
 from bubbot.features.agents.tools import agent_tools
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.tool import Tool
@@ -32,7 +32,6 @@ def agents_feature(settings: AgentsSettings, list_tools: Callable[[], Sequence[T
         tools=agent_tools(SubTaskService(settings, list_tools)),
         prompt=(describe_subtask,),
         around_model=(keep_token_limit,),
-        around_tool=(record_effects,),
     )
 
 

@@ -11,15 +11,18 @@ from typing import Any
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import BubbotError, LeaseLost, ModelRepeatsCall, ModelStepLimit, StoreError, TapeConflict, ToolFailed
 from bubbot.features.agents.events import ENDED, STARTED, AgentEnded, AgentStarted
-from bubbot.features.agents.record import AttemptsView, RecordedCallsView, find_cut_off, find_finished
+from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
+from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
 from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
+from bubbot.runtime.effects import EFFECT_BEGIN, find_record
+from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import JsonObject, TapeEntry, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.fork import ForkedTape
 from bubbot.texts import Texts
 
@@ -74,7 +77,7 @@ class SubTaskService:
         return f"{text}\n\n{_cite(turn, ended)}"
 
     async def _take_up(self, turn: Turn, task: SubTask, tasks: RunningTasks) -> TapeEntry | None:
-        """Find what an interrupted attempt of this turn has done: its end, or the calls that it made."""
+        """Find what an interrupted attempt of this turn has done: its end, or the fork whose calls it continues."""
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn}
         if not interrupted:
             return None
@@ -84,7 +87,7 @@ class SubTaskService:
             return finished.ended
         if (cut_off := find_cut_off(attempts, tasks.answered)) is not None:
             tasks.answered.add(cut_off.fork)
-            task.recorded += await turn.tape.read(RecordedCallsView(cut_off))
+            task.attempt = cut_off.fork
         return None
 
     async def _run(self, turn: Turn, task: SubTask) -> TapeEntry:
@@ -92,6 +95,8 @@ class SubTaskService:
         order, origin = task.order, f"agent:{task.order.name}"
         fork = await turn.tape.fork(stamp={"origin": origin})
         try:
+            if task.attempt and (record := await find_record(turn)) is not None:
+                record.continue_fork(fork.id, task.attempt)
             stored = await fork.append(_opening(fork, task))
             await fork.save()
             child = turn.derive(
@@ -104,9 +109,60 @@ class SubTaskService:
             )
             status, text = await _answer(child, turn.result_texts)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
-            await run_uninterrupted(_close(fork, task, "stopped", turn.result_texts.say("agent_stopped")))
+            await run_uninterrupted(self._close(fork, task, "stopped", turn.result_texts.say("agent_stopped")))
             raise
-        return await run_uninterrupted(_close(fork, task, status, text))
+        return await run_uninterrupted(self._close(fork, task, status, text))
+
+    async def _close(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
+        """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
+        has_effects = any(entry.name == EFFECT_BEGIN for entry in fork.delta) or any(
+            tool.effect.kind is not EffectKind.READ and tool.name != RUN_TOOL
+            for _, tool in self._list_calls(fork, task)
+        )
+        if task.order.mode == "result" and not has_effects and status == "answered":
+            return await self._close_with_result(fork, task, status, text)
+        end = self._end(fork, task, status, text, [[fork.base + 1, await fork.head() + 1]])
+        await fork.append([end])
+        try:
+            return (await fork.merge()).delta[-1]
+        except TapeConflict as error:  # another sub-task wrote other content under one of its keys
+            return await self._close_with_result(fork, task, "failed", clean(str(error)))
+
+    async def _close_with_result(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
+        entries = [*_usage_entries(fork, task), self._end(fork, task, status, text, [])]
+        return (await fork.merge_instead(entries)).delta[-1]
+
+    def _end(
+        self, fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]
+    ) -> TapeEntry:
+        """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
+        data: AgentEnded = {
+            "fork": fork.id,
+            "name": task.order.name,
+            "order": task.order.digest,
+            "status": status,
+            "merged": bool(entries),
+            "entries": entries,
+            "result": text,
+            "steps": task.steps,
+            "tools": [tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id],
+            "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
+        }
+        return make.event(ENDED, data)
+
+    def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:
+        """List the tools that it called, in order, each with the fork that called it: that of the sub-task, or one of that."""
+        tools = {name: tool for tool in self._list_tools() if tool.name in task.order.tools for name in tool.names}
+        calls = [
+            (
+                entry.meta["fork"],
+                unwrap_call(ToolCall("", call["function"]["name"], call["function"]["arguments"])).name,
+            )
+            for entry in fork.delta
+            if entry.kind == Kind.TOOL_CALL
+            for call in entry.payload["calls"]
+        ]
+        return [(writer, tools[name]) for writer, name in calls if name in tools]
 
 
 def _depth(turn: Turn) -> int:
@@ -155,40 +211,6 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
         case TaskBudgetExceeded():
             return texts.say("agent_tokens_used", left=error.left, limit=error.limit, needed=error.needed)
     return texts.say("agent_failed", reason=texts.reason(error).rstrip("."))
-
-
-async def _close(fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
-    """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
-    if task.order.mode == "result" and not task.has_effects and status == "answered":
-        return await _close_with_result(fork, task, status, text)
-    end = _end(fork, task, status, text, [[fork.base + 1, await fork.head() + 1]])
-    await fork.append([end])
-    try:
-        return (await fork.merge()).delta[-1]
-    except TapeConflict as error:  # another sub-task wrote other content under one of its keys
-        return await _close_with_result(fork, task, "failed", clean(str(error)))
-
-
-async def _close_with_result(fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
-    entries = [*_usage_entries(fork, task), _end(fork, task, status, text, [])]
-    return (await fork.merge_instead(entries)).delta[-1]
-
-
-def _end(fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]) -> TapeEntry:
-    """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
-    data: AgentEnded = {
-        "fork": fork.id,
-        "name": task.order.name,
-        "order": task.order.digest,
-        "status": status,
-        "merged": bool(entries),
-        "entries": entries,
-        "result": text,
-        "steps": task.steps,
-        "tools": list(task.tools),
-        "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
-    }
-    return make.event(ENDED, data)
 
 
 def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:

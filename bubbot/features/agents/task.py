@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass as mutable
-from dataclasses import field
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from bubbot.errors import ModelError
-from bubbot.features.agents.record import RecordedCall, answer_from_record
-from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
+from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
-from bubbot.ports.tool import EffectKind, ToolOutput
 from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import canonical
@@ -73,24 +70,20 @@ class SubTask:
         order: what it is asked for.
         depth: 1 for a sub-task of a turn, 2 for one of that.
         parent: the sub-task that it is one of; None for one of a turn.
-        recorded: the calls of an interrupted attempt at it that may answer its own.
+        attempt: the fork of an interrupted attempt at it that it continues; empty for none.
         steps: model calls so far.
         input_tokens: tokens that its models read, those of its own sub-tasks included.
         output_tokens: tokens that they wrote.
-        tools: the names of the tools that it called, in order.
-        has_effects: it did more than read.
         reserved_tokens: tokens of calls under way.
     """
 
     order: TaskOrder
     depth: int
     parent: SubTask | None = None
-    recorded: list[RecordedCall] = field(default_factory=list)
+    attempt: str = ""
     steps: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    tools: list[str] = field(default_factory=list)
-    has_effects: bool = False
     reserved_tokens: int = 0
 
     def lineage(self) -> Iterator[SubTask]:
@@ -165,16 +158,3 @@ async def keep_token_limit(call: ModelCall, call_next: CallNext[ModelCall, Model
     usage = reply.usage
     task.count(usage.input_tokens or tokens, usage.output_tokens or estimate_tokens(reply.text))
     return reply
-
-
-async def record_effects(call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
-    """Note what the calls of sub-tasks do; answer those from the record that an interrupted attempt has made already."""
-    task = call.turn.find_metadata(SubTask)
-    if task is None:
-        return await call_next(call)
-    task.tools.append(call.tool.name)
-    if call.tool.effect.kind is not EffectKind.READ and call.tool.name != RUN_TOOL:
-        for each in task.lineage():
-            each.has_effects = True
-    answer = answer_from_record(task.recorded, call)
-    return await call_next(call) if answer is None else answer

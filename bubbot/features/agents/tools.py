@@ -26,7 +26,7 @@ class RunArgs(ToolArgs):
     )
     name: str = Field(default="task", pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="a short label")
     tools: Annotated[list[str] | None, BeforeValidator(split_items)] = Field(
-        default=None, description="names of the tools that it may use; all that only read by default"
+        default=None, description="tools it may use; default: all that only read"
     )
     steps: int | None = Field(default=None, ge=1, description="model calls at most")
     budget: int | None = Field(default=None, ge=1, description="tokens at most, read and written")

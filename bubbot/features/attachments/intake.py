@@ -25,6 +25,7 @@ from bubbot.runtime.attachments import (
     AttachmentResult,
     Fetch,
     file_name,
+    image_type,
     list_attachments,
     one_line,
     unfetched_part,
@@ -279,17 +280,6 @@ def _describe(attachment: Attachment, data: bytes) -> dict[str, Any]:
     if note := one_line(attachment.note, MAX_NOTE_CHARS):
         part["note"] = note
     return part if image else {**part, "kind": attachment.kind}
-
-
-def image_type(data: bytes) -> str:
-    """Detect the media type of an image that models take, by its first bytes; empty for all other data."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
 
 
 def _decode_text(part: JsonObject, data: bytes) -> str | None:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
-from bubbot.features.attachments.intake import image_type
 from bubbot.ports.channel import OutboundFile
 from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.attachments import file_name
+from bubbot.runtime.attachments import file_name, image_type
 
 MAX_FILES = 10
 """Files per answer."""

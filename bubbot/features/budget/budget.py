@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import field, replace
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from typing import Any, Protocol
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
@@ -160,6 +161,19 @@ class MeteredCall:
     error: CallError | None = None
     lease: Lease | None = None
 
+    def end(self, error: BaseException | None) -> None:
+        """Record how the call ended, by the error that ended it."""
+        if error is None:
+            self.status = "answered" if self.reply else self.status
+        elif isinstance(error, ModelError):
+            self.output_estimate = max(self.output_estimate, error.heard)
+            # A request that is too long says nothing about the model: the turn goes on in a new window.
+            self.error = None if isinstance(error, ModelOverflow) else CallError(error.kind, error.status)
+        elif isinstance(error, Exception):
+            self.status, self.error = "stopped", CallError("internal")
+        else:
+            self.status = "stopped"
+
     def usage(self) -> tuple[Usage, bool]:
         """Return the tokens, and whether they are an estimate.
 
@@ -172,6 +186,24 @@ class MeteredCall:
         if self.reply is None and self.status == "failed" and not self.output_estimate:
             return Usage(), False
         return Usage(self.reservation.input, self.output_estimate), True
+
+
+class _CallInProgress:
+    """The block of a model call: reserved when it begins, settled when it ends."""
+
+    def __init__(self, reserve: Callable[[], Awaitable[MeteredCall]], settle: Callable[[MeteredCall], None]) -> None:
+        self._reserve = reserve
+        self._settle = settle
+        self._call: MeteredCall | None = None
+
+    async def __aenter__(self) -> MeteredCall:
+        self._call = await self._reserve()
+        return self._call
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._call is not None:
+            self._call.end(error)
+            self._settle(self._call)
 
 
 class Budget:
@@ -262,10 +294,9 @@ class Budget:
             log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
         return len(unsettled)
 
-    @asynccontextmanager
-    async def metered_call(
+    def metered_call(
         self, subject: BudgetSubject, model: str, input_tokens: int, *, lease: Lease | None = None
-    ) -> AsyncIterator[MeteredCall]:
+    ) -> AbstractAsyncContextManager[MeteredCall]:
         """Reserve a call, and settle it when the block ends, however it ends.
 
         If anything limits the call, the reservation is durable before the block begins. If only calls in progress use
@@ -282,24 +313,7 @@ class Budget:
             BudgetExceeded: a budget is used up.
             LeaseLost: a reservation would be needed, and another holder has taken up the session since.
         """
-        metered = await self._reserve(subject, model, input_tokens, lease)
-        try:
-            yield metered
-            metered.status = "answered" if metered.reply else metered.status
-        except ModelError as error:
-            metered.output_estimate = max(metered.output_estimate, error.heard)
-            # A request that is too long says nothing about the model: the turn goes on in a new window.
-            metered.error = None if isinstance(error, ModelOverflow) else CallError(error.kind, error.status)
-            raise
-        except Exception:
-            metered.status, metered.error = "stopped", CallError("internal")
-            raise
-        except BaseException:
-            metered.status = "stopped"
-            raise
-        finally:
-            self._settle(metered)
-            await asyncio.sleep(0)  # puts the fact into the store's queue before anything else
+        return _CallInProgress(partial(self._reserve, subject, model, input_tokens, lease), self._settle)
 
     async def wait_written(self) -> None:
         """Wait until all that was settled so far is on the tape, and its warnings are sent to the owner."""
@@ -416,7 +430,13 @@ class Budget:
         self._unwritten[took.call] = took
         self._release(took)
         self.on_call_settled(took, call.status)
-        writing = asyncio.ensure_future(self._write(took, fact, call.lease))
+        tape = self._tape.shard(took.subject.session)
+        try:
+            queued = tape.append_deferred([fact], lease=call.lease)  # before anything that the caller writes next
+        except BubbotError as error:
+            _log_unwritten(error)
+            return
+        writing = asyncio.ensure_future(self._follow_up(took, tape, queued))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
 
@@ -435,16 +455,17 @@ class Budget:
         data |= {"estimated": True} if estimated else {}
         return took, event(SETTLED, data, key=f"settled:{hold.call}")
 
-    async def _write(self, took: Reservation, fact: TapeEntry, lease: Lease | None) -> None:
-        """Write what a call took; notify the owner if that brings a budget near its limit."""
-        tape = self._tape.shard(took.subject.session)
+    async def _follow_up(
+        self, took: Reservation, tape: TapeService, queued: Awaitable[Sequence[Sequence[TapeEntry]]]
+    ) -> None:
+        """Once it is written what a call took, notify the owner if that brings a budget near its limit."""
         try:
-            await self._follow(tape, await tape.append_deferred([fact], lease=lease))
+            await self._follow(tape, (await queued)[0])
             await self._send_warnings(took)
             await self._report_outage(took.model)
             await self._projections.write_checkpoints(tape.name)
-        except BubbotError as error:  # the call counts until the process ends; the turn itself reports the error
-            log.info("model call usage not written: %s", error, extra={"action": "budget.unwritten"})
+        except BubbotError as error:
+            _log_unwritten(error)
 
     def _cost(self, call: MeteredCall, usage: Usage) -> int | None:
         """Return the cost of a call in billionths of a dollar; None if no price is known.
@@ -560,3 +581,8 @@ def _add_calls(total: SpentTotal, calls: Iterable[Reservation], key: TotalKey) -
         if call.counts_towards(key):
             total = total.add_call(call.tokens, call.cost_nanousd)
     return total
+
+
+def _log_unwritten(error: BubbotError) -> None:
+    """Log that a call's usage is not on the tape: it counts until the process ends; the turn itself reports the error."""
+    log.info("model call usage not written: %s", error, extra={"action": "budget.unwritten"})

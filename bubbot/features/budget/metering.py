@@ -12,13 +12,13 @@ from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.state import CallError
 from bubbot.ports.channel import Inbound, Outbound
 from bubbot.ports.middleware import CallNext, ModelCall
-from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, TextDelta, Transcript
+from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, Transcript
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import BudgetSubject, budget_owner_text, user_key
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import holds_command
 from bubbot.texts import Texts
 
 SILENT_WAIT_SECONDS = 3.0
@@ -44,12 +44,10 @@ class BudgetMeter:
             async with self._budget.metered_call(
                 budget_subject(call.turn), call.model.name, call.count_input(), lease=call.turn.tape.lease
             ) as metered:
-                deltas: list[TextDelta] = []
-                call.on_text.append(deltas.append)
                 try:
                     reply = await call_next(call)
                 finally:
-                    metered.output_estimate = _estimate_output("".join([delta.text for delta in deltas]))
+                    metered.output_estimate = _estimate_output(call.streamed)
                 metered.output_estimate = max(metered.output_estimate, _estimate_output(reply.text))
                 metered.reply = reply
                 if not reply.calls and route_assistant(clean(reply.text)).empty:
@@ -153,8 +151,7 @@ class RateGate:
 def _reaches_model(inbound: Inbound) -> bool:
     if not inbound.is_typed:  # jobs have their own limits
         return False
-    text = inbound.text.strip()
-    return not is_command(text) or text == RETRY_COMMAND
+    return not holds_command(inbound) or inbound.text.strip() == RETRY_COMMAND
 
 
 def add_notice(error: ModelCallDenied, texts: Texts) -> ModelCallDenied:

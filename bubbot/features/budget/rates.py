@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta, tzinfo
 
@@ -59,7 +59,7 @@ class RateLimiter:
         for date, payer in turns.values():
             at = parse_moment(date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
-                self._book(payer, at)
+                self._book(self._rates(payer), at)
 
     def book(self, subject: BudgetSubject) -> float:
         """Book the next place for a message. Return the seconds until then, mostly 0.
@@ -67,9 +67,9 @@ class RateLimiter:
         Raises:
             RateLimitExceeded: the place is too far away to wait for; none was booked.
         """
-        now = self.now()
-        start = now
-        for key, rate in self._rates(subject):
+        start = now = self.now()
+        rates = self._rates(subject)
+        for key, rate in rates:
             starts = self._recent_starts(key, now)
             for limit, span in ((rate.minute, ONE_MINUTE), (rate.hour, ONE_HOUR)):
                 if limit is None or len(starts) < limit:
@@ -78,7 +78,7 @@ class RateLimiter:
                 if free - now > MAX_RATE_WAIT:
                     raise self._build_refusal(subject, key, (limit, "hour" if span is ONE_HOUR else "minute"), free)
                 start = max(start, free)
-        self._book(subject, start)
+        self._book(rates, start)
         return (start - now).total_seconds()
 
     def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
@@ -98,8 +98,8 @@ class RateLimiter:
             starts.popleft()
         return starts
 
-    def _book(self, payer: BudgetSubject, at: datetime) -> None:
-        for key, _ in self._rates(payer):
+    def _book(self, rates: Sequence[tuple[tuple[str, str], MessageRate]], at: datetime) -> None:
+        for key, _ in rates:
             self._starts.setdefault(key, deque()).append(at)
         if len(self._starts) > 1000:  # people who have not written for an hour
             self._starts = {

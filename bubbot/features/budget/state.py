@@ -90,9 +90,7 @@ class BudgetState:
         elif entry.name == SETTLED:
             self.open.pop(data["call"], None)
             hold = reservation_from(data, entry.id)
-            tokens = hold.tokens
-            for key in hold.totals():
-                self.spent.add_call(key, tokens, hold.cost_nanousd)
+            self.spent.add_call(hold)
             self._apply_outcome(data, entry.date)
             self._advance(hold.day)
         elif entry.name == WARNED:

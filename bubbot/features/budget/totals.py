@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
-from bubbot.ports.usage import ZERO_SPENT, SpentTotal, TotalKey
+from bubbot.ports.usage import ZERO_SPENT, Reservation, SpentTotal, TotalKey
 
 _LINES = re.compile(r"(?:[0-9]+\t[0-9]+\t[0-9]+\t[^\t\n]*\n)+")
 """What a checkpoint may hold: checked at once, decoded later."""
@@ -43,12 +43,17 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
         """Count the totals."""
         return sum(group.count("\n") if isinstance(group, str) else len(group) for group in self._groups.values())
 
-    def add_call(self, key: TotalKey, tokens: int, cost_nanousd: int | None) -> None:
-        """Add one call to a total (see `SpentTotal.add_call`)."""
-        group = self._groups.get((key.scope, key.period))
-        if not isinstance(group, dict):
-            group = self._begin_group(key.scope, key.period)
-        group[key.name] = group.get(key.name, ZERO_SPENT).add_call(tokens, cost_nanousd)
+    def add_call(self, hold: Reservation) -> None:
+        """Add one call to all totals that it counts towards (see `SpentTotal.add_call`)."""
+        tokens, cost = hold.tokens, hold.cost_nanousd or 0
+        for scope, name in hold.scopes():
+            for period in (hold.day, hold.day[:7]):
+                key = scope, period
+                group = self._groups[key] if key in self._groups else None  # noqa: SIM401 - many calls, for each turn
+                if type(group) is not dict:
+                    group = self._begin_group(scope, period)
+                calls, before, spent = group[name] if name in group else ZERO_SPENT  # noqa: SIM401
+                group[name] = SpentTotal(calls + 1, before + tokens, spent + cost)
 
     def keep_periods(self, is_current: Callable[[str], bool]) -> None:
         """Drop the totals of all other periods."""

@@ -15,7 +15,7 @@ from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.tool import (
     INSIDE,
     READS_OWN,
-    READS_WORLD,
+    READS_STORED,
     CommandHelp,
     CommandPlace,
     HelpTopic,
@@ -32,6 +32,7 @@ from bubbot.runtime.messages import sender_data
 from bubbot.runtime.router import command_usage, format_command, is_offered, positional_fields, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.provenance import source_of
 from bubbot.tape.query import IdRanges, TapeQuery, Window, parse_moment
 from bubbot.texts import Texts
 
@@ -132,7 +133,7 @@ async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     state = {**inherited, "owner": "human", "parents": [parent.id], "resumed": parent.name}
     recalls = [*recalled_ranges(parent), *([(parent.id + 1, end)] if end > parent.id else [])]
     recalls += [(entry.id, entry.id) for entry in await turn.tape.find_corrections(recalls) if entry.id > end]
-    opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=recalls)
+    opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=recalls, copied=source_of(parent))
     return turn.texts.say("resumed", anchor=parent.name, parent=parent.id, entry=opened.id)
 
 
@@ -176,7 +177,7 @@ async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     if entry.kind != Kind.MESSAGE:
         kind = f"{entry.kind} {entry.name}" if entry.name else entry.kind
         raise ToolRetry(turn.texts.say("correct_no_message", entry=args.entry, kind=kind))
-    added = await turn.tape.correct(args.entry, args.text, sender_data(turn.sender))
+    added = await turn.tape.correct(args.entry, args.text, sender_data(turn.sender, turn.role))
     return turn.texts.say("corrected", entry=args.entry, by=added.id)
 
 
@@ -344,7 +345,7 @@ def context_tool(compose: Callable[[Turn], Awaitable[ComposedRequest]]) -> Tool:
 
     @tool(
         "session.context",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         commands=("context",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "What the model would be shown", (",context", ",context at=41")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from xml.etree import ElementTree as ET
 
@@ -11,11 +11,12 @@ from bubbot.ports.text import cell_width, replace_controls
 from bubbot.tape.query import format_date
 from bubbot.texts import Texts
 
-ROW, BOX_HEIGHT, LEFT, BOX_WIDTH, MARGIN = 76, 52, 170, 480, 40
+ROW, BOX_HEIGHT, LEFT, BOX_WIDTH, MARGIN, MAX_BEND = 76, 52, 170, 480, 40, 120
 """Lengths in the SVG, in pixels."""
+STUB_LEFT, STUB_WIDTH, STUB_HEIGHT = LEFT + BOX_WIDTH + MAX_BEND + MARGIN, 240, 26
+"""Place and size of the boxes of anchors that have no row."""
 MAX_LABEL_CELLS = 66
 """Columns of text that fit into a box."""
-MAX_BEND = 120
 _NO_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 _PLAIN = frozenset(" ,./_-()…")
 _ARROWS = {"next": "-->", "within": "---", "parent": "==>"}
@@ -120,13 +121,15 @@ def _format_spans(spans: Sequence[Sequence[int]]) -> str:
 def format_svg(graph: AnchorGraph, zone: tzinfo, texts: Texts, name_tape: Callable[[str], str]) -> str:
     """Format the graph as an SVG picture (see `format_graph`): a row for each anchor, oldest first.
 
-    The order of the windows runs through the boxes, parents on the left, recalls on the right.
+    The order of the windows runs through the boxes, parents on the left, recalls on the right. Older anchors that have no row
+    stand on the right, each beside the first anchor that it leads to.
     """
     missing = _find_missing(graph)
-    first = MARGIN + (ROW if missing else 0)
-    rows = {anchor.id: first + place * ROW for place, anchor in enumerate(graph.anchors)}
-    height = first + len(rows) * ROW + MARGIN
-    width = LEFT + max(BOX_WIDTH + MAX_BEND + MARGIN, (len(missing) + 1) * (BOX_WIDTH // 2 + 10))
+    rows = {anchor.id: MARGIN + place * ROW for place, anchor in enumerate(graph.anchors)}
+    stubs = _place_stubs(graph, missing, rows)
+    lowest = max([MARGIN + len(rows) * ROW, *(y + ROW // 2 for y in stubs.values())])
+    height = lowest + MARGIN
+    width = STUB_LEFT + (STUB_WIDTH + MARGIN if missing else 0)
     picture = ET.Element(
         "svg",
         {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width} {height}", "width": str(width)}
@@ -135,20 +138,29 @@ def format_svg(graph: AnchorGraph, zone: tzinfo, texts: Texts, name_tape: Callab
     ET.SubElement(picture, "title").text = f"{graph.tape}"
     ET.SubElement(picture, "rect", {"width": "100%", "height": "100%", "fill": "white"})
     _add_arrow_head(picture)
-    places = {name: LEFT + number * (BOX_WIDTH // 2 + 10) for number, name in enumerate(missing.values())}
     for link in graph.links:
-        stub = missing.get(_source_of(link))
-        _add_link(picture, link, rows, None if stub is None else places[stub])
+        _add_link(picture, link, rows, stubs.get(_source_of(link)))
     for anchor in graph.anchors:
-        _add_box(
-            picture, LEFT, rows[anchor.id], BOX_WIDTH, _labels(anchor, zone, texts), rounded=not anchor.opens_window
-        )
-    for link, name in missing.items():
-        label = _name_source(link, texts, name_tape)
-        _add_box(picture, places[name], MARGIN, BOX_WIDTH // 2, [label], rounded=True)
+        box = (LEFT, rows[anchor.id], BOX_WIDTH, BOX_HEIGHT)
+        _add_box(picture, box, _labels(anchor, zone, texts), rounded=not anchor.opens_window)
+    for link, y in stubs.items():
+        _add_box(picture, (STUB_LEFT, y, STUB_WIDTH, STUB_HEIGHT), [_name_source(link, texts, name_tape)], rounded=True)
     for line in format_cut(graph, texts):
         ET.SubElement(picture, "text", {"x": str(LEFT), "y": str(height - MARGIN // 2)}).text = line
     return ET.tostring(picture, encoding="unicode") + "\n"
+
+
+def _place_stubs(graph: AnchorGraph, missing: Iterable[GraphLink], rows: Mapping[int, int]) -> dict[GraphLink, int]:
+    """Return the upper edges of the boxes of older anchors that have no row, by their source."""
+    first: dict[GraphLink, int] = {}
+    for link in graph.links:
+        first.setdefault(_source_of(link), rows[link.target])
+    places: dict[GraphLink, int] = {}
+    free = 0
+    for source in sorted(missing, key=first.__getitem__):
+        places[source] = max(first[source], free)
+        free = places[source] + ROW // 2
+    return places
 
 
 def _add_arrow_head(picture: ET.Element) -> None:
@@ -159,9 +171,11 @@ def _add_arrow_head(picture: ET.Element) -> None:
     ET.SubElement(marker, "path", {"d": "M0,0 L8,4 L0,8 z", "fill": "#555"})
 
 
-def _add_box(picture: ET.Element, x: int, y: int, width: int, lines: Sequence[str], *, rounded: bool) -> None:
-    corner = {"rx": "18"} if rounded else {"rx": "2"}
-    place = {"x": str(x), "y": str(y), "width": str(width), "height": str(BOX_HEIGHT)}
+def _add_box(picture: ET.Element, box: tuple[int, int, int, int], lines: Sequence[str], *, rounded: bool) -> None:
+    """Draw a box, given as left and upper edge, width and height, with its lines."""
+    x, y, width, height = box
+    corner = {"rx": str(min(18, height // 2))} if rounded else {"rx": "2"}
+    place = {"x": str(x), "y": str(y), "width": str(width), "height": str(height)}
     ET.SubElement(picture, "rect", {**place, **corner, "fill": "#f6f8fa", "stroke": "#555"})
     cells = MAX_LABEL_CELLS * width // BOX_WIDTH
     for number, line in enumerate(lines):
@@ -180,14 +194,14 @@ def _cut_cells(text: str, cells: int) -> str:
 
 
 def _add_link(picture: ET.Element, link: GraphLink, rows: Mapping[int, int], stub: int | None) -> None:
-    """Draw a link; `stub`: the left edge of an older anchor that has no row."""
+    """Draw a link; `stub`: the upper edge of an older anchor that has no row."""
     end = rows[link.target]
     path = {"fill": "none", "style": _STYLES[link.kind], "class": link.kind}
     if link.kind != "within":
         path["marker-end"] = "url(#head)"
     if stub is not None:
-        x, y = stub + BOX_WIDTH // 4, MARGIN + BOX_HEIGHT
-        path["d"] = f"M{x},{y} C{x},{y + 20} {LEFT + BOX_WIDTH // 2},{end - 20} {LEFT + BOX_WIDTH // 2},{end}"
+        x, y, middle, bend = LEFT + BOX_WIDTH, stub + STUB_HEIGHT // 2, end + BOX_HEIGHT // 2, MAX_BEND // 2
+        path["d"] = f"M{STUB_LEFT},{y} C{STUB_LEFT - bend},{y} {x + bend},{middle} {x},{middle}"
     else:
         start = rows[link.source]
         path["d"] = "".join(_draw_path(link, start, end))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
-from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_STORED, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_RESULT_PAGE_CHARS
 
@@ -20,7 +20,7 @@ class ReadArgs(ToolArgs):
 
 @tool(
     "result.read",
-    effect=READS_WORLD,
+    effect=READS_STORED,
     help=CommandHelp(
         HelpTopic.HISTORY,
         "Read on in a result that was cut",

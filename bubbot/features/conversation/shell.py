@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.graph import DEFAULT_GRAPH_ANCHORS, AnchorGraph, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
-from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
+from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command, read_as_of
 from bubbot.ports.session_names import read_session
 from bubbot.ports.tool import ToolArgs
 from bubbot.records import json_data
@@ -55,8 +55,7 @@ async def graph(context: CommandContext, args: DrawGraph) -> CommandResult:
     if args.last > MAX_DRAWN_ANCHORS:
         raise ConfigError(f"--last {args.last}: at most {MAX_DRAWN_ANCHORS} anchors are drawn")
     async with context.open_session(args.tape, usage="drawn") as tape:
-        read = tape if args.as_of is None else await tape.as_of(((1, args.as_of),))
-        found = await read.read(GraphView(tape.name, args.last))
+        found = await (await read_as_of(tape, args.as_of)).read(GraphView(tape.name, args.last))
     others = dict.fromkeys(link.tape for link in found.links if link.tape)
     names = {name: await read_session(context.store, name) or name for name in others}
     text = _FORMATS[args.chosen_format](found, context.zone, Texts(), lambda name: names[name])

@@ -13,7 +13,6 @@ from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
 from bubbot.ports.tool import (
     INSIDE,
-    READS_OWN,
     READS_PEOPLE,
     CommandHelp,
     HelpTopic,
@@ -72,7 +71,12 @@ class HandoffArgs(ToolArgs):
         return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
-@tool("tape.info", effect=READS_OWN, help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)))
+@tool(
+    "tape.info",
+    effect=READS_PEOPLE,
+    is_rare=True,
+    help=CommandHelp(HelpTopic.HISTORY, "The size of this chat", (",tape.info",)),
+)
 async def tape_info(turn: Turn, args: NoArgs) -> str:
     """Show how many entries the tape of this chat has, where its window opened and what the last model call used."""
     info, texts = await turn.tape.read(InfoView()), turn.result_texts
@@ -99,6 +103,7 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
 @tool(
     "tape.anchors",
     effect=READS_PEOPLE,
+    is_rare=True,
     commands=["anchors"],
     help=CommandHelp(HelpTopic.HISTORY, "Where earlier windows begin", (",anchors", ",anchors zones=yes")),
 )
@@ -131,6 +136,7 @@ def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
     @tool(
         "tape.handoff",
         effect=INSIDE,
+        is_rare=True,
         commands=["handoff"],
         help=CommandHelp(
             HelpTopic.TALK,

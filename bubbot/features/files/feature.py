@@ -7,7 +7,6 @@ from pathlib import Path
 from bubbot.feature import Feature
 from bubbot.features.files.roots import FileRoots
 from bubbot.features.files.settings import FileSettings
-from bubbot.features.files.tools import FileService, make_file_tools
 
 
 def files_feature(home: Path, settings: FileSettings) -> Feature:
@@ -15,6 +14,9 @@ def files_feature(home: Path, settings: FileSettings) -> Feature:
     roots = FileRoots(home, settings)
     if not settings.enabled:
         return Feature(name="files")
+    # Imported here: bots without these tools load nothing of them.
+    from bubbot.features.files.tools import FileService, make_file_tools
+
     named = [f"{root.path}{'' if root.is_writable else ' (read-only)'}" for root in roots.declared]
     reach = f" and, for owners in direct chats, {', '.join(named)}" if named else ""
     rule = f"Files: relative paths are in the workspace of this chat{reach}. Read a file before you change it."

@@ -7,12 +7,10 @@ from pathlib import Path, PurePosixPath
 
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.files.settings import FileSettings
-from bubbot.ports.channel import session_folder
+from bubbot.ports.channel import workspace_folder
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 
-WORKSPACE = "workspace"
-"""The folder of a chat's own files, in the folder of its session: erasing the session removes it."""
 MAX_PATH_BYTES = 4_000
 """Bytes of a path; Linux takes 4,095."""
 
@@ -66,7 +64,7 @@ class FileRoots:
 
     def workspace(self, session: str) -> FileRoot:
         """Return the workspace of a chat, whether or not it is there."""
-        return FileRoot((session_folder(self._home, session) / WORKSPACE).absolute(), is_workspace=True)
+        return FileRoot(workspace_folder(self._home, session), is_workspace=True)
 
     def roots_of(self, turn: Turn) -> list[FileRoot]:
         """List the roots that a turn may reach: in groups, and for all but owners, the workspace alone."""

@@ -26,7 +26,7 @@ from bubbot.features.files.roots import FilePath, FileRoots
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.text import clean, format_bytes, replace_controls
 from bubbot.ports.tool import (
-    READS_WORLD,
+    READS_STORED,
     CallPlan,
     CommandHelp,
     Effect,
@@ -34,6 +34,7 @@ from bubbot.ports.tool import (
     GrantKind,
     GrantTarget,
     HelpTopic,
+    Power,
     Tool,
     ToolArgs,
     tool,
@@ -50,6 +51,7 @@ MAX_LISTED_ITEMS = 500
 MAX_LINE_CHARS = 300
 """Characters of a found line that are shown."""
 CHANGES_FILES = Effect(EffectKind.INSIDE, Source.WORLD)
+CHANGES_FOLDERS = Effect(EffectKind.INSIDE, Source.WORLD, power=Power.FOLDERS)
 """The tool changes what it can take back, and answers with words of files."""
 
 
@@ -246,7 +248,8 @@ class FileService:
     def plan_of(self, change: PlannedChange) -> CallPlan:
         """Describe a change: its lines, as a difference, and the version that they rest on."""
         target = GrantTarget(GrantKind.FOLDER, str(change.path.root.path))
-        return CallPlan(CHANGES_FILES, difference(change), target, state=digest(change.before))
+        effect = CHANGES_FILES if change.path.root.is_workspace else CHANGES_FOLDERS
+        return CallPlan(effect, difference(change), target, state=digest(change.before))
 
 
 def difference(change: PlannedChange) -> str:
@@ -274,7 +277,7 @@ def make_file_tools(service: FileService) -> tuple[Tool, ...]:
 def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
     @tool(
         "file.read",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         help=CommandHelp(HelpTopic.OTHER, "Read a file", (",file.read notes.md", ",file.read notes.md first=200")),
     )
     async def file_read(turn: Turn, args: ReadArgs) -> str:
@@ -296,7 +299,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
 
     @tool(
         "file.list",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         help=CommandHelp(
             HelpTopic.OTHER, "List files", (",file.list", ",file.list path=/srv/plans pattern=*.md depth=3")
         ),
@@ -315,7 +318,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
 
     @tool(
         "file.search",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         help=CommandHelp(
             HelpTopic.OTHER, "Search in files", (",file.search green tea", ',file.search text=tea pattern="*.md"')
         ),
@@ -372,6 +375,7 @@ def _make_changing_tools(service: FileService) -> tuple[Tool, ...]:
     @tool(
         "file.undo",
         effect=CHANGES_FILES,
+        is_rare=True,
         plan=plan_undo,
         help=CommandHelp(
             HelpTopic.OTHER, "Take back a change", (",file.undo list.txt", ",file.undo list.txt entry=41")

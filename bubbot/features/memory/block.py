@@ -11,8 +11,10 @@ from typing import Literal, TypeAlias
 
 from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
+from bubbot.ports.turn import EntryRef
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_note
+from bubbot.tape.provenance import Source, most_foreign
 from bubbot.tape.query import Span
 
 MAX_SECTION_CHARS = 16_384
@@ -59,11 +61,19 @@ _OWNERS: Mapping[Scope, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ScopedMemory:
-    """The memory of one scope, with the entries that it is made of, as id ranges by tape."""
+    """The memory of one scope.
+
+    Attributes:
+        scope: whose memory it is.
+        memory: what it holds.
+        entries: those that it is made of, as id ranges by tape.
+        newest: the tape and the id of the entry that stands for it.
+    """
 
     scope: Scope
     memory: MemorySnapshot
     entries: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    newest: EntryRef = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ class BlockNode:
         text: what the model is shown; empty if nothing.
         total: its characters.
         left_out: why not all of it is shown.
+        provenance: how foreign its words are.
     """
 
     scope: Scope
@@ -102,6 +113,7 @@ class BlockNode:
     text: str
     total: int
     left_out: LeftOut = ""
+    provenance: Source = Source.OWN
 
 
 def plan_block(memories: Sequence[ScopedMemory], policy: BlockPolicy, *, today: date) -> list[BlockNode]:
@@ -149,7 +161,14 @@ def _sections(each: ScopedMemory, today: date, recent_days: int) -> list[BlockNo
         (BlockPart.RECENT, recent, _dated_notes(recent)),
     )
     return [
-        BlockNode(each.scope, part, tuple(note.date for note in notes), text, len(text))
+        BlockNode(
+            each.scope,
+            part,
+            tuple(note.date for note in notes),
+            text,
+            len(text),
+            provenance=most_foreign(*(note.provenance for note in notes)) if notes else memory.provenance,
+        )
         for part, notes, text in texts
         if text
     ]

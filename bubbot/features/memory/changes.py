@@ -19,6 +19,7 @@ from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.projection import Projection
+from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.view import QueryAnswers
 
@@ -44,7 +45,7 @@ class ZoneState:
         for entry in entries:
             if not entry.erased and entry.kind == Kind.EVENT and entry.name and entry.name in _FOLDS:
                 data: JsonObject = entry.payload["data"]
-                changed = _FOLDS[entry.name](state.memory, data, entry.date)
+                changed = _FOLDS[entry.name](state.memory, data, entry.date, source_of(entry))
                 state = ZoneState(replace(changed, version=entry.id, seal_id=entry.id))
             state = replace(state, head=max(state.head, entry.id))
         return state
@@ -87,37 +88,40 @@ def merge_lines(text: str, added: Sequence[str], lost: Sequence[str]) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
     """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed."""
     content: str = data["content"]
     if memory.version != data["base"]:
         lines = content.splitlines()
         content = merge_lines(memory.long_term, [lines[number] for number in data["new_lines"]], data["lost"])
-    return replace(memory, long_term=content, long_term_updated_at=moment)
+        source = most_foreign(source, memory.provenance)
+    return replace(memory, long_term=content, long_term_updated_at=moment, provenance=source)
 
 
-def _fold_noted(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+def _fold_noted(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
     notes = {note.date: note for note in memory.dailies}
     day, content = data["date"], data["content"]
-    joined = f"{notes[day].content}\n{content}" if day in notes else content
-    notes[day] = DailyNote(day, joined, moment)
+    if day in notes:
+        content, source = f"{notes[day].content}\n{content}", most_foreign(source, notes[day].provenance)
+    notes[day] = DailyNote(day, content, moment, source)
     return replace(memory, dailies=sort_by_day(notes.values()))
 
 
-def _fold_forgot(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
+def _fold_forgot(memory: MemorySnapshot, data: JsonObject, moment: str, _source: Source) -> MemorySnapshot:
     return forget_lines(memory, fold_text(data["text"]).strip(), moment)[0]
 
 
-def _fold_restored(memory: MemorySnapshot, data: JsonObject, moment: str) -> MemorySnapshot:
-    notes = sort_by_day(DailyNote(note["date"], note["content"], moment) for note in data["notes"])
-    return replace(memory, long_term=data["long_term"], long_term_updated_at=moment, dailies=notes)
+def _fold_restored(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
+    notes = sort_by_day(DailyNote(note["date"], note["content"], moment, source) for note in data["notes"])
+    long_term = data["long_term"]
+    return replace(memory, long_term=long_term, long_term_updated_at=moment, dailies=notes, provenance=source)
 
 
-def _fold_cleared(_memory: MemorySnapshot, _data: JsonObject, _moment: str) -> MemorySnapshot:
+def _fold_cleared(_memory: MemorySnapshot, _data: JsonObject, _moment: str, _source: Source) -> MemorySnapshot:
     return MemorySnapshot()
 
 
-_FOLDS: Mapping[str, Callable[[MemorySnapshot, JsonObject, str], MemorySnapshot]] = MappingProxyType(
+_FOLDS: Mapping[str, Callable[[MemorySnapshot, JsonObject, str, Source], MemorySnapshot]] = MappingProxyType(
     {
         SAVED: _fold_saved,
         NOTED: _fold_noted,
@@ -135,7 +139,7 @@ def forget_lines(memory: MemorySnapshot, needle: str, moment: str) -> tuple[Memo
     for note in memory.dailies:
         content, lost = remove_lines(note.content, needle)
         removed += lost
-        notes.append(DailyNote(note.date, content, moment) if lost else note)
+        notes.append(replace(note, content=content, updated_at=moment) if lost else note)
     changed = replace(memory, long_term=long_term, dailies=sort_by_day(notes))
     if long_term != memory.long_term:
         changed = replace(changed, long_term_updated_at=moment)

@@ -21,6 +21,7 @@ from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import PromptText
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN
 from bubbot.tape.handle import Clock
+from bubbot.tape.provenance import Source
 from bubbot.tape.query import Span
 
 MEMORY_SHARE = 8
@@ -79,13 +80,16 @@ class MemoryFeature:
         self._context_tokens[turn.session] = traits.context_tokens
         planned = await self.plan(turn)
         if traits.short_prompt and all(each.memory.is_empty for each in planned.memories):
-            return PromptText("")
+            return PromptText("", foreign=())
         shown = {node.scope for node in planned.nodes if node.text}
         entries: dict[str, tuple[Span, ...]] = {}
         for each in planned.memories:
             for tape, spans in each.entries.items() if each.scope in shown else ():
                 entries[tape] = (*entries.get(tape, ()), *spans)
-        return PromptText(render_block(planned.nodes), entries)
+        newest = {each.scope: each.newest for each in planned.memories}
+        nodes = [node for node in planned.nodes if node.text]
+        foreign = [(newest[node.scope], node.provenance) for node in nodes if node.provenance is not Source.OWN]
+        return PromptText(render_block(planned.nodes), entries, foreign)
 
     async def plan(self, turn: Turn) -> PlannedBlock:
         """Choose what the model is shown of the memory that the turn may see."""
@@ -110,7 +114,7 @@ class MemoryFeature:
             return await zone.read_scoped()
         memory = await zone.read()
         entries = {turn.tape.name: ((memory.open_id, memory.seal_id),)} if memory.seal_id else {}
-        return ScopedMemory(scope, memory, entries)
+        return ScopedMemory(scope, memory, entries, (turn.tape.name, memory.seal_id))
 
     def choose(self, turn: Turn) -> ZoneAccess:
         """Decide which memory the turn may see and change."""

@@ -41,6 +41,7 @@ from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape, ProjectionRunner
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, note_source, stamp_of
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
@@ -80,12 +81,14 @@ class ZoneTapes:
         read: returns the state of one, with what was changed here already.
         write: adds changes to one.
         fetch: returns all stored changes of one.
+        find_source: returns how foreign the words of the writer are.
     """
 
     names: tuple[str, ...]
     read: Callable[[str], Awaitable[ZoneState]]
     write: Callable[[str, Sequence[TapeEntry]], Awaitable[None]]
     fetch: Callable[[str], Awaitable[tuple[TapeEntry, ...]]]
+    find_source: Callable[[], Source] = lambda: Source.OWN
 
 
 class SharedZone:
@@ -124,7 +127,10 @@ class SharedZone:
         """Return the memory as `read` does, with the entries that it is made of."""
         tapes = await self._read_tapes()
         entries = {name: ((1, memory.version),) for name, memory in tapes if memory.version}
-        return ScopedMemory(self.scope, join_memories([memory for _, memory in tapes]), entries)
+        joined = join_memories([memory for _, memory in tapes])
+        note_source(joined.most_foreign)  # from memory, not from the tape
+        foreign = [(name, memory) for name, memory in tapes if memory.most_foreign is joined.most_foreign]
+        return ScopedMemory(self.scope, joined, entries, (foreign[0][0], foreign[0][1].version))
 
     async def versions(self) -> tuple[MemoryVersion, ...]:
         """Return the stored versions of the first tape, newest first."""
@@ -150,7 +156,9 @@ class SharedZone:
                     for number, line in enumerate(saved.splitlines())
                     if line.strip() and line.strip() not in present
                 ]
-                await self._write(name, SAVED, content=saved, base=memory.version, new_lines=added, lost=own_lost)
+                copied = memory.provenance if place else Source.OWN
+                data = {"content": saved, "base": memory.version, "new_lines": added, "lost": own_lost}
+                await self._write(name, SAVED, data, copied)
         return lost
 
     async def append_daily(self, content: str, date: str | None = None) -> None:
@@ -167,7 +175,7 @@ class SharedZone:
         notes = {note.date: note.content for note in current.dailies}
         notes[day] = f"{notes[day]}\n{text}" if day in notes else text
         check_size(current, replace(current, dailies=tuple(DailyNote(*note) for note in sorted(notes.items()))))
-        await self._write(self._tapes.names[0], NOTED, date=day, content=text)
+        await self._write(self._tapes.names[0], NOTED, {"date": day, "content": text})
 
     async def forget(self, text: str) -> list[str]:
         """Remove every line that contains the text. Return the removed lines. Raise `ValueError` for an empty text."""
@@ -178,7 +186,7 @@ class SharedZone:
         for name, memory in await self._read_tapes():
             lost = forget_lines(memory, needle, "")[1]
             if lost:
-                await self._write(name, FORGOT, text=text)
+                await self._write(name, FORGOT, {"text": text})
                 removed += [line for line in lost if line not in removed]
         return removed
 
@@ -193,13 +201,25 @@ class SharedZone:
         older = without_old_notes(older, self.today(), self._retention_days)
         if not older.has_same_content(current):
             check_size(current, older)
-            await self._write(self._tapes.names[0], RESTORED, version=version, **_restored_data(older))
+            data = {"version": version, **_restored_data(older)}
+            await self._write(self._tapes.names[0], RESTORED, data, older.most_foreign)
+
+    async def import_snapshot(self, content: MemorySnapshot) -> None:
+        """Replace the whole memory, on all its tapes; the changes before stay on them."""
+        tapes = await self._read_tapes()
+        check_size(tapes[0][1], content)
+        for name, memory in tapes[1:]:
+            if not memory.is_empty:
+                await self._write(name, CLEARED, {})
+        if not content.has_same_content(tapes[0][1]):
+            # A file may hold words from anywhere.
+            await self._write(tapes[0][0], RESTORED, {"version": 0, **_restored_data(content)}, Source.WORLD)
 
     async def clear(self) -> None:
         """Empty the memory; the changes before stay on the tapes."""
         for name, memory in await self._read_tapes():
             if not memory.is_empty:
-                await self._write(name, CLEARED)
+                await self._write(name, CLEARED, {})
 
     async def _read_tapes(self) -> list[tuple[str, MemorySnapshot]]:
         memories = [(name, (await self._tapes.read(name)).memory) for name in self._tapes.names]
@@ -208,8 +228,10 @@ class SharedZone:
         today, days = self.today(), self._retention_days
         return [(name, without_old_notes(memory, today, days)) for name, memory in memories]
 
-    async def _write(self, tape: str, name: str, **data: object) -> None:
-        await self._tapes.write(tape, [event(name, {**data, **asdict(self._origin)})])
+    async def _write(self, tape: str, name: str, data: JsonObject, copied: Source = Source.OWN) -> None:
+        """Write a change. `copied`: how foreign the words are that it takes from the memory itself."""
+        mark = stamp_of(most_foreign(copied, self._tapes.find_source()))
+        await self._tapes.write(tape, [event(name, {**data, **asdict(self._origin)}, **mark)])
 
 
 class SharedZones:
@@ -243,7 +265,7 @@ class SharedZones:
         async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
             turn.tape.stage(tape, entries)
 
-        tapes = ZoneTapes(names, read, write, self._read_changes)
+        tapes = ZoneTapes(names, read, write, self._read_changes, lambda: turn.tape.source)
         origin = ChangeOrigin(turn.session, turn.session.partition(":")[0], turn.sender.id)
         return SharedZone(scope, tapes, origin, now=turn.now, zone=turn.zone, retention_days=retention_days)
 
@@ -299,15 +321,19 @@ class SharedZones:
         for tape in dict.fromkeys(tapes):
             changes = await self._read_changes(tape)
             if any(entry.payload["data"].get("session") == turn.session for entry in changes):
-                kept = _restored_data(fold_without(changes, turn.session))
-                turn.tape.stage(tape, [event(RESTORED, {"version": 0, **kept, **asdict(ChangeOrigin())})])
+                memory = fold_without(changes, turn.session)
+                data = {"version": 0, **_restored_data(memory), **asdict(ChangeOrigin())}
+                mark = {PROVENANCE: str(memory.most_foreign)}  # a copy of what stays, whoever has the rest erased
+                turn.tape.stage(tape, [event(RESTORED, data, **mark)])
                 found.append(tape)
         return found
 
     async def is_unused(self, turn: Turn, scope: Scope) -> bool:
         """Return true if nothing was ever kept in a memory that the turn has access to."""
-        for tape in await self._pin_tapes(turn, scope):
-            if (await self._pin_state(turn, tape)).head or turn.tape.staged_entries(tape):
+        pinned = pin_zones(turn)
+        for tape in pinned.tapes.get(scope) or await self._pin_tapes(turn, scope):
+            state = pinned.states.get(tape) or await self._pin_state(turn, tape)
+            if state.head or turn.tape.staged_entries(tape):
                 return False
         return True
 
@@ -347,9 +373,9 @@ class SharedZones:
 
 def pin_zones(turn: Turn) -> PinnedZones:
     """Return what the turn has read of shared memory; nothing at first."""
-    pinned = turn.find_metadata(PinnedZones)
-    if pinned is None:
-        turn.metadata[PinnedZones] = pinned = PinnedZones()
+    if PinnedZones not in turn.metadata:
+        turn.metadata[PinnedZones] = PinnedZones()
+    pinned: PinnedZones = turn.metadata[PinnedZones]
     return pinned
 
 
@@ -363,11 +389,13 @@ def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
         for note in other.dailies:
             earlier = notes.get(note.date)
             content = merge_lines(earlier.content, note.content.splitlines(), ()) if earlier else note.content
-            notes[note.date] = DailyNote(note.date, content, note.updated_at)
-        text = joined.long_term
+            source = most_foreign(note.provenance, *([earlier.provenance] if earlier else []))
+            notes[note.date] = DailyNote(note.date, content, note.updated_at, source)
+        text, source = joined.long_term, joined.provenance
         if other.long_term:
             text = merge_lines(text, other.long_term.splitlines(), ()) if text else other.long_term
-        joined = replace(joined, long_term=text, dailies=sort_by_day(notes.values()))
+            source = most_foreign(source, other.provenance)
+        joined = replace(joined, long_term=text, dailies=sort_by_day(notes.values()), provenance=source)
     return joined
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import model_validator
 
 from bubbot.errors import ConfigError, MemoryTooLarge
 from bubbot.features.memory.files import FILE_LIMIT, read_memory
@@ -16,17 +18,12 @@ from bubbot.features.memory.shared_zone import AnyZone, SharedZones
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, format_memory_page
 from bubbot.features.memory.zone import MemoryZone, format_versions
 from bubbot.identity import is_id
-from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, ShellInput, command
+from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, ShellInput, command, read_as_of
 from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
-from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
 
 EXIT_NO_CHANGE = 1
-
-
-class RememberedSession(ToolArgs):
-    session: Annotated[str, Argument("a session such as default or telegram:42")]
 
 
 def parse_entry_id(text: str) -> int:
@@ -34,20 +31,6 @@ def parse_entry_id(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 10**15:
         raise ValueError(f"{text!r} is not the number of an entry")
     return int(text)
-
-
-class SaveMemory(RememberedSession):
-    """The complete new long-term memory of a session."""
-
-    text: Annotated[str, Argument("the whole new text; - reads it from standard input")]
-
-
-class ForgetMemory(RememberedSession):
-    text: Annotated[str, Argument("what the lines contain; upper and lower case are the same")]
-
-
-class RestoreMemory(RememberedSession):
-    version: Annotated[int, Argument("its number, as show lists them")]
 
 
 class Owner(ToolArgs):
@@ -59,6 +42,63 @@ class Owner(ToolArgs):
     ] = None
     workspace: Annotated[bool, Argument("the memory of everybody who may speak, instead of a session")] = False
     positional: ClassVar[tuple[str, ...]] = ("session",)
+
+
+def parse_version(text: str) -> int:
+    """Parse the number of a version. Raise `ValueError`."""
+    if not text.isdecimal() or not 1 <= int(text) <= 10**15:
+        raise ValueError(f"{text!r} is not the number of a version")
+    return int(text)
+
+
+class OwnerAndWord(Owner):
+    """Whose memory, and a word more, which stands alone after `--user` and `--workspace`.
+
+    Attributes:
+        word_name: the field of the word.
+    """
+
+    word_name: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_word(cls, values: Any) -> Any:
+        """Take the first word as what it is, if it cannot be a session."""
+        is_shared = isinstance(values, Mapping) and (values.get("user") is not None or values.get("workspace"))
+        if not is_shared or values.get(cls.word_name) is not None:
+            return values
+        return {**values, cls.word_name: values.get("session"), "session": None}
+
+    @model_validator(mode="after")
+    def _require_word(self) -> Self:
+        """Raise `ValueError` without the word: a text left out must not count as an empty one."""
+        if getattr(self, self.word_name) is None:
+            raise ValueError(f"the {self.word_name} is missing")
+        return self
+
+
+class SaveMemory(OwnerAndWord):
+    """The complete new long-term memory."""
+
+    text: Annotated[str | None, Argument("the whole new text; - reads it from standard input")] = None
+    positional: ClassVar[tuple[str, ...]] = ("session", "text")
+    word_name: ClassVar[str] = "text"
+
+
+class ForgetMemory(OwnerAndWord):
+    """The lines to forget."""
+
+    text: Annotated[str | None, Argument("what the lines contain; upper and lower case are the same")] = None
+    positional: ClassVar[tuple[str, ...]] = ("session", "text")
+    word_name: ClassVar[str] = "text"
+
+
+class RestoreMemory(OwnerAndWord):
+    """The version to bring back."""
+
+    version: Annotated[int | None, Argument("its number, as show lists them", parse=parse_version)] = None
+    positional: ClassVar[tuple[str, ...]] = ("session", "version")
+    word_name: ClassVar[str] = "version"
 
 
 class ShowMemory(Owner):
@@ -84,18 +124,19 @@ class EraseMemory(ToolArgs):
     yes: Annotated[bool, Argument("do not ask before")] = False
 
 
-class ImportFiles(RememberedSession):
+class ImportFiles(OwnerAndWord):
     """Where memory comes from."""
 
-    path: Annotated[Path, Argument("a Markdown file, or a folder with MEMORY.md and YYYY-MM-DD.md")]
+    path: Annotated[Path | None, Argument("a Markdown file, or a folder with MEMORY.md and YYYY-MM-DD.md")] = None
     replace: Annotated[bool, Argument("also if something is remembered already")] = False
+    positional: ClassVar[tuple[str, ...]] = ("session", "path")
+    word_name: ClassVar[str] = "path"
 
 
-class ImportMemory(RememberedSession):
+class ImportMemory(Owner):
     """The contents of the imported files.
 
     Attributes:
-        session: the session that gets the memory.
         long_term: the text of the long-term memory.
         notes: the daily notes, as date and content.
         left_out: the names of files that are not memory.
@@ -141,7 +182,7 @@ class MemoryChange:
     """A change of what a session remembers.
 
     Attributes:
-        session: the session, as it was named.
+        session: the session, as it was named; `user CHANNEL:ID` or `workspace` for other memory.
         changed: false if nothing changed.
         memory: the version that counts now.
         previous: the number of the version before; 0 if there was none.
@@ -158,9 +199,9 @@ class MemoryChange:
 
 
 @asynccontextmanager
-async def _open_memory(
-    context: CommandContext, session: str, *, write: bool = True, create: bool = False, as_of: int | None = None
-) -> AsyncIterator[tuple[TapeHandle, MemoryZone]]:
+async def _open_session_memory(
+    context: CommandContext, session: str, *, write: bool, create: bool, as_of: int | None
+) -> AsyncIterator[MemoryZone]:
     """Open the memory of a session, to read as it was `as_of` an entry.
 
     To `write`, keep other writers away; `create` makes a missing session.
@@ -168,34 +209,34 @@ async def _open_memory(
     async with context.open_session(
         session, write=write, create=create, usage="remembered from", subject="memory"
     ) as current:
-        tape = current if as_of is None else await current.as_of(((1, as_of),))
-        try:
-            yield (
-                tape,
-                MemoryZone(
-                    tape, now=context.now, zone=context.zone, retention_days=context.settings.settings.retention_days
-                ),
-            )
-        except MemoryTooLarge as error:
-            raise ConfigError(str(error)) from error
+        tape = await read_as_of(current, as_of)
+        days = context.settings.settings.retention_days
+        yield MemoryZone(tape, now=context.now, zone=context.zone, retention_days=days)
 
 
 @asynccontextmanager
-async def _open_owned(
-    context: CommandContext, args: Owner, *, as_of: int | None = None
+async def _open_memory(
+    context: CommandContext, args: Owner, *, write: bool = False, create: bool = False, as_of: int | None = None
 ) -> AsyncIterator[tuple[str, AnyZone]]:
-    """Open a memory for reading; yield its label and the memory. Raise `ConfigError` unless exactly one is named."""
+    """Open a memory; yield its label and the memory (see `_open_session_memory`).
+
+    Raises:
+        ConfigError: not exactly one is named, or the change is too large.
+    """
     if sum((args.session is not None, args.user is not None, args.workspace)) != 1:
         raise ConfigError("name a session such as default, or --user CHANNEL:ID, or --workspace")
-    if args.session is not None:
-        async with _open_memory(context, args.session, write=False, as_of=as_of) as (_, zone):
-            yield args.session, zone
-        return
-    if as_of is not None:
-        raise ConfigError("--as-of is for the memory of a session")
-    label, scope, tapes = await _find_shared(context, args.user)
-    days = context.settings.settings.retention_days
-    yield label, await _shared_zones(context).open_outside(tapes, scope, zone=context.zone, retention_days=days)
+    try:
+        if args.session is not None:
+            async with _open_session_memory(context, args.session, write=write, create=create, as_of=as_of) as own:
+                yield args.session, own
+            return
+        if as_of is not None:
+            raise ConfigError("--as-of is for the memory of a session")
+        label, scope, tapes = await _find_shared(context, args.user)
+        days = context.settings.settings.retention_days
+        yield label, await _shared_zones(context).open_outside(tapes, scope, zone=context.zone, retention_days=days)
+    except MemoryTooLarge as error:
+        raise ConfigError(str(error)) from error
 
 
 def _shared_zones(context: CommandContext) -> SharedZones:
@@ -217,21 +258,28 @@ async def _find_shared(context: CommandContext, user: str | None) -> tuple[str, 
 @command("memory show", example="memory show default", result=MemoryResult)
 async def show(context: CommandContext, args: ShowMemory) -> CommandResult:
     """Print what is remembered, and which versions there are."""
-    async with _open_owned(context, args, as_of=args.as_of) as (label, zone):
+    async with _open_memory(context, args, as_of=args.as_of) as (label, zone):
         snapshot = await zone.read()
         versions = {fact.version for fact in await zone.versions()}
     text = format_memory_page(snapshot)
     if versions:
         text += f"\nOn the tape: {format_versions(versions, Texts())}."
-        text += f" `bubbot memory restore {label} N` brings one back.\n" if args.session is not None else "\n"
+        text += f" `bubbot memory restore {_reference(args)} N` brings one back.\n"
     return CommandResult(text, data=json_data(MemoryResult(label, snapshot, tuple(sorted(versions)))))
 
 
 @command("memory export", example="memory export default memory.md")
 async def export(context: CommandContext, args: ExportMemory) -> CommandResult:
     """Write what is remembered as Markdown."""
-    async with _open_owned(context, args) as (_, zone):
+    async with _open_memory(context, args) as (_, zone):
         return CommandResult(format_memory_page(await zone.read()), raw=True, file=args.file)
+
+
+def _reference(args: Owner) -> str:
+    """Write the words that name a memory in a command."""
+    if args.session is not None:
+        return args.session
+    return "--workspace" if args.user is None else f"--user {args.user}"
 
 
 def _owner_name(args: EraseMemory) -> str:
@@ -262,7 +310,7 @@ async def erase(context: CommandContext, args: EraseMemory) -> CommandResult:
 
 def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
     """Take the text from the command line or standard input. Raise `ConfigError` if it cannot be saved."""
-    typed = args.text
+    typed = args.text or ""
     raw = files.read_stdin(FILE_LIMIT) if typed == "-" else typed.encode("utf-8", "surrogateescape")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
@@ -270,7 +318,7 @@ def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
         raise ConfigError(f"the text is not UTF-8 (byte {error.start + 1}); nothing was saved") from error
     if not text.strip():
         raise ConfigError("the text is empty; bubbot memory forget removes lines")
-    return SaveMemory(session=args.session, text=text)
+    return args.model_copy(update={"text": text})
 
 
 @command(
@@ -282,16 +330,16 @@ def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
 )
 async def save(context: CommandContext, args: SaveMemory) -> CommandResult:
     """Replace the long-term memory."""
-    async with _open_memory(context, args.session, create=True) as (_, zone):
+    async with _open_memory(context, args, write=True, create=True) as (label, zone):
         before = await zone.read()
-        removed = await zone.save_long_term(args.text)
+        removed = await zone.save_long_term(args.text or "")
         after = await zone.read()
-    return _change_result(before, after, args.session, removed)
+    return _change_result(before, after, args, label, removed)
 
 
 def check_text(args: ForgetMemory, _files: ShellInput) -> ForgetMemory:
     """Raise `ConfigError` if every line contains the text."""
-    if not args.text.strip():
+    if not (args.text or "").strip():
         raise ConfigError("the text to forget is empty; give words of the line that is to go")
     return args
 
@@ -301,34 +349,36 @@ def check_text(args: ForgetMemory, _files: ShellInput) -> ForgetMemory:
 )
 async def forget(context: CommandContext, args: ForgetMemory) -> CommandResult:
     """Remove every line that contains a text."""
-    async with _open_memory(context, args.session) as (_, zone):
+    async with _open_memory(context, args, write=True) as (label, zone):
         before = await zone.read()
-        removed = await zone.forget(args.text)
+        removed = await zone.forget(args.text or "")
         after = await zone.read()
     if not removed:
-        data = json_data(MemoryChange(args.session, changed=False, memory=after, previous=before.version))
+        data = json_data(MemoryChange(label, changed=False, memory=after, previous=before.version))
         return CommandResult(f"No line contains {args.text!r}; nothing was removed.\n", EXIT_NO_CHANGE, data=data)
     note = "Older versions remain on the tape with these lines, and so does what was said.\n"
-    return _change_result(before, after, args.session, removed, note=note)
+    return _change_result(before, after, args, label, removed, note=note)
 
 
 @command("memory restore", example="memory restore default 3", writes=True, result=MemoryChange)
 async def restore(context: CommandContext, args: RestoreMemory) -> CommandResult:
     """Bring an older version back as the newest."""
-    async with _open_memory(context, args.session) as (_, zone):
+    async with _open_memory(context, args, write=True) as (label, zone):
         before = await zone.read()
-        await zone.restore(args.version)
+        await zone.restore(args.version or 0)
         after = await zone.read()
-    return _change_result(before, after, args.session)
+    return _change_result(before, after, args, label)
 
 
 def read_files(args: ImportFiles, files: ShellInput) -> ImportMemory:
     """Read the memory from the files. Raise `ConfigError` if there is none."""
-    found = read_memory(args.path, files)
+    found = read_memory(args.path or Path(), files)
     if found.memory.is_empty:
         raise ConfigError(f"{args.path} holds no memory")
     return ImportMemory(
         session=args.session,
+        user=args.user,
+        workspace=args.workspace,
         long_term=found.memory.long_term,
         notes=tuple((note.date, note.content) for note in found.memory.dailies),
         left_out=found.left_out,
@@ -349,11 +399,11 @@ async def import_memory(context: CommandContext, args: ImportMemory) -> CommandR
     """Take memory from a file or a nanobot folder."""
     notes = tuple(DailyNote(date, content) for date, content in args.notes)
     days = context.settings.settings.retention_days
-    async with _open_memory(context, args.session, create=True) as (_, zone):
+    async with _open_memory(context, args, write=True, create=True) as (label, zone):
         before = await zone.read()
         if not before.is_empty and not args.replace:
             raise ConfigError(
-                f"{args.session} remembers something already: --replace puts this in its place (the older version "
+                f"{label} remembers something already: --replace puts this in its place (the older version "
                 "stays on the tape)"
             )
         await zone.import_snapshot(MemorySnapshot(long_term=args.long_term, dailies=notes))
@@ -368,34 +418,36 @@ async def import_memory(context: CommandContext, args: ImportMemory) -> CommandR
             "they leave the newest version when the session is next opened, and stay in this one. "
             "To keep them, set retention_days under [memory] first.\n"
         )
-    return _change_result(before, after, args.session, note=note, left_out=args.left_out)
+    return _change_result(before, after, args, label, note=note, left_out=args.left_out)
 
 
 def _change_result(
     before: MemorySnapshot,
     after: MemorySnapshot,
-    session: str,
+    args: Owner,
+    label: str,
     removed: list[str] | None = None,
     *,
     note: str = "",
     left_out: tuple[str, ...] = (),
 ) -> CommandResult:
     lines = tuple(line.strip() for line in removed or ())
-    data = MemoryChange(session, after.seal_id != before.seal_id, after, before.version, lines, left_out)
-    return CommandResult(_describe_change(before, after, session, removed) + note, data=json_data(data))
+    data = MemoryChange(label, after.seal_id != before.seal_id, after, before.version, lines, left_out)
+    text = _describe_change(before, after, label, _reference(args), removed)
+    return CommandResult(text + note, data=json_data(data))
 
 
 def _describe_change(
-    before: MemorySnapshot, after: MemorySnapshot, session: str, removed: list[str] | None = None
+    before: MemorySnapshot, after: MemorySnapshot, label: str, reference: str, removed: list[str] | None = None
 ) -> str:
     if after.seal_id == before.seal_id:
         return f"Nothing changed: this is what version {after.version} (entry {after.seal_id}) says.\n"
     notes = f"{len(after.dailies)} daily note{'' if len(after.dailies) == 1 else 's'}"
-    lines = [f"Memory of {session} is now version {after.version} (entry {after.seal_id}), with {notes}."]
+    lines = [f"Memory of {label} is now version {after.version} (entry {after.seal_id}), with {notes}."]
     if removed:
         lines += ["No longer there:", *(f"- {line.strip()}" for line in removed)]
     if before.version and not before.is_empty:
-        lines.append(f"`bubbot memory restore {session} {before.version}` brings back what was there before.")
+        lines.append(f"`bubbot memory restore {reference} {before.version}` brings back what was there before.")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -17,7 +17,18 @@ from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import MemorySnapshot, parse_day, recall
 from bubbot.features.memory.zone import format_versions, missing_version_text
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import (
+    CLEARS_MEMORY,
+    INSIDE,
+    READS_PEOPLE,
+    CallPlan,
+    CommandHelp,
+    HelpTopic,
+    NoArgs,
+    Tool,
+    ToolArgs,
+    tool,
+)
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.query import Span, fold_text
@@ -46,10 +57,7 @@ class ScopedArgs(ToolArgs):
 
     scope: ScopeName = Field(
         "chat",
-        description=(
-            "Whose memory: chat (this chat alone); user (follows this person, in direct chats only); workspace (shown to "
-            "everybody who may speak; admins change it)"
-        ),
+        description="Whose: chat, user (this person, in direct chats), workspace (everybody)",
     )
 
 
@@ -57,7 +65,7 @@ class ReadArgs(ToolArgs):
     """The memory that a tool reads."""
 
     scope: Literal["", "chat", "user", "workspace"] = Field(
-        "", description="Whose memory, as for memory.save; everything that may be shown here if empty"
+        "", description="Whose, as for memory.save; empty: all that may be shown here"
     )
 
 
@@ -296,6 +304,7 @@ def _make_show(memory: OpensMemory) -> Tool:
     @tool(
         "memory.show",
         effect=READS_PEOPLE,
+        is_rare=True,
         commands=("memory",),
         help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory", ",memory scope=user"), in_menu=True),
     )
@@ -370,6 +379,7 @@ def _make_restore(memory: OpensMemory) -> Tool:
     @tool(
         "memory.restore",
         effect=INSIDE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
         ),
@@ -393,10 +403,18 @@ def _make_restore(memory: OpensMemory) -> Tool:
     return restore
 
 
+async def _plan_clear(_turn: Turn, args: ClearArgs) -> CallPlan:
+    """Say whether a call clears anything: without `confirm` it only tells what would go."""
+    details = args.model_dump_json(indent=2, exclude_unset=True)
+    return CallPlan(CLEARS_MEMORY if args.confirm else READS_PEOPLE, details)
+
+
 def _make_clear(memory: OpensMemory) -> Tool:
     @tool(
         "memory.clear",
-        effect=INSIDE,
+        effect=CLEARS_MEMORY,
+        plan=_plan_clear,
+        is_rare=True,
         help=CommandHelp(HelpTopic.MEMORY, "Forget everything", (",memory.clear", ",memory.clear confirm=true")),
     )
     async def clear(turn: Turn, args: ClearArgs) -> str:

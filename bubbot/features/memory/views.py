@@ -11,6 +11,7 @@ from typing import Any
 from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice, fold_text
 from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
@@ -25,11 +26,19 @@ _HEADING = re.compile(r"^\\*(?:#\s+Memory|##\s+(?:Notes|Long-term memory)|###\s+
 
 @dataclass(frozen=True, slots=True)
 class DailyNote:
-    """The note of one day (`date`: YYYY-MM-DD). `updated_at` is ISO 8601, or empty if unknown."""
+    """The note of one day.
+
+    Attributes:
+        date: YYYY-MM-DD.
+        content: its text.
+        updated_at: ISO 8601, or empty if unknown.
+        provenance: how foreign its words are.
+    """
 
     date: str
     content: str
     updated_at: str = ""
+    provenance: Source = field(default=Source.OWN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class MemorySnapshot:
         seal_id: the entry that sealed the version, or the newest change of a memory made of changes; 0 if the tape has no
             memory.
         open_id: the first entry of the version; 0 if the tape has none.
+        provenance: how foreign the words of the long-term text are.
     """
 
     version: int = 0
@@ -52,6 +62,13 @@ class MemorySnapshot:
     dailies: tuple[DailyNote, ...] = ()
     seal_id: int = 0
     open_id: int = field(default=0, compare=False)
+    provenance: Source = field(default=Source.OWN, compare=False)
+
+    @property
+    def most_foreign(self) -> Source:
+        """How foreign the most foreign of its texts is."""
+        texts = [self.provenance] if self.long_term else []
+        return most_foreign(*texts, *(note.provenance for note in self.dailies))
 
     @property
     def is_empty(self) -> bool:
@@ -87,9 +104,15 @@ class MemoryView:
         return (TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), _KINDS, _NAMES, missing="empty"),)
 
     def fold(self, answers: QueryAnswers) -> MemorySnapshot:
-        """Return the newest zone as a snapshot."""
-        zones = list(_zones(answers[0]))
-        return zones[-1] if zones else MemorySnapshot()
+        """Return the newest zone as a snapshot; what its seal closes never changes."""
+        if not answers[0]:
+            return MemorySnapshot()
+        cache = answers[0][-1].cache
+        if "memory" not in cache:
+            zones = list(_zones(answers[0]))
+            cache["memory"] = zones[-1] if zones else MemorySnapshot()
+        snapshot: MemorySnapshot = cache["memory"]
+        return snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +240,19 @@ def _zones(entries: Sequence[TapeEntry]) -> Iterator[MemorySnapshot]:
 
 def _snapshot(opening: TapeEntry, notes: Sequence[TapeEntry], seal: TapeEntry) -> MemorySnapshot:
     long_term = long_term_updated_at = ""
+    provenance = Source.OWN
     days: dict[str, DailyNote] = {}
     for entry in notes:
         data = _object(entry, "data")
         content, updated_at, day = _text(data, "content"), _text(data, "updated_at"), parse_day(data.get("date"))
         if entry.name == LONG_TERM and content is not None:
-            long_term, long_term_updated_at = content, updated_at or ""
+            long_term, long_term_updated_at, provenance = content, updated_at or "", source_of(entry)
         elif entry.name == DAILY and content and day:
             earlier = days.get(day)
             joined = f"{earlier.content}\n{content}" if earlier else content
-            days[day] = DailyNote(day, joined, updated_at or (earlier.updated_at if earlier else ""))
+            moment = updated_at or (earlier.updated_at if earlier else "")
+            source = most_foreign(source_of(entry), *([earlier.provenance] if earlier else []))
+            days[day] = DailyNote(day, joined, moment, source)
     dailies = tuple([days[day] for day in sorted(days)])
     return MemorySnapshot(
         _version(seal) or _version(opening),
@@ -235,6 +261,7 @@ def _snapshot(opening: TapeEntry, notes: Sequence[TapeEntry], seal: TapeEntry) -
         dailies,
         seal_id=seal.id,
         open_id=opening.id,
+        provenance=provenance,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date, timedelta, tzinfo
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
@@ -26,6 +26,7 @@ from bubbot.features.memory.views import (
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle, spans_of
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign
 from bubbot.tape.query import fold_text
 from bubbot.texts import Texts
 
@@ -85,7 +86,8 @@ class MemoryZone:
         """Replace the long-term text. Return the lost lines: those that the new text does not have."""
         current = await self.read()
         text = tidy_text(content)
-        await self._update(current, replace(current, long_term=text, long_term_updated_at=self._stamp()))
+        saved = replace(current, long_term=text, long_term_updated_at=self._stamp(), provenance=self._tape.source)
+        await self._update(current, saved)
         new_lines = {line.strip() for line in text.splitlines()}
         return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
 
@@ -106,8 +108,10 @@ class MemoryZone:
             return
         current = await self.read()
         notes = {note.date: note for note in current.dailies}
-        joined = f"{notes[day].content}\n{text}" if day in notes else text
-        notes[day] = DailyNote(day, joined, self._stamp())
+        joined, source = text, self._tape.source
+        if day in notes:
+            joined, source = f"{notes[day].content}\n{text}", most_foreign(notes[day].provenance, source)
+        notes[day] = DailyNote(day, joined, self._stamp(), source)
         await self._update(current, replace(current, dailies=sort_by_day(notes.values())))
 
     async def forget(self, text: str) -> list[str]:
@@ -124,7 +128,7 @@ class MemoryZone:
         for note in current.dailies:
             content, lost = remove_lines(note.content, needle)
             removed += lost
-            notes.append(DailyNote(note.date, content, self._stamp()) if lost else note)
+            notes.append(replace(note, content=content, updated_at=self._stamp()) if lost else note)
         changed = replace(current, long_term=long_term, dailies=sort_by_day(notes))
         if long_term != current.long_term:
             changed = replace(changed, long_term_updated_at=self._stamp())
@@ -141,13 +145,22 @@ class MemoryZone:
         await self._update(await self.read(), older)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
-        """Append content from elsewhere as a new version that replaces everything remembered."""
+        """Append content from elsewhere as a new version that replaces everything remembered.
+
+        It is as foreign as everything that comes in a file.
+        """
         stamp = self._stamp()
         notes = sort_by_day(
-            replace(note, content=tidy_text(note.content), updated_at=stamp) for note in content.dailies
+            replace(note, content=tidy_text(note.content), updated_at=stamp, provenance=Source.WORLD)
+            for note in content.dailies
         )
         long_term = tidy_text(content.long_term)
-        adopted = MemorySnapshot(long_term=long_term, long_term_updated_at=stamp if long_term else "", dailies=notes)
+        adopted = MemorySnapshot(
+            long_term=long_term,
+            long_term_updated_at=stamp if long_term else "",
+            dailies=notes,
+            provenance=Source.WORLD,
+        )
         await self._update(await self.read(), adopted)
 
     async def clear(self) -> None:
@@ -228,12 +241,27 @@ def missing_version_text(number: int, others: Iterable[int], texts: Texts) -> st
 
 
 def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
-    """Build the entries of a version, from its opening to its seal."""
+    """Build the entries of a version, from its opening to its seal.
+
+    Each says how foreign its words are: most are copied from an earlier version, and the rest of the turn has no part in
+    them. The anchors are as foreign as the version.
+    """
     state = {"version": snapshot.version}
     long_term = {"content": snapshot.long_term, "updated_at": snapshot.long_term_updated_at}
-    return [
-        anchor(MEMORY_OPEN, state, window=False),
-        *([event(LONG_TERM, long_term)] if snapshot.long_term else []),
-        *(event(DAILY, asdict(note)) for note in snapshot.dailies),
-        anchor(MEMORY_SEAL, state, window=False),
+    notes = [
+        event(
+            DAILY, {"date": note.date, "content": note.content, "updated_at": note.updated_at}, **_mark(note.provenance)
+        )
+        for note in snapshot.dailies
     ]
+    mark = _mark(snapshot.most_foreign)
+    return [
+        anchor(MEMORY_OPEN, state, window=False, meta=mark),
+        *([event(LONG_TERM, long_term, **_mark(snapshot.provenance))] if snapshot.long_term else []),
+        *notes,
+        anchor(MEMORY_SEAL, state, window=False, meta=mark),
+    ]
+
+
+def _mark(source: Source) -> dict[str, str]:
+    return {PROVENANCE: str(source)}

@@ -40,6 +40,7 @@ from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zo
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.provenance import Source, most_foreign, stamp_of
 
 SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
 TERMINAL = "terminal"
@@ -94,7 +95,7 @@ class JobRequester:
 
 END_REASONS_AS_PLANNED = ("reason_once", "reason_until", "reason_runs")
 """The reasons of jobs that ended as planned."""
-OWNER_ONLY_FIELDS = ("to", "nested", "urgent")
+OWNER_ONLY_FIELDS = ("to", "nested", "urgent", "allow")
 """The fields that only owners set, and only in a direct chat or at the terminal."""
 
 
@@ -109,6 +110,7 @@ class JobChanges:
         new_id: returns a new random id.
         limits: the limits of the deployment.
         zone: the deployment's zone, for chats without their own.
+        source: how foreign the words of the request are.
     """
 
     state: ScheduleState
@@ -117,6 +119,7 @@ class JobChanges:
     new_id: Callable[[], str]
     limits: ScheduleLimits
     zone: str
+    source: Source = Source.OWN
 
     def find(self, query: str) -> JobState:
         """Find the job with this id, or its beginning, or this name; in other chats only for who `owns_all`."""
@@ -184,11 +187,12 @@ class JobChanges:
         self._check_may_schedule()
         base = replace(job_state.job, by=self.requester.actor)
         if not self.requester.owns_all:  # an owner's permissions were for that owner's job, unchanged
-            base = replace(base, to=None, granted=None, nested=False, urgent=False)
+            base = replace(base, to=None, granted=None, nested=False, urgent=False, allow=())
         job = self._with_fields(base, fields, fresh=False)
         if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
             raise build_refusal("job_same", job=job.id)
-        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))))]
+        mark = stamp_of(most_foreign(self.source, job_state.provenance))  # what is left of it may be as it was
+        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))), **mark)]
 
     def pause(self, job_state: JobState) -> list[TapeEntry]:
         """Pause a job: it stays, and does not fire."""
@@ -418,6 +422,9 @@ def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
     for name in ("urgent", "nested"):
         if fields.get(name) is not None:
             changed[name] = bool(fields[name])
+    if fields.get("allow") is not None:
+        words = [" ".join(str(word).split()) for word in fields["allow"]]
+        changed["allow"] = tuple(dict.fromkeys(word for word in words if word not in ("", "none")))
     updated = replace(job, **changed)
     if updated.catch_limit < 1:
         raise build_refusal("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)

@@ -49,6 +49,7 @@ class JobPlanned(TypedDict):
     nested: bool
     to: PlaceData | None
     granted: ActorData | None
+    allow: NotRequired[Sequence[str]]
 
 
 class JobPaused(TypedDict):

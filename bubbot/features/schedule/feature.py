@@ -10,11 +10,12 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import JobState
+from bubbot.features.schedule.state import JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
+from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
 
 
@@ -52,6 +53,10 @@ class ScheduleFeature:
             health=self._report_health,
             prepare=self._prepare,
         )
+
+    def list_allowed(self, turn: Turn) -> tuple[JobAllowance, ...]:
+        """List what the job of a turn may do besides; nothing if it is no turn of a job."""
+        return self._firings.list_allowed(turn)
 
     async def run_timer(self) -> None:
         """Fire jobs until cancelled. The library is loaded here: few processes need it."""

@@ -10,7 +10,18 @@ from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
-from bubbot.features.schedule.state import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
+from bubbot.features.schedule.state import (
+    FIRED,
+    FIRING_FAILED,
+    NOT_RUN,
+    PAUSED,
+    RAN,
+    Actor,
+    ChatRef,
+    Job,
+    JobAllowance,
+    JobState,
+)
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.rules import find_zone
 from bubbot.features.schedule.words import format_delay, format_moment
@@ -38,8 +49,9 @@ def fired_entry(job: Job, mark: str) -> TapeEntry:
     return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
 
 
-def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
+def firing_inbound(job_state: JobState, mark: str, by: Actor, now: datetime) -> Inbound:
     """Build the inbound of a firing. `mark`: its instant, or that of the request; `by`: the person for whom it runs."""
+    job = job_state.job
     return Inbound(
         channel=job.place.channel,
         external_id=f"{FIRING_KEY_PREFIX}{job.id}@{mark}",
@@ -51,6 +63,7 @@ def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
         direct=job.place.direct,
         space=job.place.space,
         origin=SCHEDULE_ORIGIN,
+        provenance=str(job_state.provenance),
     )
 
 
@@ -146,6 +159,12 @@ class Firings:
         turn.fixed_reply = firing.job.text if firing.job.do == "text" else None
         if firing.is_late:
             turn.notices.append(firing.late_text(turn.texts))
+
+    def list_allowed(self, turn: Turn) -> tuple[JobAllowance, ...]:
+        """List what the job of a turn may do besides; nothing if it is no turn of a job."""
+        first = turn.inbounds[0].inbound if turn.inbounds else None
+        firing = self.find(first) if first is not None and first.origin == SCHEDULE_ORIGIN else None
+        return tuple(map(JobAllowance.parse, firing.job.allow)) if firing else ()
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
         """Build the reply and the facts of a turn that ended."""

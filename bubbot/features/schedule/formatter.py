@@ -161,6 +161,8 @@ class JobFormatter:
         ]
         if job.to is not None and job.granted is not None:
             lines.append(say("show_to", to=job.to.session, by=self.format_actor(account_data(job.granted))))
+        if job.allow:
+            lines.append(say("show_allow", what=", ".join(job.allow)))
         lines.append(
             say(
                 "show_rules",

@@ -43,6 +43,7 @@ class JobRecord:
         budget: the seconds that a turn may take; 0 for no limit.
         urgent: it fires in quiet hours too.
         nested: its turns may schedule.
+        allow: what its turns may do besides: tools, or tools with what they act on.
     """
 
     id: str
@@ -67,6 +68,7 @@ class JobRecord:
     budget: int
     urgent: bool
     nested: bool
+    allow: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ def job_record(state: JobState, now: datetime) -> JobRecord:
         budget=job.budget,
         urgent=job.urgent,
         nested=job.nested,
+        allow=job.allow,
     )
 
 

@@ -92,10 +92,17 @@ class _ShellJobOptions(ToolArgs):
     to: Annotated[str, Argument("another chat that gets the answer, such as telegram:42", "SESSION")] = ""
     urgent: Annotated[bool, Argument("fire in quiet hours too")] = False
     nested: Annotated[bool, Argument("its turns may create schedules")] = False
+    allow: Annotated[
+        str,
+        Argument(
+            "what its turns may do besides, such as 'web.search, web.fetch:example.org'; none for nothing", "WHAT"
+        ),
+    ] = ""
 
     def options(self) -> dict[str, Any]:
         """Return what was typed of the job itself."""
-        return self.model_dump(exclude_unset=True, exclude={"session", "job"})
+        options = self.model_dump(exclude_unset=True, exclude={"session", "job"})
+        return options | {"allow": self.allow.split(",")} if self.allow else options
 
 
 class AddJob(_ShellJobOptions):

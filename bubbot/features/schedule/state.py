@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED as UNDELIVERED
-from bubbot.gateway.outbox_views import RECEIPT
 from bubbot.ports.channel import HasChat
-from bubbot.ports.outbox import INTENT
+from bubbot.ports.outbox import INTENT, RECEIPT
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers
 
@@ -71,6 +71,20 @@ class ChatRef(HasChat):
 
 
 @dataclass(frozen=True, slots=True)
+class JobAllowance:
+    """What a job may do: a tool, and what it acts on; an empty `value` stands for the whole tool."""
+
+    tool: str
+    value: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> JobAllowance:
+        """Parse `web.fetch:example.org`, or `web.search`."""
+        tool, _, value = text.partition(":")
+        return cls(tool.strip(), value.strip())
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job: an action, its times, and the person it runs for.
 
@@ -94,6 +108,7 @@ class Job:
         nested: its turns may schedule.
         to: another chat for its messages; None: `place`.
         granted: the owner who allowed `to`.
+        allow: what its turns may do besides: tools, or tools with what they act on.
     """
 
     id: str
@@ -115,6 +130,7 @@ class Job:
     nested: bool = False
     to: ChatRef | None = None
     granted: Actor | None = None
+    allow: tuple[str, ...] = ()
 
     @property
     def session(self) -> str:
@@ -140,6 +156,7 @@ def job_from(data: JsonObject) -> Job:
     parsed = {"place": ChatRef(**data["place"]), "by": _actor(data["by"]), "id": data["job"]}
     if data.get("to"):
         parsed |= {"to": ChatRef(**data["to"]), "granted": _actor(data["granted"])}
+    parsed["allow"] = tuple(data.get("allow", ()))
     return Job(**{**values, **parsed})
 
 
@@ -170,6 +187,7 @@ class JobState:
         failures: failed firings in a row.
         requests: firings that people requested for now.
         facts: the ids of the facts that added it, changed it last and gave its status; 0: none did.
+        provenance: how foreign the words are that it was made of; a change adds its own and takes none away.
     """
 
     job: Job
@@ -181,6 +199,7 @@ class JobState:
     failures: int = 0
     requests: tuple[ManualFiring, ...] = ()
     facts: tuple[int, int, int] = field(default=(0, 0, 0), compare=False)
+    provenance: Source = field(default=Source.OWN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +242,8 @@ def _apply(jobs: dict[str, JobState], entry: TapeEntry) -> None:
     job_state = jobs.get(job_id)
     if name == JOB_ADDED:
         job = job_from(data)
-        jobs.setdefault(job_id, JobState(job, parse_moment(job.since) or _LONG_AGO, facts=(entry.id, 0, 0)))
+        covered, source = parse_moment(job.since) or _LONG_AGO, source_of(entry)
+        jobs.setdefault(job_id, JobState(job, covered, facts=(entry.id, 0, 0), provenance=source))
     elif name == JOB_REMOVED:
         jobs.pop(job_id, None)
     elif job_state is not None:
@@ -245,7 +265,7 @@ def _next_state(job_state: JobState, entry: TapeEntry) -> JobState:
     if name == JOB_CHANGED:
         job = job_from(data)
         covered = parse_moment(job.since) or _LONG_AGO
-        updated = replace(job_state, job=job, covered=covered, failures=0)
+        updated = replace(job_state, job=job, covered=covered, failures=0, provenance=source_of(entry))
         paused_by_person = job_state.status == "paused" and job_state.reason == "reason_asked"
         return updated if paused_by_person else replace(updated, status="on", reason="", detail="")
     if name == PAUSED:
@@ -311,8 +331,9 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> ScheduleStat
 
     def decode(job: JsonObject) -> JobState:
         added, changed, status = job["facts"]
+        made = entries[changed or added]  # a change says how foreign all of the job is
         return JobState(
-            job_from(entries[changed or added].payload["data"]),
+            job_from(made.payload["data"]),
             _moment(job["covered"]),
             job["status"],
             str(job["reason"]),
@@ -321,6 +342,7 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> ScheduleStat
             int(job["failures"]),
             tuple(_request_from(entries[entry_id]) for entry_id in job["requests"]),
             (added, changed, status),
+            source_of(made),
         )
 
     chats = {

@@ -161,7 +161,7 @@ class JobTimer:
     async def _fire_once(self, job_state: JobState, mark: str, by: Actor) -> None:
         """Fire once. If another process was first, the firing is its own; the fact is written anyway."""
         job = job_state.job
-        fact, inbound = fired_entry(job, mark), firing_inbound(job, mark, by, self._book.now())
+        fact, inbound = fired_entry(job, mark), firing_inbound(job_state, mark, by, self._book.now())
         try:
             is_new = await self._fire(inbound, {SCHEDULE_TAPE: [fact]})
         except ConfigError as error:

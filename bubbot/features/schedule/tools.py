@@ -18,12 +18,24 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.reading import Reading
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import (
+    ADMINISTERS,
+    CHANGES_JOBS,
+    READS_PEOPLE,
+    CallPlan,
+    CommandHelp,
+    HelpTopic,
+    PlanCall,
+    Tool,
+    ToolArgs,
+    tool,
+)
 from bubbot.ports.turn import Turn
+from bubbot.tape.provenance import most_foreign, note_source
 
 WHEN = (
-    "as people say it, in English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the "
-    "month at 16:00; or 2026-12-24 18:00, every 90m, every 2d from 2026-12-01 09:00, five cron fields (0 9 * * 1-5), @daily"
+    "in words, English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the month at "
+    "16:00; or 2026-12-24 18:00, every 90m, every 2d from 2026-12-01 09:00, 0 9 * * 1-5, @daily"
 )
 
 
@@ -31,24 +43,27 @@ class _JobOptions(ToolArgs):
     """The options of a job."""
 
     prompt: str = Field(default="", description="what I am to be asked then")
-    command: str = Field(default="", description="a comma command to run then, such as ,memory.show")
-    text: str = Field(default="", description="a text to send then as it is, without asking a model")
+    command: str = Field(default="", description="a comma command to run, such as ,memory.show")
+    text: str = Field(default="", description="a text to send as it is")
     zone: str = Field(default="", description="IANA time zone (default: the chat's)")
     name: str = Field(default="", description="a short name")
     catch_up: Literal["", "skip", "once", "all"] = Field(
-        default="", description="what to do with firings missed while I was away: skip, once (the usual) or all"
+        default="", description="firings missed while I was away: skip, once (usual) or all"
     )
-    catch_limit: int | None = Field(default=None, description="how many all catches up with at most")
+    catch_limit: int | None = Field(default=None, description="how many of these at most")
     jitter: str = Field(default="", description="come up to this much later, such as 5m")
     until: str = Field(default="", description="the last day or time, such as 2026-12-31")
     runs: int | None = Field(default=None, description="how often it comes at most")
     budget: str = Field(default="", description="how long it may take, such as 2m")
-    urgent: bool | None = Field(default=None, description="fire in quiet hours too (owners only, in a direct chat)")
-    nested: bool | None = Field(
-        default=None, description="its turns may create schedules (owners only, in a direct chat)"
-    )
+    urgent: bool | None = Field(default=None, description="fire in quiet hours too (owners, in a direct chat)")
+    nested: bool | None = Field(default=None, description="its turns may create schedules (owners, in a direct chat)")
     to: str = Field(
-        default="", description="another chat that gets the answer, such as telegram:42 (owners only, in a direct chat)"
+        default="", description="another chat that gets the answer, such as telegram:42 (owners, in a direct chat)"
+    )
+    allow: list[str] | None = Field(
+        default=None,
+        description="tools that its turns may use to act or read outside, such as web.search or web.fetch:example.org "
+        "(owners, in a direct chat)",
     )
 
     def options(self) -> dict[str, Any]:
@@ -95,7 +110,7 @@ class JobArgs(ToolArgs):
 class ListJobsArgs(ToolArgs):
     """The arguments of `schedule.list`."""
 
-    every: bool = Field(default=False, description="those of all chats (owners only, in a direct chat)")
+    every: bool = Field(default=False, description="those of all chats (owners, in a direct chat)")
     over: bool = Field(default=False, description="those too that have come to their end")
 
 
@@ -134,6 +149,11 @@ def _read_request(
     return request.reading, {"command" if is_command else action: request.text}
 
 
+def _holds_command(pending: JobChanges, turn: Turn, args: AddJobArgs) -> bool:
+    with _retry_if_refused(turn):
+        return bool(args.command) or "command" in _read_request(pending, args.options(), "prompt")[1]
+
+
 def schedule_tools(store: ScheduleStore) -> list[Tool]:
     """Build the tools for this store of jobs. Their changes are merged with the turn."""
 
@@ -147,7 +167,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         scheduled = turn.find_metadata(ScheduledTurn)
         nested = scheduled is not None and not scheduled.may_schedule
         requester = JobRequester(actor, turn.role, chat, nested=nested, owns_all=owns_all)
-        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone)
+        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone, turn.tape.source)
 
     def formatter(turn: Turn) -> JobFormatter:
         return JobFormatter(turn.texts, turn.now(), store.zone)
@@ -163,9 +183,26 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
             turn.buttons.append(formatter(turn).change_buttons(job, reading.others))
             return formatter(turn).format_change("job_added", job, pending, reading.others) + warning
 
+    async def plan_add(turn: Turn, args: AddJobArgs) -> CallPlan:
+        """Say whether a job would have powers. A command has: when it is due, it runs as if it had been typed."""
+        has_power = args.to or args.nested or args.allow or _holds_command(changes(turn), turn, args)
+        return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args))
+
+    async def plan_change(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
+        """Say which job would change. One with permissions, or of another chat, takes an owner's word."""
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            is_edit = isinstance(args, EditJobArgs) and not args.when
+            job = (pending.find_at_start(args.job)[0] if is_edit else pending.find(args.job)).job
+        adds_power = isinstance(args, EditJobArgs) and bool(args.to or args.nested or args.allow or args.command)
+        has_power = adds_power or job.allow or job.nested or job.session != turn.session
+        what = f"{job_label(job)}: {describe_action(job, turn.texts)}"
+        return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, _plan_text(args, what))
+
     @tool(
         "schedule.add",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_add,
         commands=("schedule",),
         help=CommandHelp(
             HelpTopic.TIMES,
@@ -180,7 +217,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.remind",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
         commands=("remind",),
         for_model=False,
         help=CommandHelp(
@@ -196,7 +233,9 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
 
     @tool(
         "schedule.edit",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Change a job", (",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"')
         ),
@@ -221,8 +260,12 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         schedule_remind,
         *_view_tools(changes, formatter),
         schedule_edit,
-        *_control_tools(changes, formatter),
+        *_control_tools(changes, formatter, plan_change),
     ]
+
+
+def _plan_text(args: ToolArgs, *lines: str) -> str:
+    return "\n".join([*lines, args.model_dump_json(indent=2, exclude_unset=True)])
 
 
 def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
@@ -240,11 +283,13 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
         """List the jobs of this chat with their next times."""
         with _retry_if_refused(turn):
             jobs = changes(turn).list_jobs(in_all_chats=args.every, include_ended=args.over)
+        note_source(most_foreign(*(job_state.provenance for job_state in jobs)))
         return formatter(turn).format_list(jobs, turn.session)
 
     @tool(
         "schedule.show",
         effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Everything about one job", (",schedule.show a1b2", ",schedule.show stretch")
         ),
@@ -252,11 +297,14 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     async def schedule_show(turn: Turn, args: JobArgs) -> str:
         """Show everything about one job."""
         with _retry_if_refused(turn):
-            return formatter(turn).format_details(changes(turn).find(args.job))
+            job_state = changes(turn).find(args.job)
+        note_source(job_state.provenance)
+        return formatter(turn).format_details(job_state)
 
     @tool(
         "schedule.history",
         effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "What happened with a job", (",schedule.history a1b2", ",schedule.history stretch")
         ),
@@ -264,7 +312,9 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
         """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
         with _retry_if_refused(turn):
-            job = changes(turn).find(args.job).job
+            job_state = changes(turn).find(args.job)
+        job = job_state.job
+        note_source(job_state.provenance)
         view = JobHistoryView(job.id, args.limit)
         facts = view.fold(await turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
         turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
@@ -276,7 +326,8 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.chat",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        is_rare=True,
         role=Role.MEMBER,
         help=CommandHelp(
             HelpTopic.SETTINGS,
@@ -295,12 +346,16 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
     return [schedule_list, schedule_show, schedule_history, schedule_chat]
 
 
-def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter]) -> list[Tool]:
+def _control_tools(
+    changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter], plan_change: PlanCall[JobArgs]
+) -> list[Tool]:
     """Build the tools that pause, resume, run or remove jobs."""
 
     @tool(
         "schedule.pause",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
+        is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Pause a job", (",schedule.pause a1b2", ",schedule.pause stretch")),
     )
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
@@ -313,7 +368,9 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.resume",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Let a paused job go on", (",schedule.resume a1b2", ",schedule.resume stretch")
         ),
@@ -328,7 +385,9 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.run",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
+        is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Run a job now", (",schedule.run a1b2", ",schedule.run stretch")),
     )
     async def schedule_run(turn: Turn, args: JobArgs) -> str:
@@ -341,7 +400,8 @@ def _control_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[T
 
     @tool(
         "schedule.remove",
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
+        plan=plan_change,
         help=CommandHelp(HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch")),
     )
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:

@@ -21,9 +21,9 @@ SearchedKind = Literal["message", "tool_call", "tool_result", "anchor", "event",
 class SearchArgs(ToolArgs):
     """The arguments of `tape.search`."""
 
-    query: str = Field(description="words or a phrase; spelling mistakes are forgiven")
+    query: str = Field(description="words or a phrase, spelling mistakes forgiven")
     kinds: tuple[SearchedKind, ...] = Field(
-        default=(), description="only these kinds of entries; all but system and error when left out"
+        default=(), description="only these kinds; default: all but system and error"
     )
     start: str | None = Field(default=None, description="first date, such as 2026-11-21 or 2026-11-21T18:00")
     end: str | None = Field(default=None, description="last date, included")

@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.strategies.choice import StrategyChoice
+from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.reading_tools import reading_tools
-from bubbot.features.strategies.recall import FindEntries, recall_for
+from bubbot.features.strategies.recall import FindEntries, find_nothing_alike, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.shell import CONTEXT_COMMANDS
 from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
 from bubbot.ports.middleware import CallNext
+from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.context.strategy import ContextStrategies
 
@@ -36,6 +38,7 @@ class StrategiesFeature:
         find_entries: FindEntries,
         find_model: FindModel,
         strategies: ContextStrategies,
+        passages: PassageIndex | None = None,
     ) -> None:
         """Set what the strategies need.
 
@@ -45,6 +48,7 @@ class StrategiesFeature:
             find_entries: searches the tape of a turn.
             find_model: returns the model of a turn.
             strategies: those of the bot.
+            passages: the index for `[context] embeddings`; None if its extra is not installed.
         """
         self.settings = settings
         self._kernel = kernel
@@ -52,6 +56,9 @@ class StrategiesFeature:
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
         self._choice = StrategyChoice(strategies, settings.selector)
+        self._meaning = (
+            MeaningSearch(passages, kernel.open_tape, is_on=lambda: self.settings.embeddings) if passages else None
+        )
 
     def feature(self) -> Feature:
         """Build the record."""
@@ -64,13 +71,15 @@ class StrategiesFeature:
             choose_selector=self._choice.chosen,
             around_turn=(self._summaries.around_turn, self.recall_evidence),
             on_merged=(self._summaries.on_merged,),
+            lifespan=self._meaning.lifespan if self._meaning else None,
             prepare=self._prepare,
         )
 
     async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
         if turn.message_ids and await self._choice.current(turn) == RETRIEVAL.name:
-            await recall_for(turn, self._find_entries, await self._recall_budget(turn))
+            find_alike = self._meaning.find if self._meaning else find_nothing_alike
+            await recall_for(turn, self._find_entries, await self._recall_budget(turn), find_alike=find_alike)
         return await call_next(turn)
 
     async def _context_size(self, turn: Turn) -> int | None:

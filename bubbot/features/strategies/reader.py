@@ -9,7 +9,7 @@ from typing import Any
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
 from bubbot.runtime.context.quoting import clean_label
-from bubbot.runtime.context.selectors import format_sender
+from bubbot.runtime.context.selectors import format_sender, text_of
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.handle import CORRECTION, spans_of
@@ -206,16 +206,12 @@ def _describe_call(call: Mapping[str, Any]) -> str:
 
 def _text(content: object) -> str:
     """Write a content in words: a text, the parts of a message, or any JSON value."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, tuple) and all(isinstance(part, Mapping) for part in content):
-        return "\n".join(_describe_part(part) for part in content)
+    if isinstance(content, str) or (isinstance(content, tuple) and all(isinstance(part, Mapping) for part in content)):
+        return text_of(content, _describe_part)
     return "" if content is None else encode(content if isinstance(content, Mapping) else {"content": content})
 
 
 def _describe_part(part: Mapping[str, Any]) -> str:
-    if isinstance(part.get("text"), str) and part.get("type") == "text":
-        return str(part["text"])
     if is_attached(part):
         return describe_file(part) if part["type"] == FILE else describe_image(part, _NOT_AGAIN)
     return encode(part)

@@ -20,7 +20,7 @@ from bubbot.features.strategies.reader import (
     parse_spans,
     split_spans,
 )
-from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import INDENT
@@ -74,7 +74,7 @@ def reading_tools(find_size: FindContextSize) -> list[Tool]:
     @tool(
         "tape.read",
         commands=["read"],
-        effect=READS_WORLD,
+        effect=READS_PEOPLE,
         help=CommandHelp(HelpTopic.HISTORY, "Read what was said, by its numbers", (",read 12", ",read 12,15-20")),
     )
     async def tape_read(turn: Turn, args: ReadArgs) -> str:
@@ -85,7 +85,8 @@ def reading_tools(find_size: FindContextSize) -> list[Tool]:
     @tool(
         "tape.around",
         commands=["around"],
-        effect=READS_WORLD,
+        effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.HISTORY, "Read what was said around an entry", (",around 12", ",around 12 number=8")
         ),
@@ -114,8 +115,8 @@ def _parse(items: Sequence[str], texts: Texts) -> tuple[tuple[int, int], ...]:
         spans = parse_spans(items)
     except ValueError as error:
         raise ToolRetry(texts.say("read_no_ids", ids=str(error))) from error
-    if not spans:
-        raise ToolRetry(texts.say("read_no_ids", ids=""))
+    if not spans:  # entry 0, or no word at all
+        raise ToolRetry(texts.say("read_no_ids", ids=" ".join(items)))
     return spans
 
 

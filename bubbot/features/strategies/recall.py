@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from bubbot.errors import BubbotError
-from bubbot.features.strategies.events import CUT, RECALLED
-from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, MAX_EVIDENCE_CHARS, find_recalls, is_evidence, text_of
+from bubbot.features.strategies.compact import read_cut
+from bubbot.features.strategies.events import RECALLED
+from bubbot.features.strategies.retrieval import (
+    EVIDENCE_KINDS,
+    MAX_EVIDENCE_CHARS,
+    RETRIEVAL,
+    evidence_text,
+    find_recalls,
+    is_evidence,
+)
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.runtime.compose import find_start, request_token_limit
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.fork import ForkedTape
-from bubbot.tape.handle import ids_of, spans_of
-from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, Window, fold_text, parse_moment
+from bubbot.tape.handle import TapeHandle, ids_of, spans_of
+from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, fold_text, parse_moment
+from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import is_run, tokens
 
 log = logging.getLogger(__name__)
@@ -33,21 +46,40 @@ MIN_LETTERS = 3
 """Shorter words are not looked for."""
 LINE_TOKENS = 20
 """What the head of one quoted entry takes."""
+STEP_EVENT = "loop.step"
+MAX_STEPS_READ = 8
+"""The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
+_STRATEGIES = ContextStrategies((RETRIEVAL,))
+_CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": ""}
 
-FindEntries: TypeAlias = Callable[[ForkedTape, str, datetime | None, int], Awaitable[Sequence[int]]]
-"""Find the entries that hold a word, up to a date, newest first and so many at most."""
+FindEntries: TypeAlias = Callable[[ForkedTape, Sequence[str], datetime | None, int], Awaitable[Sequence[Sequence[int]]]]
+"""Find the entries that hold each word, up to a date, newest first and so many at most of each."""
+
+FindAlike: TypeAlias = Callable[[TapeHandle, str, int], Awaitable[Mapping[int, float]]]
+"""Find the entries before one that are about the same as a text, each with its likeness: about 1 for the same meaning."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Boundary:
-    """What the model is shown anyway: the entries from `first` on, and those in `shown`."""
+class _Shown:
+    """What the model is shown anyway.
+
+    Attributes:
+        first: the oldest entry of the window that is not cut.
+        until: its date.
+        others: the entries before it that are shown: the window's anchor, what that recalls, and evidence.
+    """
 
     first: int
     until: datetime | None
-    shown: frozenset[int]
+    others: frozenset[int]
 
 
-async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
+async def find_nothing_alike(_tape: TapeHandle, _text: str, _before: int) -> Mapping[int, float]:
+    """Find nothing: without the extra `embeddings`. See `FindAlike`."""
+    return {}
+
+
+async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: FindAlike = find_nothing_alike) -> None:
     """Append the fact that names what to show beside the newest message of the turn, if anything bears on it.
 
     A search that fails leaves the turn without evidence.
@@ -56,32 +88,72 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int) -> None:
         turn: the turn, before its first model call.
         find: the search.
         budget: tokens that the evidence may take.
+        find_alike: the search by meaning.
     """
     if not turn.message_ids or budget <= 0:
         return
     message = turn.message_ids[-1]
-    opening, window = await turn.tape.fetch(
-        [
-            TapeQuery(turn.tape.name, OpeningAnchor(), missing="empty"),
-            TapeQuery(turn.tape.name, Window(), kinds=(Kind.EVENT,), names=(CUT, RECALLED), missing="empty"),
-        ]
-    )
-    recalls = list(find_recalls(window))
-    if not opening or any(recall.message == message for recall in recalls):  # an interrupted attempt has chosen
+    (opening,) = await turn.tape.fetch([TapeQuery(turn.tape.name, OpeningAnchor(), missing="empty")])
+    if not opening:
         return
+    view, room = await _next_view(turn)
+    answers = await turn.tape.fetch(view.queries(turn.tape.name))
+    window = [entry for entry in answers[1] if entry.is_shown_to("")]  # sub-tasks cut their own windows
+    if any(recall.message == message for recall in find_recalls(window)):  # an interrupted attempt has chosen
+        return
+    entries = [*window, *(await _make_room(turn, view, answers, room, budget))]
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
-    terms = find_terms("\n".join(text_of(entry) for entry in asked if entry.payload.get("role") == "user"))
-    boundary = await _find_boundary(turn, opening[0], window)
-    still_shown = [recall for recall in recalls if recall.message >= boundary.first]  # a cut takes its evidence along
-    seen = boundary.shown | {entry_id for recall in still_shown for entry_id in ids_of(recall.spans, boundary.first)}
+    text = "\n".join(evidence_text(entry) for entry in asked if entry.payload.get("role") == "user")
+    shown = await _find_shown(turn, opening[0], entries)
     try:
-        scores = await _score(turn, terms, find, boundary, seen)
+        scores = await _score(turn, find_terms(text), find, shown)
     except BubbotError as error:
         log.warning("nothing recalled: %s", error, extra={"action": "context.recall"})
         return
+    for entry_id, likeness in (await find_alike(turn.tape, text, shown.first)).items():
+        if entry_id not in shown.others:
+            scores[entry_id] = scores.get(entry_id, 0.0) + likeness
     chosen = await _choose(turn, scores, budget)
     if chosen:
         await turn.tape.append([event(RECALLED, {"message": message, "entries": spans_of(chosen)})])
+
+
+async def _make_room(
+    turn: Turn, view: ContextView, answers: QueryAnswers, room: int | None, reserve: int
+) -> Sequence[TapeEntry]:
+    """Cut the window if the evidence would make it necessary; return the facts of it.
+
+    Evidence leaves out what the window shows. What a cut after it took away would be missing.
+    """
+    if room is None:
+        return ()
+    further = view.further_queries(turn.tape.name, answers)
+    found = [*answers, *(await turn.tape.fetch(further) if further else ())]
+    facts = replace(view, budget=max(room - reserve, room // 2)).fold(found).facts
+    return await turn.tape.append(facts) if facts else ()
+
+
+async def _next_view(turn: Turn) -> tuple[ContextView, int | None]:
+    """Return the view of the next request and its budget, by the newest step; None if that has recorded none."""
+    newest = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_READ)
+    (steps,) = await turn.tape.fetch([newest])
+    step = next((data for entry in steps if (data := _conversation_step(entry))), None)
+    recorded = ContextView().as_json() if step is None else step["view"]
+    view = ContextView.from_json({**recorded, **_CURRENT}, _STRATEGIES)
+    view = replace(view, start=await find_start(turn.tape, view))
+    budget = view.budget
+    if step is None or budget is None:
+        return view, None
+    size = (await turn.runner.find_model(turn)).traits.context_tokens
+    if size and "count" in step:  # a count is better than the estimate: what it left free is room
+        budget += max(request_token_limit(size) - step["count"]["tokens"], 0)
+    return view, budget
+
+
+def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
+    """Return the data of a step of the conversation itself, which records its view."""
+    data = entry.payload.get("data") if entry.is_shown_to("") and not entry.erased else None
+    return data if isinstance(data, Mapping) and data.get("view") and not data.get("purpose") else None
 
 
 def find_terms(text: str) -> list[str]:
@@ -97,25 +169,29 @@ def _terms_of(token: str) -> Iterator[str]:
         yield token
 
 
-async def _find_boundary(turn: Turn, opening: TapeEntry, window: Sequence[TapeEntry]) -> _Boundary:
-    cuts = [data.get("from") for entry in window if entry.name == CUT and (data := entry.payload.get("data"))]
-    cut = max((cut for cut in cuts if type(cut) is int), default=opening.id)
-    if cut <= opening.id:
-        recalled = ids_of(recalled_ranges(opening), opening.id)
-        return _Boundary(opening.id, parse_moment(opening.date), frozenset([opening.id, *recalled]))
-    return _Boundary(cut, parse_moment((await turn.tape.entry(cut)).date), frozenset([opening.id]))
+async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntry]) -> _Shown:
+    start = read_cut(opening, entries).start
+    if start is None:
+        first, until, others = opening.id, opening.date, [opening.id, *ids_of(recalled_ranges(opening), opening.id)]
+    else:
+        first, until, others = start, (await turn.tape.entry(start)).date, [opening.id]
+    # A cut takes along the evidence beside the messages that it leaves out.
+    evidence = [
+        entry_id
+        for recall in find_recalls(entries)
+        if recall.message >= first
+        for entry_id in ids_of(recall.spans, first)
+    ]
+    return _Shown(first, parse_moment(until), frozenset([*others, *evidence]))
 
 
-async def _score(
-    turn: Turn, terms: Sequence[str], find: FindEntries, boundary: _Boundary, seen: frozenset[int]
-) -> dict[int, float]:
+async def _score(turn: Turn, terms: Sequence[str], find: FindEntries, shown: _Shown) -> dict[int, float]:
     """Score the entries by the words that they share with the message: a rare word counts more."""
     scores: defaultdict[int, float] = defaultdict(float)
-    for term in terms:
-        hits = await find(turn.tape, term, boundary.until, MAX_HITS)
+    for hits in await find(turn.tape, terms, shown.until, MAX_HITS) if terms else ():
         if len(hits) < MAX_HITS:
             for entry_id in hits:
-                if entry_id < boundary.first and entry_id not in seen:
+                if entry_id < shown.first and entry_id not in shown.others:
                     scores[entry_id] += 1 / len(hits)
     return dict(scores)
 
@@ -130,7 +206,7 @@ async def _choose(turn: Turn, scores: dict[int, float], budget: int) -> list[int
     chosen: list[int] = []
     for entry_id in best:
         if entry_id in entries and len(chosen) < MAX_EVIDENCE:
-            cost = estimate_tokens(text_of(entries[entry_id])[:MAX_EVIDENCE_CHARS]) + LINE_TOKENS
+            cost = estimate_tokens(evidence_text(entries[entry_id])[:MAX_EVIDENCE_CHARS]) + LINE_TOKENS
             if cost <= budget:
                 budget -= cost
                 chosen.append(entry_id)

@@ -15,6 +15,7 @@ from bubbot.runtime.context.selectors import (
     format_sender,
     is_in_context,
     select_messages,
+    text_of,
 )
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
 from bubbot.tape.corrections import Corrections
@@ -122,7 +123,7 @@ class _Evidence:
 
     def _format(self, entry: TapeEntry, recalled_at: int) -> str:
         """Write an entry's line. A correction that came after the recall stands where it was made."""
-        line = f"#{entry.id} {entry.date[:16].replace('T', ' ')} UTC, {_author(entry)}: {_quote(text_of(entry))}"
+        line = f"#{entry.id} {entry.date[:16].replace('T', ' ')} UTC, {_author(entry)}: {_quote(evidence_text(entry))}"
         earlier = [item for item in self.corrections.get(entry.id, ()) if item[0] < recalled_at]
         if not earlier:
             return line
@@ -132,24 +133,20 @@ class _Evidence:
 
 def is_evidence(entry: TapeEntry) -> bool:
     """Return true for an entry that may be quoted: what a sub-task wrote is its own, and only its result is shown."""
-    return not entry.erased and is_in_context(entry) and entry.is_shown_to("") and bool(text_of(entry).strip())
+    return not entry.erased and is_in_context(entry) and entry.is_shown_to("") and bool(evidence_text(entry).strip())
 
 
 def _quote(text: str) -> str:
     return quote_text(text if len(text) <= MAX_EVIDENCE_CHARS else f"{text[: MAX_EVIDENCE_CHARS - 1]}…")
 
 
-def text_of(entry: TapeEntry) -> str:
-    """Return the words of an entry; empty if it has none."""
+def evidence_text(entry: TapeEntry) -> str:
+    """Return the words of an entry that may be quoted: of an anchor its summary; empty if it has none."""
     if entry.kind == Kind.ANCHOR:
         state = entry.payload.get("state")
         summary = state.get("summary") if isinstance(state, Mapping) else None
         return summary if isinstance(summary, str) else ""
-    content = entry.payload.get("content")
-    if isinstance(content, tuple):
-        parts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
+    return text_of(entry.payload.get("content"))
 
 
 def _author(entry: TapeEntry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bubbot.ports.settings import AUTO_SELECTOR, Name, Number, SettingsSection, Whole
+from bubbot.ports.settings import AUTO_SELECTOR, Flag, Name, Number, SettingsSection, Whole
 
 
 class ContextSettings(SettingsSection):
@@ -22,4 +22,8 @@ class ContextSettings(SettingsSection):
         ge=50,
         le=100_000,
         description="Tokens that the strategy `retrieval` may recall for one message, an eighth of the context at most.",
+    )
+    embeddings: Flag = Field(
+        default=False,
+        description="The strategy `retrieval` finds by meaning, too, in English; needs the extra `embeddings`.",
     )

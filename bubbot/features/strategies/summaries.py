@@ -11,7 +11,7 @@ from typing import Any
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
-from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Outbound, Role
+from bubbot.ports.channel import HUMAN_ORIGIN, OWN_WORDS, Inbound, Outbound, Role
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, NoArgs, Tool, tool
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
@@ -19,9 +19,11 @@ from bubbot.records import dataclass
 from bubbot.runtime.compose import request_token_limit
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, is_in_context, select_messages
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
+from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.fork import MergeResult
-from bubbot.tape.handle import spans_of
+from bubbot.tape.handle import CORRECTION, spans_of
+from bubbot.tape.provenance import track_reads
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, Window
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,9 @@ class Summaries:
         opening = await _find_opening(turn)
         if not turn.is_typed and turn.inbounds[0].inbound.external_id != _key(turn.session, opening):
             return TurnOutcome("silent", "")  # the window that it was for is over
-        return TurnOutcome("answered", "\n\n".join([*_texts(outcome), *await self._write(turn, request)]))
+        with track_reads(turn.tape.raise_source):  # also without the model it is made of what it reads
+            notices = await self._write(turn, request)
+        return TurnOutcome("answered", "\n\n".join([*_texts(outcome), *notices]))
 
     async def _write(self, turn: Turn, request: SummaryRequest) -> list[str]:
         """Write the summary and open the window after it; return what people are told."""
@@ -211,9 +215,10 @@ _KEPT_KINDS = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 async def _read_window(turn: Turn) -> WindowContents:
     name = turn.tape.name
-    openings, entries = await turn.tape.fetch(
+    openings, found = await turn.tape.fetch(
         [TapeQuery(name, OpeningAnchor(), missing="empty"), TapeQuery(name, Window(), missing="empty")]
     )
+    entries = [entry for entry in found if entry.is_shown_to("")]  # what sub-tasks wrote is their own
     shown = [entry for entry in entries if entry.kind in _KEPT_KINDS]
     messages = select_messages(shown, MessageStyle(stamps=turn.zone))
     step = _last_step(entries)
@@ -257,13 +262,28 @@ async def _read_earlier(turn: Turn, opening: TapeEntry | None) -> SummaryState:
             break
         sources -= found.keys()
         sources |= {number for entry, ids in found.items() for number in ids if 1 <= number < entry}
-    return replace(state, source_ids=tuple(sorted(sources)))
+    return await _without_deleted(turn, replace(state, source_ids=tuple(sorted(sources))))
+
+
+async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
+    """Cite no source that was deleted since, and say so: a summary that still rests on it is refused, and written again."""
+    name, part = turn.tape.name, IdRanges(tuple(spans_of(state.source_ids)))
+    sources, events = await turn.tape.fetch(
+        [TapeQuery(name, part), TapeQuery(name, kinds=(Kind.EVENT,), names=(CORRECTION,))]
+    )
+    hidden = Corrections.of(events).hidden
+    deleted = sorted(entry.id for entry in sources if entry.erased or entry.id in hidden)
+    if not deleted:
+        return state
+    note = f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}."
+    left = tuple(number for number in state.source_ids if number not in deleted)
+    return replace(state, summary=f"{note}\n{state.summary}", source_ids=left)
 
 
 def _last_step(entries: Sequence[TapeEntry]) -> Mapping[str, Any] | None:
-    """Return the data of the newest step of the conversation among the entries."""
+    """Return the data of the newest step of the conversation among the entries; those of sub-tasks are not of it."""
     for entry in reversed(entries):
-        if entry.name == "loop.step" and entry.kind == Kind.EVENT and not entry.erased:
+        if entry.name == "loop.step" and entry.kind == Kind.EVENT and not entry.erased and entry.is_shown_to(""):
             data = entry.payload.get("data")
             if isinstance(data, Mapping) and "purpose" not in data and isinstance(data.get("view"), Mapping):
                 return data
@@ -293,6 +313,7 @@ def _build_inbound(turn: Turn, opening: TapeEntry) -> Inbound:
         model="",
         instructions="",
         press=None,
+        provenance=OWN_WORDS,
     )
 
 

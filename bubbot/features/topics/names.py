@@ -28,7 +28,7 @@ class TopicName:
 
     Attributes:
         key: the same for all spellings; the anchors have it.
-        title: how it was written when the topic was last taken up.
+        title: how it was written; of a known topic, how it was written first.
     """
 
     key: str

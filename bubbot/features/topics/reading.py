@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from datetime import tzinfo
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolAr
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags, quote_text
-from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context
+from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context, text_of
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
 from bubbot.tape.query import IdRanges, Slice, TapeQuery, WholeTape, format_date
@@ -91,7 +91,7 @@ def format_excerpt(excerpt: ChatExcerpt, tape: TapeHandle, zone: tzinfo, texts: 
 
 
 def _format_message(entry: TapeEntry, correction: TapeEntry | None, zone: tzinfo, texts: Texts) -> str:
-    text = _text_of(entry)
+    text = text_of(entry.payload.get("content"))
     if correction is not None and (data := find_correction(correction)) and isinstance(data.get("content"), str):
         text = data["content"]
     cut = text if len(text) <= MAX_QUOTED_CHARS else f"{text[: MAX_QUOTED_CHARS - 1]}…"
@@ -108,15 +108,6 @@ def _author(entry: TapeEntry, texts: Texts) -> str:
     if not isinstance(sender, Mapping):
         return texts.say("read_unknown")
     return format_sender(sender)
-
-
-def _text_of(entry: TapeEntry) -> str:
-    """Return the text of a message, without files."""
-    content = entry.payload.get("content")
-    if isinstance(content, str):
-        return content
-    parts: Sequence[object] = content if isinstance(content, (list, tuple)) else ()
-    return "\n".join(str(part["text"]) for part in parts if isinstance(part, Mapping) and part.get("type") == "text")
 
 
 def _is_hidden(correction: TapeEntry | None) -> bool:
@@ -140,6 +131,7 @@ def chat_read_tool(read_session: ReadSession) -> Tool:
     @tool(
         "chat.read",
         effect=READS_PEOPLE,
+        is_rare=True,
         help=CommandHelp(
             HelpTopic.HISTORY,
             "Read in another chat, if granted",

@@ -27,6 +27,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.anchor import anchor
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of, track_reads
 from bubbot.tape.query import format_date, union
 from bubbot.texts import Texts
 
@@ -65,6 +66,7 @@ class BindTopicArgs(ToolArgs):
 @tool(
     "topic.list",
     effect=READS_PEOPLE,
+    is_rare=True,
     commands=("topics",),
     help=CommandHelp(HelpTopic.HISTORY, "The topics of this chat", (",topics", ",topics rome")),
 )
@@ -83,6 +85,7 @@ async def topic_list(turn: Turn, args: ListTopicsArgs) -> str:
 @tool(
     "topic.propose",
     effect=INSIDE,
+    is_rare=True,
     help=CommandHelp(HelpTopic.TALK, "Propose a topic", (",topic.propose Trip to Rome", ",topic.propose -")),
 )
 async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
@@ -93,6 +96,7 @@ async def topic_propose(turn: Turn, args: ProposeTopicArgs) -> str:
     current = await turn.tape.read(CurrentTopicView())
     if name.key == (MAIN_LINE if current is None else topic_of(current).key):
         raise ToolRetry(texts.say("topic_is_current", title=_title(name, texts)))
+    name = (await turn.tape.read(ThreadView(name))).name  # as it was written first
     title, command = _title(name, turn.texts), turn.texts.format_commands(name.command)
     turn.notices.append(turn.texts.say("topic_proposed", title=title, command=command))
     label = turn.texts.say("button_main_line") if name.is_main_line else turn.texts.say("button_topic", title=title)
@@ -172,23 +176,24 @@ async def take_up(turn: Turn, name: TopicName, limits: RecallLimits, *, bound_to
     current = TopicName(MAIN_LINE, MAIN_LINE) if anchor_of_current is None else topic_of(anchor_of_current)
     if name.key == current.key and (is_bound or not bound_to):
         return await tape.read(ThreadView(current)), 0
-    thread = await tape.read(ThreadView(name, limits))
+    thread, copied = await _read_thread(turn, ThreadView(name, limits))
     await _leave(turn, current)
     corrections = await tape.find_corrections(thread.recalls)
     recalls = union([*thread.recalls, *((entry.id, entry.id) for entry in corrections)])
-    state: dict[str, Any] = {**thread.state, "owner": "human", "title": name.title}
+    state: dict[str, Any] = {**thread.state, "owner": "human", "title": thread.name.title}
     if thread.opened is not None:
         state["parents"] = [thread.opened.id]
         bound_to = bound_to or str(read_state(thread.opened).get("bound_to") or "")
     if bound_to:
         state["bound_to"] = bound_to
-    opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=[(low, high) for low, high in recalls if high])
+    spans = [(low, high) for low, high in recalls if high]
+    opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=spans, copied=copied)
     return thread, opened.id
 
 
 async def _leave(turn: Turn, name: TopicName) -> None:
     """Mark where a topic is left, with what the list of topics says of it."""
-    thread = await turn.tape.read(ThreadView(name))
+    thread, copied = await _read_thread(turn, ThreadView(name))
     state: dict[str, Any] = {**thread.state, "owner": "human", "title": name.title}
     if not name.is_main_line:
         state["messages"] = thread.messages
@@ -196,7 +201,17 @@ async def _leave(turn: Turn, name: TopicName) -> None:
         state["last_message"] = thread.last_date
     if thread.opened is not None:
         state["parents"] = [thread.opened.id]
-    await turn.tape.append([anchor(LEFT + name.key, state, window=False)])
+    mark = stamp_of(most_foreign(turn.tape.source, copied))
+    await turn.tape.append([anchor(LEFT + name.key, state, window=False, meta=mark)])
+
+
+async def _read_thread(turn: Turn, view: ThreadView) -> tuple[TopicThread, Source]:
+    """Read a thread, with how foreign the words are that its state may be made of."""
+    sources: list[Source] = []
+    with track_reads(sources.append):
+        thread = await turn.tape.read(view)
+    note_source(most_foreign(*sources))
+    return thread, most_foreign(*sources) if thread.state else Source.OWN
 
 
 async def _bind(turn: Turn, name: TopicName, limits: RecallLimits) -> str:

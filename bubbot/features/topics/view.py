@@ -44,7 +44,7 @@ class TopicThread:
     """The thread of a topic.
 
     Attributes:
-        name: the topic.
+        name: the topic, in its first spelling.
         opened: the anchor that took it up last; None if there is none.
         messages: their number, without those of a main line.
         last_date: of its newest message; empty if there is none.
@@ -141,6 +141,7 @@ class ThreadView:
         start, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
         opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
         left = next((entry for entry in found if (entry.name or "").startswith(LEFT)), None)
+        name = self.name if opened is None or is_main_line else topic_of(opened)
         count, last_date = _count(messages, opened, left)
         recalls: tuple[tuple[int, int], ...] = ()
         if self.limits is not None and self.limits.messages:
@@ -148,7 +149,7 @@ class ThreadView:
             newest = TapeQuery(tape, IdRanges(spans), kinds=(Kind.MESSAGE,), newest=True, limit=self.limits.messages)
             (recent,) = yield (newest,)
             recalls = tuple(spans_of([entry.id for entry in _fit(recent, self.limits.tokens)]))
-        return TopicThread(self.name, opened, count, last_date, state, recalls, is_known=True)
+        return TopicThread(name, opened, count, last_date, state, recalls, is_known=True)
 
 
 @dataclass(frozen=True, slots=True)

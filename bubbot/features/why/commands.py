@@ -1,4 +1,4 @@
-"""The command that explains an answer."""
+"""The commands that explain an answer, and vouch for an entry that it rests on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.why.view import Explanation, find_explanation
-from bubbot.ports.tool import READS_WORLD, CommandHelp, HelpTopic, Tool, ToolArgs, tool
+from bubbot.features.why.view import find_explanation
+from bubbot.ports.channel import Role
+from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION
+from bubbot.tape.entry import JsonObject
+from bubbot.tape.provenance import VOUCHED, Source, source_of
 
 _TRACE = re.compile(r"[0-9a-f]{4,32}")
 
@@ -39,7 +42,7 @@ def why_tool(strategies: ContextStrategies) -> Tool:
 
     @tool(
         "session.why",
-        effect=READS_WORLD,
+        effect=READS_STORED,
         commands=("why",),
         for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "How the last answer came about", (",why", ",why 1a2b3c4d")),
@@ -49,13 +52,15 @@ def why_tool(strategies: ContextStrategies) -> Tool:
         trace = args.turn.strip()
         explanation = await find_explanation(turn.tape, trace)
         if explanation is not None:
-            if args.request and explanation.answering_steps:
-                return await _format_request(turn, explanation, strategies)
+            if args.request and (step := explanation.requested_step) is not None:
+                return await _format_request(turn, step, strategies)
             # Imported here: `bubbot status` loads this module and explains nothing.
+            from bubbot.features.why.foreign import read_foreign
             from bubbot.features.why.formats import format_explanation
             from bubbot.features.why.lineage import read_step_lineage
 
-            return format_explanation(explanation, turn.texts, await read_step_lineage(turn.tape, explanation))
+            lineage = await read_step_lineage(turn.tape, explanation)
+            return format_explanation(explanation, turn.texts, lineage, await read_foreign(turn.tape, explanation))
         if trace:
             raise ToolRetry(turn.texts.say("why_unknown", trace=trace))
         return turn.texts.say("why_none")
@@ -63,9 +68,37 @@ def why_tool(strategies: ContextStrategies) -> Tool:
     return session_why
 
 
-async def _format_request(turn: Turn, explanation: Explanation, strategies: ContextStrategies) -> str:
-    """Rebuild the last step's request from the tape and check it against its recorded digest."""
-    _, step = explanation.answering_steps[-1]
+class VouchArgs(ToolArgs):
+    """The arguments of `tape.vouch`."""
+
+    entry: int = Field(ge=1, description="the id of the entry, as ,why names it")
+    positional: ClassVar[tuple[str, ...]] = ("entry",)
+
+
+@tool(
+    "tape.vouch",
+    effect=INSIDE,
+    commands=("vouch",),
+    for_model=False,
+    role=Role.OWNER,
+    help=CommandHelp(
+        HelpTopic.ADMIN, "Vouch for an entry", (",vouch 12", ",vouch entry=12"), place=CommandPlace.DIRECT
+    ),
+)
+async def tape_vouch(turn: Turn, args: VouchArgs) -> str:
+    """Vouch for one entry of this chat: its words count as yours from now on. What was made of it stays as it is."""
+    texts = turn.texts
+    if turn.tape.source is not Source.OWN or not turn.has_power_over_other_chats:
+        raise ToolRetry(texts.say("vouch_not_own"))  # a forwarded command, or one that a job runs
+    entry = await turn.tape.entry(args.entry)
+    if entry.erased or source_of(entry) is Source.OWN:
+        raise ToolRetry(texts.say("vouch_needless", entry=entry.id))
+    await turn.tape.append_event(VOUCHED, {"entry": entry.id})
+    return texts.say("vouch_done", entry=entry.id)
+
+
+async def _format_request(turn: Turn, step: JsonObject, strategies: ContextStrategies) -> str:
+    """Rebuild a step's request from the tape and check it against its recorded digest."""
     try:
         request = await rebuild_request(step, turn.tape, strategies=strategies)
     except ConfigError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bubbot.feature import Feature
-from bubbot.features.why.commands import why_tool
+from bubbot.features.why.commands import tape_vouch, why_tool
 from bubbot.runtime.context.strategy import ContextStrategies
 
 
 def why_feature(strategies: ContextStrategies) -> Feature:
     """Build the record; the strategies rebuild requests."""
-    return Feature(name="why", tools=(why_tool(strategies),))
+    return Feature(name="why", tools=(why_tool(strategies), tape_vouch))

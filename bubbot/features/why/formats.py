@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bubbot.features.why.foreign import ForeignEntry
 from bubbot.features.why.lineage import Lineage, LineageAnchor
 from bubbot.features.why.view import Explanation
+from bubbot.ports.channel import Role
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject
+from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
 
-def format_explanation(turn: Explanation, texts: Texts, lineage: Lineage | None, *, with_hint: bool = True) -> str:
-    """Format what is known of a turn, and the lineage of the window of its last step, if it has any.
+def format_explanation(
+    turn: Explanation,
+    texts: Texts,
+    lineage: Lineage | None,
+    foreign: Sequence[ForeignEntry] = (),
+    *,
+    with_hint: bool = True,
+) -> str:
+    """Format what is known of a turn.
 
-    `with_hint`: end with the command that prints the request.
+    Args:
+        turn: the turn.
+        texts: the bot's own sentences.
+        lineage: that of the window of its last step, if it has any.
+        foreign: the entries that made its words foreign.
+        with_hint: end with the command that prints the request.
     """
     answer = texts.say("why_answer", entry=turn.answer) if turn.answer else texts.say("why_no_answer")
     status = texts.status(turn.status)
@@ -24,13 +39,48 @@ def format_explanation(turn: Explanation, texts: Texts, lineage: Lineage | None,
         lines += _format_step(entry_id, step, texts, turn.labels.get(entry_id, ""))
     if lineage is not None:
         lines += _format_lineage(lineage, texts)
+    lines += [_format_foreign(each, texts) for each in foreign]
     lines += [texts.say("why_tool", name=name, entry=entry_id) for entry_id, name in turn.tools]
+    lines += [format_check(data, texts) for _, data in turn.checks]
     lines += [
         texts.say("why_error", kind=kind, entry=entry_id, message=message) for entry_id, kind, message in turn.errors
     ]
     if turn.steps and with_hint:
         lines.append(texts.say("why_hint"))
     return "\n".join(lines)
+
+
+def _format_foreign(each: ForeignEntry, texts: Texts) -> str:
+    """Say which entry made the words of the turn foreign, and whose words it is made of."""
+    place = f"#{each.entry}" if not each.tape else f"{each.tape} #{each.entry}"
+    what = ", ".join(part for part in (each.kind, each.author) if part)
+    entry = f"{place} ({what})" if what else place
+    return texts.say("why_foreign_world" if each.source == Source.WORLD else "why_foreign_people", entry=entry)
+
+
+def format_check(data: JsonObject, texts: Texts) -> str:
+    """Say what happened to a call, and what that rests on."""
+    say, tainted = texts.say, ", ".join(_format_entry(entry) for entry in data["tainted_by"])
+    facts = [
+        texts.role(Role(data["role"])),
+        say(f"why_call_place_{data['place']}"),
+        say("why_call_tainted", entries=tainted) if tainted else say("why_call_clean"),
+    ]
+    if data.get("quote"):
+        facts.append(say("why_call_quote", entry=_format_entry(data["quote"])))
+    if "grant" in data:
+        facts.append(say("why_call_grant", number=data["grant"]) if data["grant"] else say("why_call_job_grant"))
+    if data.get("used_before"):
+        facts.append(say("why_call_used_before"))
+    number, verdict = data.get("approval", ""), data["verdict"]
+    if number and verdict == "run":
+        facts.append(say("why_call_allowed", id=number))
+    values = {"tool": data["tool"], "row": say(f"why_row_{data['row']}"), "facts": say("list_comma").join(facts)}
+    return say(f"why_call_{verdict}", **values, **({"id": number} if verdict in ("ask", "confirm") else {}))
+
+
+def _format_entry(entry: Sequence[Any]) -> str:
+    return f"#{entry[1]}"
 
 
 def _format_step(entry_id: int, step: JsonObject, texts: Texts, label: str = "") -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from bubbot.errors import EntryNotFound
+from bubbot.features.why.foreign import ForeignEntry, read_foreign
 from bubbot.features.why.formats import format_explanation
 from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explanation
@@ -58,6 +59,33 @@ class ToolRun:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCheck:
+    """Whether a call ran, and what that rests on.
+
+    Attributes:
+        entry: the fact.
+        tool: the tool.
+        verdict: run, confirm, ask or refuse.
+        effect: what the call does, as its tool declares it.
+        role: of the person for whom the turn ran.
+        place: direct, group, job or subtask.
+        tainted_by: the entries that made the turn tainted for it.
+        grant: the number of the grant under which it ran; 0 for what a job was allowed, None without one.
+        approval: the card that asked for it, or that allowed it; None without one.
+    """
+
+    entry: int
+    tool: str
+    verdict: str
+    effect: str
+    role: str
+    place: str
+    tainted_by: tuple[int, ...] = ()
+    grant: int | None = None
+    approval: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WhyResult:
     """The explanation of an answer.
 
@@ -70,7 +98,9 @@ class WhyResult:
         answer: the entry of the answer; None without one.
         steps: its steps, in order.
         tools: the tools that ran, in order.
+        calls: the calls that needed more than a look at what their tools declare, in order.
         lineage: where the window of the last step comes from; None if there was none.
+        foreign: the entries that made its words foreign, the most foreign first.
     """
 
     session: str
@@ -81,7 +111,9 @@ class WhyResult:
     answer: int | None = None
     steps: tuple[StepLine, ...] = ()
     tools: tuple[ToolRun, ...] = ()
+    calls: tuple[CallCheck, ...] = ()
     lineage: Lineage | None = None
+    foreign: tuple[ForeignEntry, ...] = ()
 
 
 @command("why", example="why telegram:42", result=WhyResult)
@@ -91,6 +123,7 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
     async with context.open_session(args.session, usage="explained") as tape:
         found = await find_explanation(tape, args.trace)
         lineage = None if found is None else await read_step_lineage(tape, found)
+        foreign = () if found is None else await read_foreign(tape, found)
     if found is None:
         if args.trace:
             raise EntryNotFound(texts.say("why_unknown", trace=args.trace))
@@ -113,9 +146,24 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
             for entry_id, step in found.steps
         ),
         tuple(ToolRun(entry_id, name) for entry_id, name in found.tools),
+        tuple(
+            CallCheck(
+                entry_id,
+                data["tool"],
+                data["verdict"],
+                data["effect"],
+                data["role"],
+                data["place"],
+                tuple(entry for _, entry in data["tainted_by"]),
+                data.get("grant"),
+                data.get("approval"),
+            )
+            for entry_id, data in found.checks
+        ),
         lineage,
+        foreign,
     )
-    text = format_explanation(found, texts, lineage, with_hint=False)
+    text = format_explanation(found, texts, lineage, foreign, with_hint=False)
     return CommandResult(printable(text, keep="\n") + "\n", data=json_data(data))
 
 

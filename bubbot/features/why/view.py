@@ -11,6 +11,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 from bubbot.tape.view import QueryAnswers
 
+CALL_CHECKED = "approval.checked"
 MAX_TURNS_SEARCHED = 20
 """The newest turns that are searched for one with a model call."""
 
@@ -28,6 +29,7 @@ class Explanation:
         tools: entry id and name of the tools it ran.
         answer: the entry of the answer; None without one.
         errors: entry id, kind and message of the errors that ended it early.
+        checks: the facts on which it was decided whether its calls run, by entry id.
         labels: by entry id of a step, what it was for if it is none of the answer: the origin of the sub-task that made
             it, or its purpose.
     """
@@ -40,12 +42,20 @@ class Explanation:
     tools: tuple[tuple[int, str], ...]
     answer: int | None
     errors: tuple[tuple[int, str, str], ...] = ()
+    checks: tuple[tuple[int, JsonObject], ...] = ()
     labels: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def answering_steps(self) -> tuple[tuple[int, JsonObject], ...]:
         """The steps that led to the answer; the others are those of sub-tasks, or ask a model for their own purpose."""
         return tuple((entry, step) for entry, step in self.steps if entry not in self.labels)
+
+    @property
+    def requested_step(self) -> JsonObject | None:
+        """The step whose request is printed: the last that led to the answer, else the last for a purpose; None: none."""
+        purposes = [step for _, step in self.steps if "messages" in step]
+        steps = [step for _, step in self.answering_steps] or purposes
+        return steps[-1] if steps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +120,10 @@ class WhyView:
             for entry in entries
             if entry.kind == Kind.ERROR
         )
+        checks = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == CALL_CHECKED)
         labels = {entry.id: label for entry in entries if entry.name == "loop.step" and (label := _step_label(entry))}
         return Explanation(
-            turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors, labels
+            turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors, checks, labels
         )
 
 

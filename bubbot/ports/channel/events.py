@@ -38,8 +38,12 @@ class HasChat:
         return ":".join([part for part in (self.channel, self.chat, self.thread) if part])
 
 
+OWN_WORDS, FOREIGN_WORDS = "own", "world"
+"""Provenances: nothing is more foreign than the sender, and the words may be anybody's."""
 HUMAN_ORIGIN = "human"
 """The origin of what people write."""
+APPROVAL_ORIGIN = "approval"
+"""The origin of an inbound with which a chat goes on after a person has said yes or no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ class Quote:
         text: its text.
         attachments: its files.
         own: the bot itself wrote it.
+        provenance: how foreign its words are at least, whoever sent it: `world` for a forwarded message, and for one of
+            another chat.
     """
 
     message: str
@@ -102,6 +108,7 @@ class Quote:
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     own: bool = False
+    provenance: str = OWN_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,9 @@ class Inbound(HasChat):
         model: the name of the model that answers it, whatever model its session has; empty: that of the session.
         instructions: further instructions of the system prompt, for its turn alone.
         press: the press whose command the text is; None if the person wrote it. Only the gate sets it.
+        provenance: how foreign its words are at least, whoever sent it: `world` for a forwarded message, and for one that
+            another bot wrote for its sender; for an inbound that no channel received, how foreign the words are that it
+            was made of.
     """
 
     channel: str
@@ -168,16 +178,25 @@ class Inbound(HasChat):
     model: str = ""
     instructions: str = ""
     press: PressedButton | None = None
+    provenance: str = OWN_WORDS
 
     @property
     def is_typed(self) -> bool:
         """True if a person wrote it."""
         return self.origin == HUMAN_ORIGIN
 
+    @property
+    def is_answered_by_person(self) -> bool:
+        """True if a person wrote it, or if it goes on with what a person has allowed."""
+        return self.origin in (HUMAN_ORIGIN, APPROVAL_ORIGIN)
+
 
 @dataclass(frozen=True, slots=True)
 class Edit(HasChat):
-    """A message that its sender changed: `text` is the complete new text, `external_id` identifies the change."""
+    """A message that its sender changed.
+
+    `text` is the complete new text, `external_id` identifies the change; `provenance`: see `Inbound`.
+    """
 
     channel: str
     external_id: str
@@ -188,6 +207,7 @@ class Edit(HasChat):
     time: str
     thread: str = ""
     space: str = ""
+    provenance: str = OWN_WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,3 +161,8 @@ def session_folder(home: Path, session: str) -> Path:
     """Return the folder for an adapter's files of a session. Erasing the session removes it (see `TurnFinished`)."""
     safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in session)[:40]
     return home / "sessions" / f"{safe}-{sha256(session.encode()).hexdigest()[:16]}"
+
+
+def workspace_folder(home: Path, session: str) -> Path:
+    """Return the folder for the files that tools make in a session; it goes with the session's other files."""
+    return (session_folder(home, session) / "workspace").absolute()

@@ -24,6 +24,14 @@ class TextStreamed:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignWordsShown:
+    """The model is about to be shown words from anywhere: from now on, nothing may get link previews.
+
+    It comes before the text of the step, once in a turn.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A tool has started; `arguments` are shortened."""
 
@@ -65,7 +73,9 @@ class TurnFinished:
     status: str
 
 
-Preview: TypeAlias = TurnStarted | TextStreamed | ToolStarted | ToolFinished | StepFinished | TurnFinished
+Preview: TypeAlias = (
+    TurnStarted | ForeignWordsShown | TextStreamed | ToolStarted | ToolFinished | StepFinished | TurnFinished
+)
 """An event of a running turn. It is never a fact: `send` delivers the final text even if these are lost."""
 PreviewCallback: TypeAlias = Callable[[str, Preview], None]
 """Takes the session and a preview; never blocks and never raises."""

@@ -79,6 +79,8 @@ class Outbound(HasChat):
         buttons: its buttons; None for none.
         edits: the id of the bot's own message that its first text replaces; empty if it is a new message. On a channel that
             cannot edit, that message stays, and the text is not sent.
+        has_no_link_previews: the platform is told to show no previews of its links: who fetches one tells its server what
+            the address holds.
     """
 
     channel: str
@@ -89,6 +91,7 @@ class Outbound(HasChat):
     files: tuple[OutboundFile, ...] = ()
     buttons: ButtonSet | None = None
     edits: str = ""
+    has_no_link_previews: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class MessagePart:
             are never retried.
         buttons: the buttons to show below it; `SupportsEditing.edit` with None removes those that are there.
         edits: the id of the bot's own message that it replaces, by `SupportsEditing.edit`; empty if it is a new one.
+        has_no_link_previews: see `Outbound`.
     """
 
     chat: str
@@ -118,6 +122,7 @@ class MessagePart:
     key: str = field(default="", compare=False)
     buttons: ButtonSet | None = None
     edits: str = ""
+    has_no_link_previews: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,16 @@ def quote_text(text: str) -> str:
     return '"' + "".join(_quoted_char(char) for char in plain[1:-1]) + '"'
 
 
+def escape_json(text: str) -> str:
+    """Write a JSON text on one line, without direction marks and without the beginning of a prompt tag."""
+    hidden = _BIDI.sub(_json_escape, text)
+    return escape_tags(_BREAK.sub(_json_escape, hidden))
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return "".join(f"\\u{ord(char):04x}" for char in match[0])
+
+
 def _escaped_line(line: str) -> str:
     first = _first_visible(line)
     return f"\\{line}" if first and (first in "[]" or first in _SQUARE) else line

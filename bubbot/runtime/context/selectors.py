@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import tzinfo
+from json import JSONDecoder
 from typing import Any
 
 from bubbot.records import dataclass
@@ -16,7 +17,15 @@ from bubbot.runtime.context.attachments import (
     select_images,
 )
 from bubbot.runtime.context.pairing import PairedCall, pair_calls
-from bubbot.runtime.context.quoting import INDENT, clean_label, clean_name, escape_people_text, indent_lines, quote_text
+from bubbot.runtime.context.quoting import (
+    INDENT,
+    clean_label,
+    clean_name,
+    escape_json,
+    escape_people_text,
+    indent_lines,
+    quote_text,
+)
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
@@ -30,6 +39,9 @@ BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and nobody wrote one."""
+
+
+_DECODER = JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +72,34 @@ class ContextMessage:
     Attributes:
         message: as a provider accepts it.
         ids: of the entries.
+        deletes: the entry from before the window whose deletion the message notes; 0 for any other message.
         text: the message as canonical JSON in bytes; written once, since every step needs it.
+        size: its bytes.
         is_nested: true if the message holds more than texts.
     """
 
     message: JsonObject
     ids: tuple[int, ...]
+    deletes: int = 0
     text: bytes = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
     is_nested: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", canonical(self.message).encode())
+        text = canonical(self.message).encode()
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "size", len(text))
         object.__setattr__(self, "is_nested", {*map(type, self.message.values())} != {str})
+
+    def copy(self) -> JsonObject:
+        """Return a copy of the message; reading its text is quicker than copying what is nested."""
+        message: JsonObject = _DECODER.raw_decode(self.text.decode())[0]
+        return message
 
 
 def format_anchor_line(entry: TapeEntry) -> str:
     """Write the line of the anchor that opens the window."""
-    state = indent_lines(encode(entry.payload.get("state") or {}))
+    state = escape_json(encode(entry.payload.get("state") or {}))
     return f"[Anchor created: {clean_label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
 
 
@@ -129,7 +152,7 @@ def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selec
         [data["corrects"] for data in corrections.values() if data.get("hide")]
         + [entry.id for entry in entries if not is_in_context(entry)]
     )
-    exchanges = pair_calls(entries, hidden)
+    exchanges, ids = pair_calls(entries, hidden), {entry.id for entry in entries}
     messages: list[ContextMessage] = []
     for entry in entries:
         if entry.id in hidden or entry.erased:
@@ -139,7 +162,7 @@ def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selec
         elif entry.kind == Kind.MESSAGE:
             messages += _cached_message(entry, stamps)
         elif entry.id in corrections:
-            messages += _correction(entry, corrections[entry.id])
+            messages += _correction(entry, corrections[entry.id], is_here=corrections[entry.id]["corrects"] in ids)
     return _SelectedMessages(entries[1:], hidden, tuple(messages))
 
 
@@ -171,6 +194,25 @@ def is_in_context(entry: TapeEntry) -> bool:
     return entry.meta.get("context") is not False
 
 
+def text_of(content: Any, describe: Callable[[Mapping[str, Any]], str] | None = None) -> str:
+    """Return the words of a message's content, as a tape has it; empty if it has none.
+
+    Args:
+        content: a text, or content parts.
+        describe: writes parts that are no text, such as files; None leaves them out.
+    """
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, tuple) else []
+    lines = []
+    for part in parts:
+        if part.get("type") == "text" and isinstance(part.get("text"), str):
+            lines.append(part["text"])
+        elif describe is not None:
+            lines.append(describe(part))
+    return "\n".join(lines)
+
+
 def find_correction(entry: TapeEntry) -> JsonObject | None:
     """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
@@ -182,7 +224,13 @@ def find_correction(entry: TapeEntry) -> JsonObject | None:
 def prepend_opening(
     opening: TapeEntry | None, messages: tuple[ContextMessage, ...], style: MessageStyle
 ) -> tuple[ContextMessage, ...]:
-    """Put the opening anchor's line in front: as an assistant message, or within the first user message."""
+    """Put the opening anchor's line in front: as an assistant message, or within the first user message.
+
+    Of what was deleted before the window, the messages note what the anchor cites.
+    """
+    if [message for message in messages if message.deletes]:
+        cited = _find_sources(opening)
+        messages = tuple([message for message in messages if not message.deletes or message.deletes in cited])
     if opening is None:
         if style.first_assistant or not messages or messages[0].message["role"] == "user":
             return messages
@@ -195,6 +243,13 @@ def prepend_opening(
         return (ContextMessage({"role": "user", "content": line}, (opening.id,)), *messages)
     joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
     return (ContextMessage(joined, (opening.id, *first.ids)), *messages[1:])
+
+
+def _find_sources(opening: TapeEntry | None) -> frozenset[int]:
+    """Return the entries that the state of an anchor cites."""
+    state = None if opening is None else opening.payload.get("state")
+    sources = state.get("source_ids") if isinstance(state, Mapping) else None
+    return frozenset(sources) if isinstance(sources, tuple) else frozenset()
 
 
 def _opening_message(opening: TapeEntry) -> ContextMessage:
@@ -305,8 +360,11 @@ def _has_text(text: Any) -> bool:
     return isinstance(text, str) and bool(text.strip())
 
 
-def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
-    """Write the correction with its author, if the tape names one."""
+def _correction(entry: TapeEntry, data: JsonObject, *, is_here: bool) -> list[ContextMessage]:
+    """Write the correction with its author, if the tape names one; of a deletion only that of an entry that is not here."""
+    if data.get("hide") and not is_here:
+        content = f"[#{data['corrects']}, which is cited above, was deleted since: do not use or repeat it]"
+        return [ContextMessage({"role": "user", "content": content}, (entry.id,), data["corrects"])]
     if data.get("hide") or not isinstance(data.get("content"), str):
         return []
     author = f", by {format_sender(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""

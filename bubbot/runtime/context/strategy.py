@@ -10,7 +10,7 @@ from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, prepend_opening, select_messages
-from bubbot.tape.entry import JsonObject, TapeEntry, thaw
+from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import AfterAnchor, Slice, TapeQuery, WholeTape, Window
 
 
@@ -29,7 +29,7 @@ class ModelContext:
     @property
     def messages(self) -> tuple[JsonObject, ...]:
         """Copies of the messages for a request: a model must not change what is shown next time."""
-        return tuple([thaw(item.message) if item.is_nested else {**item.message} for item in self.context_messages])
+        return tuple([item.copy() if item.is_nested else {**item.message} for item in self.context_messages])
 
     @property
     def texts(self) -> tuple[bytes, ...]:
@@ -122,9 +122,9 @@ class ContextStrategy:
 
     def matches(self, selector: str) -> bool:
         """Return true if a selector names it, with an argument if it needs one."""
-        name, colon, argument = selector.partition(":")
         if not self.argument:
             return selector == self.name
+        name, colon, argument = selector.partition(":")
         return name == self.name and bool(colon) and argument not in ("", self.argument)
 
 

@@ -22,8 +22,9 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
-CONTEXT_VERSION = 2
-"""The version of the message format, recorded with each step. Requests of other versions cannot be rebuilt exactly."""
+CONTEXT_VERSION = 3
+"""The version of the message format, recorded with each step. Requests of other versions cannot all be rebuilt exactly: version 2
+did not escape tags and line ends in what an anchor hands over."""
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
@@ -127,7 +128,7 @@ class ContextView:
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context from the answers of the first queries, followed by those of the further ones."""
         opening, entries, *further = answers
-        if any("fork" in entry.meta for entry in entries):
+        if [True for entry in entries if "fork" in entry.meta]:  # seldom: of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)

@@ -15,7 +15,7 @@ from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
 from bubbot.records import dataclass
 from bubbot.tape.chain import chain_value, content_digest
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
 
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
@@ -27,13 +27,15 @@ SELECT_ENTRIES = (
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_RECENT_ANCHORS = 100  # looked through before the names
 _LONGEST_LIKE = 1000  # letters
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
 def microseconds(at: datetime) -> int:
     """Convert a time to whole microseconds since 1970."""
-    return (at - UNIX_EPOCH) // timedelta(microseconds=1)
+    return (at - UNIX_EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class StoredContent:
 
 def encode_content(entry: TapeEntry, salt: bytes) -> StoredContent:
     """Encode an entry, with or without its id; `salt`: 16 random bytes."""
-    payload, meta = encode(entry.payload), encode(entry.meta)
+    payload, meta = entry.take_texts()
     return StoredContent(payload, meta, salt, content_digest(salt, payload, meta))
 
 
@@ -191,10 +193,31 @@ class RowFinder:
             self._end,
         )
 
-    def newest_anchor_ids(self, prefix: str) -> list[int]:
-        """Find the newest anchor of each name that begins with `prefix`: a few steps in the index for each name."""
+    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> list[int]:
+        """Find the newest anchor of each name that begins with `prefix`, or the `wanted` newest of these.
+
+        The latter are mostly among the newest anchors of the tape; else it takes a few steps in the index for each name.
+        """
         end = _after_prefix(prefix)
         is_before_end = "" if end is None else "AND name < :end"
+        values = {"tape": self.tape, "prefix": prefix, "end": end, "above": self._end, "recent": _RECENT_ANCHORS}
+        if wanted is not None:
+            any_name = (
+                f"SELECT 1 FROM entries INDEXED BY entries_name WHERE tape = :tape AND name >= :prefix {is_before_end}"
+            )
+            if self.conn.execute(f"{any_name} LIMIT 1", values).fetchone() is None:
+                return []
+            recent = self.conn.execute(
+                f"""
+                SELECT max(id) FROM (
+                    SELECT id, name FROM entries INDEXED BY entries_anchor
+                    WHERE tape = :tape AND kind = 'anchor' AND id < :above ORDER BY id DESC LIMIT :recent
+                ) WHERE name >= :prefix {is_before_end} GROUP BY name
+                """,
+                values,
+            ).fetchall()
+            if len(recent) >= wanted:
+                return [entry_id for (entry_id,) in recent]
         rows = self.conn.execute(
             f"""
             WITH RECURSIVE names(name) AS (
@@ -212,7 +235,7 @@ class RowFinder:
                 ORDER BY id DESC LIMIT 1
             ) FROM names WHERE names.name IS NOT NULL
             """,
-            {"tape": self.tape, "prefix": prefix, "end": end, "above": self._end},
+            values,
         )
         return [entry_id for (entry_id,) in rows if entry_id is not None]
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
+from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
 from bubbot.stores.sqlite import write
@@ -82,9 +83,9 @@ class SqliteStore:
         """See `TapeStore.append`."""
         return await self._require_writer().submit(self._append_job(batches))
 
-    async def append_deferred(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
         """See `TapeStore.append_deferred`."""
-        return await self._require_writer().submit_deferred(self._append_job(batches))
+        return self._require_writer().submit_deferred(self._append_job(batches))
 
     def _append_job(self, batches: Sequence[Batch]) -> Callable[[sqlite3.Connection], list[tuple[TapeEntry, ...]]]:
         contents = write.encode_batches(batches, self._salt)
@@ -136,6 +137,7 @@ class SqliteStore:
         job = partial(
             write.merge_fork, fork=fork, batches=batches, tape_reset=reset, salt=self._salt, contents=contents
         )
+        await self._begin_erasure(reset[1] if reset else None)
         stored = await self._require_writer().submit(job)
         await self._finish_erasure(reset[1] if reset else None)
         return stored
@@ -160,6 +162,7 @@ class SqliteStore:
         """See `TapeStore.reset`."""
         batches = [Batch(tape, tuple(first))]
         job = partial(write.reset, tape=tape, reset_batch=reset_batch, batches=batches, salt=self._salt)
+        await self._begin_erasure(reset_batch)
         stored = await self._require_writer().submit(job)
         await self._finish_erasure(reset_batch)
         return stored[0]
@@ -240,6 +243,7 @@ class SqliteStore:
     async def erase_archive(self, archive: str, fact: Batch, also: write.Traces) -> None:
         """Erase an archive, and single entries of other tapes, by the fact `tape/erased` (see `write.py`)."""
         job = partial(write.erase_archive, archive=archive, fact=fact, also=also, salt=self._salt)
+        await self._begin_erasure(ResetBatch(archive, erase=True))
         await self._require_writer().submit(job)
         await self._finish_erasure(ResetBatch(archive, erase=True))
 
@@ -318,11 +322,17 @@ class SqliteStore:
     def _close_index(self, _conn: sqlite3.Connection) -> None:
         self._index.close()
 
+    async def _begin_erasure(self, how: ResetBatch | None) -> None:
+        """Delete the index of meanings, which nothing marks as stale: a crash after the commit would leave it."""
+        if how is not None and how.erase and self._writing is not None:
+            await asyncio.to_thread(delete_index, self.path.with_name(PASSAGES_FILE))
+
     async def _finish_erasure(self, how: ResetBatch | None) -> None:
-        """Remove erased bytes from the write-ahead log, and erased words from the index."""
+        """Remove erased bytes from the write-ahead log, and erased words from what is derived of them."""
         if how is not None and how.erase and self._writing is not None:
             await self._writing.run(_truncate_wal)
             await self.forget_index()
+            await self._begin_erasure(how)  # it may have been built again meanwhile, of what was there
 
     def _require_writer(self) -> GroupCommitWriter:
         if not self._open:

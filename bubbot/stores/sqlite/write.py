@@ -467,8 +467,9 @@ def _decode_reset(text: str | None) -> ResetBatch | None:
 
 
 def _encode_entry(entry: TapeEntry) -> str:
-    data = {"kind": entry.kind, "payload": entry.payload, "meta": entry.meta, "date": entry.date, "key": entry.key}
-    return encode(data)
+    payload, meta = entry.texts  # kept: the merge needs them again
+    head = encode({"kind": entry.kind, "date": entry.date, "key": entry.key})
+    return f'{head[:-1]},"payload":{payload},"meta":{meta}}}'
 
 
 def _decode_entry(item: dict[str, Any]) -> TapeEntry:

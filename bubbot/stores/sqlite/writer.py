@@ -226,6 +226,7 @@ class GroupCommitWriter:
         self._queue: deque[_WriteJob] = deque()
         self._finished: deque[_JobOutcome] = deque()
         self._is_group_posted = False
+        self._flush_timer: asyncio.TimerHandle | None = None
         self.commits = 0
         """How many transactions were committed; the connection's thread counts them."""
         self.commit_counter = CommitCounter()
@@ -241,13 +242,18 @@ class GroupCommitWriter:
             self._post_group()
         return await done
 
-    async def submit_deferred(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a job as `submit` does, but in the commit of the next submitted job if one comes soon."""
+    def submit_deferred(self, job: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Queue a job as `submit` does, but for the commit of the next submitted job if one comes soon."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._queue.append(_WriteJob(job, done))
-        loop.call_later(ALONG, self.flush)
-        return await done
+        if self._flush_timer is None:
+            self._flush_timer = loop.call_later(ALONG, self._flush_deferred)
+        return done
+
+    def _flush_deferred(self) -> None:
+        self._flush_timer = None
+        self.flush()
 
     @property
     def is_full(self) -> bool:

@@ -14,8 +14,8 @@ import pytest
 
 from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
-from bubbot.app.health import offline_snapshot
 from bubbot.app.installed import FEATURES
+from bubbot.app.offline import offline_snapshot
 from bubbot.app.tapes import now
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
@@ -68,6 +68,7 @@ async def ping(turn: Turn, args: NoArgs) -> str:
 
 
 class TestSubsets:
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("features", SUBSETS, ids=lambda subset: "+".join(subset) or "none")
     async def test_a_bot_answers_with_these_features_alone(self, tmp_path: Path, features: tuple[str, ...]) -> None:
         async with opened(tmp_path / "home", features) as (app, _):

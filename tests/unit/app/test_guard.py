@@ -127,7 +127,7 @@ class TestLeftOut:
             ("tools=[tool('tape.search', commands=('find',))(ping.run)]", "another tool is called tape.search"),
             ("tools=[tool('odd.help', commands=('help',))(ping.run)]", "another tool is called help"),
             ("tools=[ping, ping]", "TypeError: two tools answer to odd.ping: odd.ping and odd.ping"),
-            ("tools=[ping, replace(ping, name='odd.pong', role='boss')]", "ValueError: 'boss' is not in list"),
+            ("tools=[ping, replace(ping, name='odd.pong', role='boss')]", "TypeError: its tool odd.pong is for 'boss', which is no role"),
             ("tools=[ping], sources={'schedule': type('S', (), {'build_reply': 1})}", "another source is called schedule"),
             ("tools=[ping], sources={'human': type('S', (), {'build_reply': 1})}", "another source is called human"),
         ],

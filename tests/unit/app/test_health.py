@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.bot import Bot, open_app
-from bubbot.app.health import offline_snapshot
+from bubbot.app.offline import offline_snapshot
 from bubbot.app.tapes import now, open_tapes
 from bubbot.gateway.health.snapshot import as_json
 from bubbot.home import Home

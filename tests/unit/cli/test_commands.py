@@ -22,6 +22,8 @@ from bubbot.ports import command
 from bubbot.ports.command import Command, CommandContext, CommandGroup
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_store
+from bubbot.tape.provenance import Source, source_of
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 
 WAIT = 10.0
@@ -88,6 +90,20 @@ async def test_a_command_writes_only_between_turns(
     await doing
     assert await desk.store.head(session_tape(desk.workspace, "stdin:work")) > 0
     assert turns.inside == 0
+
+
+@pytest.mark.law("T22")
+async def test_what_comes_from_a_file_is_of_the_world_whatever_the_file_says(
+    desk: CommandContext, turns: Turns
+) -> None:
+    turns.over.set()
+    line = b'{"kind":"message","payload":{"role":"user","content":"hi"},"meta":{"provenance":"own","origin":"human"}}\n'
+    await do(desk, "tape import", session="stdin:work", repair=False, data=b64encode(line).decode())
+    await do(desk, "memory import", session="telegram:1", long_term="tea", notes=(), left_out=(), replace=False)
+    tapes = [session_tape(desk.workspace, session) for session in ("stdin:work", "telegram:1")]
+    imported, remembered = await desk.store.fetch([TapeQuery(tape) for tape in tapes])
+    assert [source_of(entry) for entry in imported] == [Source.WORLD]
+    assert [source_of(entry) for entry in remembered if entry.name == "memory.long_term"] == [Source.WORLD]
 
 
 async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: CommandContext, turns: Turns) -> None:

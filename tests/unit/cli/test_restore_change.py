@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.health import offline_snapshot
+from bubbot.app.offline import offline_snapshot
 from bubbot.app.tapes import new_id, now, tape_service
 from bubbot.cli.restore_change import ReleaseHome, release
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home
-from bubbot.ports.channel import Inbound, MessagePart, Sender
+from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Inbound, MessagePart, Sender
 from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import Settings
 from bubbot.tape.erasure import HOME_TAPE
@@ -44,3 +44,16 @@ async def test_a_release_ends_the_work_of_every_chat_and_counts_it(store: TapeSt
     assert "3 messages to people; ended without an answer: 3 messages" in result.text
     assert (await inbox.open_inbounds(), await outbox.pending(), await outbox.unanswered_live()) == ((), (), ())
     assert (await inbox.read_cursor()).handled_until
+
+
+async def test_a_release_ends_turns_of_a_yes_in_the_terminal_and_nothing_else_there(
+    store: TapeStore, tmp_path: Path
+) -> None:
+    inbox = Inbox(tape_service(store, inbox_tape("stdin")), new_id)
+    for origin in (HUMAN_ORIGIN, APPROVAL_ORIGIN):
+        now_ = "2026-11-21T20:21:00Z"
+        await inbox.accept(Inbound("stdin", f"{origin}:1", "default", Sender("0"), "on", now_, origin=origin))
+    await Quarantine(tape_service(store, HOME_TAPE)).record_restore("b", created="c", head="h", bubbot="0")
+    result = await release(CommandContext(store, "w", now, new_id, Settings()), ReleaseHome(deliver=False))
+    assert [one.inbound.origin for one in await inbox.open_inbounds()] == [HUMAN_ORIGIN]
+    assert "approvals that run nothing: 1." in result.text

@@ -25,10 +25,11 @@ from bubbot.gateway.live import (
 )
 from bubbot.gateway.outbound import CONTINUED_BELOW
 from bubbot.ports.channel import ChatMigration, MessagePart, Outbound, OutboundFile, Receipt
-from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, Usage
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.gateways import TIME, SearchedStage, Stage, failing, rules
+from tests.provenance import page_tool
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
 from tests.virtual import virtual
 
@@ -95,6 +96,45 @@ async def test_while_the_disk_is_full_nothing_is_shown_or_sent_and_then_the_answ
         await bench.quiet(1000)
         assert list(stage.seen.values()) == ["".join(pieces).strip()]
         assert len(stage.acts("send")) == 1
+
+
+class _FlagStage(Stage):
+    """It keeps what each message said, and whether it went without link previews."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags: list[tuple[str, bool]] = []
+
+    async def send(self, part: MessagePart) -> Receipt:
+        self.flags.append((part.text, part.has_no_link_previews))
+        return await super().send(part)
+
+    async def edit(self, message: str, part: MessagePart) -> None:
+        self.flags.append((part.text, part.has_no_link_previews))
+        await super().edit(message, part)
+
+
+@virtual
+async def test_no_text_after_foreign_words_gets_link_previews_not_even_the_first() -> None:
+    async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        is_second = request.messages[-1]["role"] == "tool"
+        for piece in ("http://leak.example/?", "secret") if is_second else ("I ", "look"):
+            await asyncio.sleep(3)
+            yield TextDelta(piece)
+        if is_second:
+            yield ModelReply("http://leak.example/?secret")
+        else:
+            yield ModelReply("I look", (ToolCall("c", "web_get", "{}"),))
+
+    stage = _FlagStage()
+    options = Options(rules=rules(), tools=[page_tool("a page")])
+    async with running(InMemoryStore(), Replying(stream), options, channel=stage) as bench:
+        await answered(bench)
+        said = [flag for text, flag in stage.flags if "http" in text]
+        assert len(said) > 2
+        assert set(said) == {True}
+        assert ("I …", False) in stage.flags
+        assert stage.flags[-1] == ("http://leak.example/?secret", True)
 
 
 @virtual

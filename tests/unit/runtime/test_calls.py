@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from bubbot.texts import OUTCOME_UNKNOWN
+from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
 from tests.raw import tamper
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
 
@@ -119,7 +120,8 @@ class TestWhatAModelIsTold:
 
         options = Options(tools=[long_wait], calls=ToolLimits(timeout=0.05))
         result = await told(memory_store, calls("long_wait"), options)
-        assert (result["content"], result["is_error"]) == ("long.wait was stopped after 0.05 seconds", True)
+        text = "long.wait was stopped after 0.05 seconds; it may have happened all the same"
+        assert (result["content"], result["is_error"]) == (text, True)
 
     async def test_half_a_character_in_the_output_is_replaced(self, memory_store: InMemoryStore) -> None:
         result = await told(memory_store, calls("odd_tool"), Options(tools=[giving("a\ud800b")]))
@@ -202,7 +204,8 @@ class TestLongResults:
         """Also if the next call of the step ends the turn."""
         odd = {"name": "odd_tool", "arguments": {}}
         step = {"calls": [odd, odd, odd, odd] if then == "stopped" else [odd]}
-        async with running(sqlite_store, Played(step, says("ok")), Options(tools=[giving("x" * 50_000)])) as bench:
+        options = Options(tools=[replace(giving("x" * 50_000), effect=READS_OWN)])
+        async with running(sqlite_store, Played(step, says("ok")), options) as bench:
             await bench.say("do it")
             (entry,) = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
         digest = blob_digest(b"x" * 50_000)
@@ -266,7 +269,9 @@ class TestTheSameCallAgain:
         model = replying(ModelReply("", (ToolCall("first", "memory_show", "{}"), *many)))
         async with running(memory_store, model) as bench:
             assert (await bench.say("go")).status == "failed"
-            assert [result["tool_call_id"] for result in await results(bench)] == ["first", "c0", "c1", "c2"]
+            found = await results(bench)
+            assert [result["tool_call_id"] for result in found] == ["first", "c0", "c1", "c2", "c3"]
+            assert [result["content"] for result in found][-1] == NOT_RUN
 
 
 @pytest.mark.law("T14")
@@ -310,6 +315,7 @@ def test_arguments_are_shown_on_one_short_line() -> None:
 class NumberArgs(ToolArgs):
     number: int
     wait: float = 0.01
+    after: int = 0
 
 
 def meeting(name: str, effect: Effect, together: list[int], log: list[str], **options: Any) -> Tool:
@@ -324,6 +330,8 @@ def meeting(name: str, effect: Effect, together: list[int], log: list[str], **op
         log.append(f"{name} {args.number} begins")
         try:
             await asyncio.sleep(args.wait)
+            while args.after and f"{name} {args.after} ends" not in log:  # noqa: ASYNC110 - a list is all there is
+                await asyncio.sleep(0)
         finally:
             log.append(f"{name} {args.number} ends")
             running[0] -= 1
@@ -344,8 +352,8 @@ class TestCallsOfOneStep:
         together, log = list[int](), list[str]()
         step = {
             "calls": [
-                {"name": "look_up", "arguments": {"number": number, "wait": wait}}
-                for number, wait in ((1, 0.03), (2, 0.0), (3, 0.01))
+                {"name": "look_up", "arguments": {"number": number, "wait": 0, "after": after}}
+                for number, after in ((1, 3), (2, 0), (3, 2))
             ]
         }
         options = Options(tools=[meeting("look.up", READS_OWN, together, log)])
@@ -433,7 +441,8 @@ class TestCallsOfOneStep:
             assert (await bench.say("look")).status == "failed"
             found = await results(bench)
         assert log.count("look.up 1 begins") == 2
-        assert [result["content"][:22] for result in found] == ["look.up 1", "look.up 1", "this is the same call "]
+        assert [result["content"][:22] for result in found[:3]] == ["look.up 1", "look.up 1", "this is the same call "]
+        assert [result["content"] for result in found[3:]] == [NOT_RUN]
 
     async def test_a_tool_has_its_own_time_limit(self, memory_store: InMemoryStore) -> None:
         options = Options(tools=[meeting("look.up", READS_OWN, [], [], timeout=0.01)])

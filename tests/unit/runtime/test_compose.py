@@ -18,7 +18,7 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, parse_tools, rebuild_request
@@ -51,7 +51,7 @@ async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: An
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
     memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
     policy = ContextPolicy(**{"sections": [memory.build_block], "strategies": OWN_STRATEGIES, **settings})
-    composer = RequestComposer(models.model_for_turn, policy, lambda _role, _names: SPECS)
+    composer = RequestComposer(models.model_for_turn, policy, lambda _names: SPECS)
     return await composer.compose(turn)
 
 
@@ -142,8 +142,9 @@ class TestTheRequest:
 
 
 def test_tool_schemas_come_back_from_their_kept_text() -> None:
-    assert tools_text(parse_tools(tools_text(SPECS))) == tools_text(SPECS)
-    assert parse_tools(tools_text(())) == ()
+    text = ToolSpecs(SPECS).encoded
+    assert ToolSpecs(parse_tools(text)).encoded == text
+    assert parse_tools(ToolSpecs().encoded) == ()
 
 
 async def assert_rebuilt(bench: Bench) -> int:

@@ -63,7 +63,7 @@ async def test_the_requests_of_earlier_versions_are_rebuilt_as_from_the_whole_ta
                 step = entry.payload["data"]
                 request = await rebuild_request(step, service(store, tape), strategies=OWN_STRATEGIES)
                 assert request.as_bytes() == (await rebuild_from_all(store, tape, step)).as_bytes()
-                if step["view"].get("version") == CONTEXT_VERSION:
+                if step["view"].get("version", 1) in (2, CONTEXT_VERSION):  # 3 differs in what is forged only
                     assert request.digest() == step["request"]
                     matching += 1
                 seen += 1

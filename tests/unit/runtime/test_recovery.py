@@ -15,7 +15,7 @@ from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL, INBOX_PROJECTI
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import OpenWork, find_open_work
@@ -43,13 +43,13 @@ def store(request: pytest.FixtureRequest) -> TapeStore:
 
 @dataclass
 class Gate:
-    """A tool that stands still until it is let through; `entered` says that it runs."""
+    """A tool that only reads, and stands still until it is let through; `entered` says that it runs."""
 
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tool(self) -> Tool:
-        @tool("wait.here")
+        @tool("wait.here", effect=READS_OWN)
         async def wait_here(turn: Turn, args: NoArgs) -> str:
             """Stands still."""
             self.entered.set()

@@ -18,11 +18,11 @@ from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.channel import Role
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.tool import CommandPlace, HelpTopic, NoArgs, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits
-from bubbot.runtime.router import CommandOutcome, command_usage, is_command, parse_command
+from bubbot.runtime.router import CommandOutcome, command_usage, is_command, is_overtaking, parse_command
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
@@ -40,6 +40,12 @@ def test_what_begins_with_a_comma_is_a_command(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "help", "well, help", "、help", "‚help", "<command>", "/help", "first\n,help"])
 def test_everything_else_is_for_the_model(text: str) -> None:
     assert not is_command(text)
+
+
+@pytest.mark.parametrize("provenance", ["own", "world"])
+def test_a_command_that_was_forwarded_stops_nothing(provenance: str) -> None:
+    inbound = Inbound("telegram", "1", "42", Sender("7"), ",stop", "2026-01-01T00:00:00Z", provenance=provenance)
+    assert is_overtaking(inbound) is (provenance == "own")
 
 
 class NoteArgs(ToolArgs):

@@ -11,7 +11,7 @@ import pytest
 from bubbot.errors import ModelUnavailable
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import FailedAttempt, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
@@ -35,7 +35,7 @@ async def forked(store: TapeStore) -> list[str]:
 def watching(store: TapeStore, seen: list[list[str]]) -> Tool:
     """A tool that looks at what is durable while it runs."""
 
-    @tool("look.on")
+    @tool("look.on", effect=READS_OWN)
     async def look_on(turn: Turn, args: NoArgs) -> str:
         """Looks at the store."""
         seen.append(await forked(store))

@@ -80,7 +80,7 @@ async def test_a_message_says_who_sent_it_and_where_it_came_from(memory_store: I
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.say("hello")
         said = next(entry for entry in await bench.entries() if entry.kind == Kind.MESSAGE)
-        assert said.meta["sender"] == {"id": "1", "name": "Ann"}
+        assert said.meta["sender"] == {"id": "1", "name": "Ann", "role": "owner"}
         assert said.meta["inbound"] == ("bubbot/inbox/test", 1)
         assert said.meta["origin"] == "human"
 

@@ -13,6 +13,7 @@ from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, TokenCount
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from tests.turns import Options, Played, calls, running, says
@@ -54,6 +55,15 @@ class TestAsk:
         assert step["usage"]["input_tokens"] > 0
         assert step["attempts"][0]["usage"] == step["usage"]
         assert step["request"] == asked.digest()
+
+    async def test_its_request_is_built_again_byte_for_byte(self, memory_store: InMemoryStore) -> None:
+        model = Played(calls("ask_once"), says("a summary"), says("done"))
+        async with running(memory_store, model, Options(tools=[asking([], [])])) as bench:
+            await bench.say("hello")
+            (step,) = [step for step in await bench.events("loop.step") if "purpose" in step]
+            rebuilt = await rebuild_request(step, bench.tape())
+        assert rebuilt.as_bytes() == bench.requests[1].as_bytes()
+        assert rebuilt.digest() == step["request"]
 
     async def test_a_call_that_fails_is_recorded_and_raises(self, memory_store: InMemoryStore) -> None:
         errors: list[Exception] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -162,6 +163,7 @@ async def test_a_window_opened_in_a_fork_recalls_from_parent_and_fork(fork: Fork
 
 @pytest.mark.law("T13")
 async def test_a_zone_and_a_run_between_anchors_reach_from_the_parent_into_the_fork(tape: TapeService) -> None:
+    missing: Literal["error", "empty"]
     await tape.append([anchor("memory/open", window=False), note("a"), anchor("one")])
     fork = await tape.open_fork()
     await fork.append([note("b"), anchor("two"), note("c"), anchor("memory/seal", window=False), note("d")])
@@ -170,8 +172,9 @@ async def test_a_zone_and_a_run_between_anchors_reach_from_the_parent_into_the_f
         BetweenAnchors("one", "two"),
         IdRanges(((2, 2), (4, 6))),
     ]
-    found = await fork.fetch([TapeQuery("tape", part) for part in parts])
-    assert [[entry.id for entry in entries] for entries in found] == [[1, 2, 3, 4, 5, 6, 7], [4], [2, 4, 5, 6]]
+    for missing in ("error", "empty"):
+        found = await fork.fetch([TapeQuery("tape", part, missing=missing) for part in parts])
+        assert [[entry.id for entry in entries] for entries in found] == [[1, 2, 3, 4, 5, 6, 7], [4], [2, 4, 5, 6]]
 
 
 @pytest.mark.law("T13")

@@ -199,7 +199,7 @@ CONVERSATION = (
     (
         ",search",
         (
-            ",search: query is missing: words or a phrase; spelling mistakes are forgiven. Type ,search "
+            ",search: query is missing: words or a phrase, spelling mistakes forgiven. Type ,search "
             "<query> …, such as ,search passport"
         ),
         ",search：缺少 query：词或短语；允许拼写错误。请输入 ,search <query> …，例如 ,search passport",
@@ -301,12 +301,16 @@ CONVERSATION = (
         "nothing is kept under x; copy the handle from the attachment or cut result",
         "没有 x 对应的内容；请从附件或被截断的结果中复制句柄",
     ),
-    (",nosuch", "There is no command ,nosuch. ,help lists them all.", "没有 ,nosuch 这个命令。,help 可列出全部命令。"),
+    (
+        ",nothingsuch",
+        "There is no command ,nothingsuch. ,help lists them all.",
+        "没有 ,nothingsuch 这个命令。,help 可列出全部命令。",
+    ),
     (",serch", "There is no command ,serch. Did you mean ,search?", "没有 ,serch 这个命令。您是否想用 ,search？"),
     (
-        ",help nosuch",
-        "There is no command ,nosuch. ,help lists them all.",
-        "没有 ,nosuch 这个命令。,help 可列出全部命令。",
+        ",help nothingsuch",
+        "There is no command ,nothingsuch. ,help lists them all.",
+        "没有 ,nothingsuch 这个命令。,help 可列出全部命令。",
     ),
     (
         ",help why",

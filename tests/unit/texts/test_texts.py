@@ -25,6 +25,7 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import (
     BubbotError,
     FeatureFailed,
+    ModelCallsRefused,
     ModelEmptyAnswer,
     ModelError,
     ModelOverflow,
@@ -39,6 +40,7 @@ from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
+from bubbot.features.approvals.tools import approval_tools
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -58,6 +60,7 @@ from bubbot.texts.catalogue import (
     read_catalogue,
 )
 from tests.docs.pages import ROOT
+from tests.hand_tools import hand_tools
 from tests.strategy_tools import further_strategy_tools
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
@@ -183,7 +186,9 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused, unused),
+            *approval_tools(unused),
             *further_strategy_tools(),
+            *hand_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("command.") == {one.name: one.summary for one in tools}
@@ -195,7 +200,9 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused, unused),
+            *approval_tools(unused),
             *further_strategy_tools(),
+            *hand_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         assert _table("brief.") == {one.name: one.help.brief for one in tools}
@@ -218,7 +225,9 @@ class TestLanguages:
             *schedule_tools(unused),
             usage_tool(unused),
             *access_tools(unused, unused),
+            *approval_tools(unused),
             *further_strategy_tools(),
+            *hand_tools(),
         ]
         tools += agent_tools(SubTaskService(AgentsSettings(), tuple))
         meanings = {
@@ -245,7 +254,13 @@ class TestLanguages:
 
     @pytest.mark.parametrize(
         "error",
-        [ModelStepLimit(7), ModelRepeatsCall("tape_info"), ModelEmptyAnswer(), FeatureFailed("odd", "prompt: no")],
+        [
+            ModelStepLimit(7),
+            ModelRepeatsCall("tape_info"),
+            ModelCallsRefused("tape_info", 3),
+            ModelEmptyAnswer(),
+            FeatureFailed("odd", "prompt: no"),
+        ],
     )
     def test_an_error_is_translated_from_what_it_says_in_english(self, error: BubbotError) -> None:
         assert f"{_table('error.')[error.kind].format_map(vars(error))}." == str(error)
@@ -380,6 +395,11 @@ class TestTexts:
                 ModelStepLimit(7),
                 "I stopped after 7 steps without an answer. ,retry lets me go on; [model] max_steps raises the limit",
                 "已执行 7 步仍未得出答案。发送 ,retry 可让我继续；[model] max_steps 可提高上限",
+            ),
+            (
+                ModelCallsRefused("shell_run", 3),
+                "I stopped because 3 calls in a row were not allowed, the last one of shell_run. They were not run",
+                "连续 3 次调用都不被允许，最后一次是 shell_run，我已停止；这些调用都没有执行",
             ),
             (
                 ModelRepeatsCall("tape_info"),
@@ -534,10 +554,14 @@ BUILT = (
     "part_",
     "why_left_",
     "link_",
+    "approval_",
+    "why_row_",
+    "why_call_",
 )
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,
-tests/unit/features/memory/test_shared_zone.py and tests/unit/features/access/test_links.py theirs."""
+tests/unit/features/memory/test_shared_zone.py, tests/unit/features/access/test_links.py and
+tests/unit/features/approvals/test_sentences.py theirs."""
 
 
 def _spelt() -> set[str]:

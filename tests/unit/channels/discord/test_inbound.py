@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.ports.channel import CommandInfo, Deletion, Edit, Inbound, Reaction, UnparsedUpdate, no_commands
+from bubbot.ports.channel import (
+    FOREIGN_WORDS,
+    OWN_WORDS,
+    CommandInfo,
+    Deletion,
+    Edit,
+    Inbound,
+    Reaction,
+    UnparsedUpdate,
+    no_commands,
+)
 from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, parse_chat, parse_chats
 from channels.discord.inbound import (
     DiscordPlace,
@@ -197,6 +207,15 @@ def test_a_forwarded_message_is_a_quote_of_nobody() -> None:
     assert one.quote is not None
     assert (one.quote.text, one.quote.sender.id, one.quote.own) == ("look #general", "", False)
     assert json.loads(one.quote.attachments[0].reference)["channel"] == "2"
+    assert (one.provenance, one.quote.provenance) == (FOREIGN_WORDS, FOREIGN_WORDS)
+
+
+def test_a_quote_of_a_forwarded_message_is_of_the_world_and_another_one_is_not() -> None:
+    theirs = message(id="999", message_reference={"type": 1, "message_id": "3", "channel_id": "2"})
+    for replied, expected in ((theirs, FOREIGN_WORDS), (message(id="999"), OWN_WORDS)):
+        one = read(type=19, message_reference={"message_id": "999"}, referenced_message=replied)
+        assert one.quote is not None
+        assert (one.provenance, one.quote.provenance) == (OWN_WORDS, expected)
 
 
 def test_an_edit_is_one_only_where_somebody_edited() -> None:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from bubbot.ports.channel import Attachment, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
+from bubbot.ports.channel import (
+    FOREIGN_WORDS,
+    OWN_WORDS,
+    Attachment,
+    ChatMigration,
+    Edit,
+    Inbound,
+    Quote,
+    Reaction,
+    Sender,
+    UnparsedUpdate,
+)
 from channels.telegram.inbound import read_update
 from channels.telegram.inbound_text import TelegramBotUser
 
@@ -292,7 +303,10 @@ class TestQuotes:
         }
         event = inbound(message(text="?", external_reply=elsewhere, quote={"text": "a part", "position": 0}))
         photo = Attachment("P", "", "image/jpeg", None, "image")
-        assert (event.quote, event.reply_to) == (Quote("", Sender("", "Somebody"), "a part", (photo,)), "")
+        assert (event.quote, event.reply_to) == (
+            Quote("", Sender("", "Somebody"), "a part", (photo,), provenance=FOREIGN_WORDS),
+            "",
+        )
 
     @pytest.mark.parametrize(
         ("origin", "sender"),
@@ -310,7 +324,28 @@ class TestQuotes:
     )
     def test_who_said_something_in_another_chat(self, origin: dict[str, Any], sender: Sender) -> None:
         event = inbound(message(text="?", external_reply={"origin": {**origin, "date": DATE}}))
-        assert event.quote == Quote("", sender, "")
+        assert event.quote == Quote("", sender, "", provenance=FOREIGN_WORDS)
+
+
+class TestProvenance:
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            ({}, OWN_WORDS),
+            ({"forward_origin": {"type": "user", "sender_user": KIM, "date": DATE}}, FOREIGN_WORDS),
+            ({"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": DATE}}, FOREIGN_WORDS),
+            ({"is_automatic_forward": True}, FOREIGN_WORDS),
+            ({"via_bot": {"id": 5, "is_bot": True, "first_name": "Gifs"}}, FOREIGN_WORDS),
+            ({"via_bot": BOT}, OWN_WORDS),
+        ],
+    )
+    def test_what_was_forwarded_or_made_by_a_bot_is_of_the_world(self, content: dict[str, Any], expected: str) -> None:
+        assert inbound(message(text="hello", **content)).provenance == expected
+        edited = read("edited_message", message(text="hello", edit_date=DATE, **content))
+        assert edited.provenance == expected
+        quoting = inbound(message(text="?", reply_to_message=message(text="hello", **content)))
+        assert quoting.quote is not None
+        assert (quoting.provenance, quoting.quote.provenance) == (OWN_WORDS, expected)
 
 
 class TestChanges:

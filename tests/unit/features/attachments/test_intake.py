@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bubbot.errors import FetchFailed, ModelUnavailable
-from bubbot.features.attachments.intake import AttachmentIntake, image_type
+from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Quote, Sender
 from bubbot.ports.model import Transcript, Usage
 from bubbot.ports.usage import SETTLED
-from bubbot.runtime.attachments import file_name
+from bubbot.runtime.attachments import file_name, image_type
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest

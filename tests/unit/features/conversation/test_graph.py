@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -125,6 +126,26 @@ async def test_a_graph_as_svg_has_a_box_for_each_anchor_and_a_path_for_each_link
         assert (x + across <= width, y + down <= height) == (True, True)
 
 
+async def test_older_anchors_without_a_row_stand_beside_the_column_so_that_no_link_runs_behind_a_box(
+    chat: TapeService,
+) -> None:
+    await write(chat)
+    picture = ET.fromstring(format_svg(await read(chat, 2), UTC, Texts(), str))
+    boxes = [
+        tuple(int(rect.attrib[name]) for name in ("x", "y", "width", "height"))
+        for rect in picture.iter(f"{SVG}rect")
+        if rect.get("x")
+    ]
+    column = [box for box in boxes if box[0] == boxes[0][0]]
+    stubs = [box for box in boxes if box not in column]
+    right = column[0][0] + column[0][2]
+    assert (len(column), len(stubs)) == (2, 3)
+    assert all(box[0] > right for box in stubs)
+    assert all(low[1] + low[3] < high[1] for low, high in pairwise(sorted(stubs, key=lambda box: box[1])))
+    starts = [path.attrib["d"].split() for path in picture.findall(f"{SVG}path") if path.get("class") == "parent"]
+    assert {int(points[-1].partition(",")[0]) for points in starts} == {right}
+
+
 @pytest.mark.parametrize("count", [10, 300])
 async def test_a_long_graph_is_cut_to_the_newest_and_says_so(chat: TapeService, count: int) -> None:
     await chat.append(
@@ -162,6 +183,17 @@ async def test_a_chat_is_told_nothing_of_other_tapes(chat: TapeService, begin: C
     assert "only the newest 2" in str(answer)
     empty = await tape_graph.run(turn, tape_graph.parse("{}"))
     assert str(empty).startswith("● #1 session/start")
+
+
+async def test_a_time_that_has_not_come_is_refused(
+    chat: TapeService, store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await write(chat)
+    context = CommandContext(store, "w", clock, ids)
+    head = await chat.head()
+    assert (await graph.run(context, DrawGraph(tape=chat.name, as_of=head))).text.startswith("● #1")
+    with pytest.raises(ConfigError, match=f"--as-of {head + 1}: the newest entry of this tape is {head};"):
+        await graph.run(context, DrawGraph(tape=chat.name, as_of=head + 1))
 
 
 async def test_the_shell_draws_into_a_file_by_its_name(

@@ -16,7 +16,7 @@ from bubbot.features.files.feature import files_feature
 from bubbot.features.files.folder import digest
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import Inbound, Role, Sender, session_folder
-from bubbot.ports.tool import Tool, plan_call
+from bubbot.ports.tool import GrantKind, GrantTarget, Power, Tool, plan_call
 from bubbot.ports.turn import AcceptedInbound, Turn
 
 Begin = Callable[..., Any]
@@ -159,7 +159,16 @@ class TestChanges:
         plan = await plan_call(turn, edit, args)
         assert [line for line in plan.details.splitlines() if line[:1] in "+-"][2:] == ["-two", "+2"]
         assert plan.state == digest(b"one\ntwo\nthree\n")
+        assert plan.effect.power is Power.NONE
         assert "three" in await use(tools["file.read"], turn, path="a")
+
+    async def test_a_change_in_a_folder_of_the_owner_says_so(
+        self, begin: Begin, tools: dict[str, Tool], notes: Path
+    ) -> None:
+        turn, write = await begin(**owner()), tools["file.write"]
+        plan = await plan_call(turn, write, write.validate({"path": str(notes / "new"), "content": "x"}))
+        assert plan.effect.power is Power.FOLDERS
+        assert plan.target == GrantTarget(GrantKind.FOLDER, str(notes))
 
     async def test_a_change_is_a_fact_with_both_versions(self, begin: Begin, tools: dict[str, Tool]) -> None:
         turn = await begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.errors import ConfigError
 from bubbot.features.memory.scopes import MemoryCommandOptions, SeparateAccounts
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shell import SaveMemory as Saved
@@ -31,6 +32,8 @@ async def test_memory_is_shown_as_it_was_at_an_entry(chat: TapeService, store: T
     shown = await show.run(context, ShowMemory(session=chat.name, as_of=heads[1] - 1))
     assert "Likes tea." in shown.text
     assert "Nothing is remembered" in (await show.run(context, ShowMemory(session=chat.name, as_of=1))).text
+    with pytest.raises(ConfigError, match="--as-of 999: the newest entry"):
+        await show.run(context, ShowMemory(session=chat.name, as_of=999))
     assert await chat.head() == heads[1]
 
 

@@ -285,7 +285,7 @@ class TestPointers:
 
     async def test_ranges_grow_with_each_cut_and_stay_few(self, tape: TapeService) -> None:
         await tape.ensure_bootstrap_anchor()
-        for number in range(300):
+        for number in range(150):
             await tape.append([message("user", f"q{number}"), *[event("x", {})] * (number % 150)])
             context = await self.read(tape, 400)
             await tape.append(context.facts)

@@ -108,7 +108,7 @@ async def test_ids_are_taken_in_every_form_that_models_write(
         ("1-2-3", "'1-2-3' are no entry ids"),
         ("-5", "'-5' are no entry ids"),
         ("99", "There is no 99 on this tape; its entries are 1 to 7."),
-        ("0", "'' are no entry ids"),
+        ("0", "'0' are no entry ids"),
         ("8-123456789012", "There is no 8-123456789012 on this tape"),
     ],
 )

@@ -15,7 +15,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bubbot.errors import DeliveryFailed
-from bubbot.features.attachments.intake import image_type
 from bubbot.features.usage import chart as chart_module
 from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.reporter import UsageReporter
@@ -23,6 +22,7 @@ from bubbot.features.usage.tools import UsageArgs, usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.usage import BudgetSubject
+from bubbot.runtime.attachments import image_type
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import budget_tape, opened, plan, spend
@@ -201,6 +201,7 @@ def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str
     assert (args.chart, args.period) == (True, period)
 
 
+@pytest.mark.proof
 async def test_a_chart_goes_out_as_a_file_of_the_answer(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, "test:home", "test:家庭")
     channel, store = KeptChannel(), InMemoryStore()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.health import newest_backup
+from bubbot.app.offline import newest_backup
 from bubbot.features.budget.health import BudgetUsage, budget_health
 from bubbot.features.schedule.health import NextFiring, schedule_health
 from bubbot.gateway.activity import TurnActivity

@@ -17,12 +17,13 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobReque
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
 from bubbot.home import Home, WriterLock
 from bubbot.models.local import model
+from bubbot.ops.doctor import plugins as plugin_checks
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.database import read_database, read_store
 from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.home import check_home, check_lock
-from bubbot.ops.doctor.plugins import check_model, check_plugins
+from bubbot.ops.doctor.plugins import check_embeddings, check_model, check_plugins
 from bubbot.ports.channel import Role
 from bubbot.ports.checks import Finding, edit_command
 from bubbot.settings.loader import ModelSettings, Settings
@@ -353,6 +354,16 @@ class TestModel:
             ("scripted", "model.ok"),
         ):
             assert wanted in found(check_model(Settings(model=ModelSettings(name=name)), home)), name
+
+    @plants("context.embeddings")
+    def test_embeddings_without_their_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings = Settings.model_validate({"context": {"embeddings": True}})
+        assert list(check_embeddings(settings)) == []
+        monkeypatch.setattr(plugin_checks, "embeddings_are_installed", lambda: False)
+        (finding,) = found(check_embeddings(settings)).values()
+        assert (finding.id, finding.level) == ("context.embeddings", "warning")
+        assert finding.fix.endswith("models/embeddings/requirements.txt")
+        assert list(check_embeddings(Settings())) == []
 
     def test_a_fallback_that_cannot_be_had(self, home: Home) -> None:
         settings = Settings(model=ModelSettings(name="openai/gpt-4o", fallback=["opnai/gpt-4o"]))

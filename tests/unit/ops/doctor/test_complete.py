@@ -123,6 +123,7 @@ NOT_RUN = {
     "clock.behind": "sets the clock of the machine",
     "clock.off": "sets the clock of the machine",
     "clock.unset": "sets the clock of the machine",
+    "context.embeddings": "installs packages from the network",
     "database.altered": "names each entry; only a backup mends what was altered",
     "database.journal": "names the program that reads the database",
     "database.too_new": "installs a bubbot that is newer than this one",
@@ -143,6 +144,10 @@ NOT_RUN = {
     "python.old": "installs another Python",
     "service.no_linger": "needs a systemd with a login of a user",
     "store.unusable": "names the store; the package that offers it is somebody else's",
+    "shell.no_sandbox": "opens the settings, in which the owner chose this",
+    "shell.root": "installs a service of the system",
+    "shell.unusable": "installs packages from the network",
+    "web.packages_missing": "installs packages from the network",
     "tape.damaged": "names each fault; only a backup mends what was damaged",
 }
 """Findings whose command no test runs to see the finding go, with the reason."""

@@ -169,7 +169,10 @@ def test_any_value_of_the_example_can_be_set_and_everything_else_is_as_it_was(
     table, key = place
     before = read_example()
     made = set_key(before, table, key, value)
-    assert parse_toml(made)[table[0]][key] == value
+    section = parse_toml(made)
+    for name in table:
+        section = section[name]
+    assert section[key] == value
     assert len(changed(before, made)) == 1
     assert set_key(made, table, key, value) == made
 

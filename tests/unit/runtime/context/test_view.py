@@ -22,7 +22,7 @@ from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.view import ContextView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import TapeEntry, message, tool_call, tool_result
+from bubbot.tape.entry import Kind, TapeEntry, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, Played, asked, calls, running, says
@@ -310,16 +310,24 @@ def assert_extending(requests: Sequence[ModelRequest]) -> None:
         assert len(after.messages) > len(before.messages)
 
 
-async def test_a_role_sees_its_own_tools_only(memory_store: InMemoryStore) -> None:
+async def test_people_of_several_roles_get_one_list_of_tools_in_a_window(memory_store: InMemoryStore) -> None:
     @tool("owners.only", role=Role.OWNER)
     async def owners_only(turn: Turn, args: NoArgs) -> str:
         """Not for members."""
-        return "never"
+        ran.append(turn.role)
+        return "done"
 
+    ran: list[Role] = []
+    requests: list[ModelRequest] = []
     for role in (Role.MEMBER, Role.OWNER):
-        async with running(memory_store, ScriptedModel(), Options(role=role, tools=[owners_only]), life=role) as bench:
+        model, options = Played(calls("owners_only"), says("ok")), Options(role=role, tools=[owners_only])
+        async with running(memory_store, model, options, life=role) as bench:
             await bench.say("hello")
-            assert ("owners_only" in {one.name for one in bench.requests[0].tools}) is (role is Role.OWNER)
+            requests += bench.requests
+            told = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT][-1]
+    assert all(request.tools == requests[0].tools for request in requests)
+    assert_extending(requests)
+    assert (ran, told.payload["results"][0]["content"]) == ([Role.OWNER], "done")
 
 
 async def test_a_stranger_does_not_reach_the_model(memory_store: InMemoryStore) -> None:

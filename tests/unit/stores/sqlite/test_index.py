@@ -17,6 +17,7 @@ import pytest
 from benchmarks.search.asked import damaged
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
+from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
 from bubbot.stores.sqlite.index import fill
 from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
@@ -400,6 +401,17 @@ async def test_an_erasure_takes_the_words_out_of_the_index_file(
         await filler.fill()
         assert not in_files(path, b"volcano")
         assert in_files(path, b"glacier")
+
+
+@pytest.mark.law("T17")
+async def test_an_erasure_deletes_the_index_of_meanings(chat: TapeService, path: Path) -> None:
+    await chat.append([message("user", "the volcano")])
+    passages = path.with_name(PASSAGES_FILE)
+    passages.write_bytes(b"vectors")
+    await chat.reset(archive=True)
+    assert passages.exists(), "an archive keeps its words"
+    await chat.reset(archive=False)
+    assert not passages.exists()
 
 
 @pytest.mark.law("T17")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,28 @@ async def test_the_newest_anchors_cost_as_much_as_there_are_names_however_many_a
         short, long = (TapeQuery(tape, NewestAnchors("topic/")) for tape in ("short", "long"))
         assert len(find_entries(conn, short)) == len(find_entries(conn, long)) == 40
         assert steps_of(conn, long) <= steps_of(conn, short) + 2
+
+
+async def test_the_newest_of_many_names_is_found_without_going_through_all_of_them(
+    sqlite_store: SqliteStore, tmp_path: Path
+) -> None:
+    for tape, names in (("few", 150), ("many", 600)):
+        anchors = [anchor(f"topic/{number}") for number in range(names)]
+        await sqlite_store.append([Batch(tape, (*anchors, anchor("phase/next")))])
+    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+        queries = {tape: TapeQuery(tape, NewestAnchors("topic/"), newest=True, limit=1) for tape in ("few", "many")}
+        assert [entry.id for entry in find_entries(conn, queries["many"])] == [600]
+        assert steps_of(conn, queries["many"]) <= steps_of(conn, queries["few"]) + 2
+        earlier = replace(queries["many"], as_of=100)
+        assert [entry.id for entry in find_entries(conn, earlier)] == [100]
+
+
+async def test_a_name_that_was_used_long_before_the_newest_anchors_is_found(
+    sqlite_store: SqliteStore, tmp_path: Path
+) -> None:
+    older = [anchor("topic/a"), anchor("topic/b"), *(anchor("phase/next") for _ in range(300))]
+    await sqlite_store.append([Batch("chat", tuple(older))])
+    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+        newest = TapeQuery("chat", NewestAnchors("topic/"), newest=True, limit=1)
+        assert [entry.id for entry in find_entries(conn, newest)] == [2]
+        assert find_entries(conn, replace(newest, part=NewestAnchors("nothing"))) == ()

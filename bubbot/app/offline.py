@@ -1,0 +1,143 @@
+"""The health of a home whose bot does not run; and what can be told of a home, running or not."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from bubbot import __version__
+from bubbot.app.diagnostics import read_health
+from bubbot.app.stores import unused_clock
+from bubbot.gateway.health.snapshot import (
+    BackupStatus,
+    DatabaseStatus,
+    HealthSnapshot,
+    PendingDeliveries,
+    pending_deliveries,
+)
+from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.outbox import Outbox, outbox_tape
+from bubbot.gateway.quarantine import Quarantine
+from bubbot.gateway.quarantine_view import RestoreFact
+from bubbot.home import Home
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureProblem, HealthContext, RuntimeLoad
+from bubbot.ports.store import CountsEntries
+from bubbot.settings.loader import Settings
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite.backups import list_backups
+from bubbot.tape.entry import timestamp
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
+
+
+async def offline_snapshot(
+    store: TapeStore | None, home: Home, settings: Settings, *, now: Clock, config: Path | None = None
+) -> HealthSnapshot:
+    """Return the snapshot of a home whose bot does not run, from the database alone.
+
+    Args:
+        store: the tapes; None if there is no database.
+        home: the home.
+        settings: its settings.
+        now: the clock.
+        config: the file with the settings, if not the one in the home.
+    """
+    tapes = InMemoryStore() if store is None else store
+
+    def open_tape(name: str) -> TapeService:
+        return TapeService(tapes, name, now=unused_clock, new_id=str, session="")
+
+    names = [tape.name for tape in await tapes.tapes()]
+    waiting, pending = 0, list[PendingDeliveries]()
+    for channel in _channels(names, inbox_tape("")):
+        waiting += len(await Inbox(open_tape(inbox_tape(channel)), lambda: "").open_inbounds())
+    for channel in _channels(names, outbox_tape("")):
+        pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
+    blank = blank_snapshot(settings, home, now)
+    reader = HomeReader(
+        home.path,
+        config or home.config,
+        None,
+        now,
+        ZoneInfo(blank.zone),
+        lambda name: nullcontext(open_tape(name)),
+        has_tapes=store is not None,
+    )
+    return replace(
+        blank,
+        load=RuntimeLoad(waiting=waiting),
+        owed=tuple(pending),
+        database=None if store is None else await measure_database(home, store),
+        quarantine=describe_backup(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
+        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
+        features=unowned_sections(settings),
+    )
+
+
+def blank_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
+    """Return what is known of a home without reading it."""
+    return HealthSnapshot(__version__, str(home.path), settings.bot.timezone, timestamp(now()))
+
+
+def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
+    """Return the sections of the settings that belong to no installed feature."""
+    return tuple(
+        FeatureProblem(
+            section.name, f"[{section.name}] is in the settings, but no such feature is installed", "", is_left_out=True
+        )
+        for section in settings.unowned_sections
+    )
+
+
+def describe_backup(restored: RestoreFact | None) -> BackupStatus | None:
+    """Return the backup that a home was restored from."""
+    return None if restored is None else BackupStatus(restored.backup, restored.created)
+
+
+def newest_backup(home: Home) -> BackupStatus | None:
+    """Return the newest complete backup in the default folder; None if there is none."""
+    complete = []
+    with suppress(OSError):  # the folder is not readable, or is being removed
+        complete = list_backups(home.path)
+    return BackupStatus(complete[-1].path.name, timestamp(complete[-1].created)) if complete else None
+
+
+async def measure_database(home: Home, store: TapeStore) -> DatabaseStatus:
+    """Measure the database of a home. Raise a `StoreError` if it cannot be read."""
+    if isinstance(store, CountsEntries):
+        entries = await store.count_entries()
+    else:
+        entries = sum(tape.head for tape in await store.tapes())
+    size, wal, free = await asyncio.to_thread(_sizes, home)
+    return DatabaseStatus(entries, size, wal, free)
+
+
+def _sizes(home: Home) -> tuple[int, int, int]:
+    """Return the bytes of the database, of its log, and free on its disk. Opening a file would drop SQLite's locks."""
+
+    def size(path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except OSError:
+            return 0
+
+    wal = home.database.with_name(f"{home.database.name}-wal")
+    free = 0
+    with suppress(OSError):
+        free = shutil.disk_usage(home.path).free
+    return size(home.database), size(wal), free
+
+
+def _channels(names: Sequence[str], prefix: str) -> list[str]:
+    """Return the channels with a system tape; a tape may have shards, `PREFIX<channel>/<shard>`."""
+    found = (name.removeprefix(prefix).partition("/")[0] for name in names if name.startswith(prefix))
+    return list(dict.fromkeys(found))

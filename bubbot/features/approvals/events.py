@@ -1,0 +1,183 @@
+"""The payloads of the facts about approvals: those of a session's tape, and those of the access tape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NotRequired, TypedDict
+
+from bubbot.tape.references import EntryId, PersonId, SessionId, TapeEntryId
+
+CHECKED = "approval.checked"
+ASKED = "approval.asked"
+OPENED = "approval.opened"
+DECIDED = "approval.decided"
+CONTINUED = "approval.continued"
+REJECTED = "approval.rejected"
+GRANTED = "approval.granted"
+REVOKED = "approval.revoked"
+
+
+class Checked(TypedDict):
+    """`approval.checked`"""
+
+    call: str
+    tool: str
+    digest: str
+    verdict: str
+    effect: str
+    row: str
+    columns: Sequence[str]
+    role: str
+    place: str
+    tainted_by: Sequence[TapeEntryId]
+    quote: NotRequired[TapeEntryId]
+    grant: NotRequired[int]
+    approval: NotRequired[str]
+    used_before: NotRequired[bool]
+
+
+class StoredTarget(TypedDict):
+    """What a standing grant for a call would name."""
+
+    kind: str
+    value: str
+
+
+class StoredCall(TypedDict):
+    """A call that waits for a yes."""
+
+    id: str
+    tool: str
+    name: str
+    arguments: str
+    digest: str
+    details: str
+    state: str
+    target: StoredTarget | None
+
+
+class Asked(TypedDict):
+    """`approval.asked`"""
+
+    id: str
+    calls: Sequence[StoredCall]
+    verdict: str
+    why: Sequence[str]
+    tainted_by: Sequence[TapeEntryId]
+    scopes: Sequence[str]
+    expires: str
+    asker: PersonId
+    channel: str
+    chat: str
+    window: EntryId
+    cut_off: NotRequired[bool]
+
+
+class Opened(TypedDict):
+    """`approval.opened`"""
+
+    id: str
+    session: SessionId
+    tape: str
+    verdict: str
+    tools: Sequence[str]
+    targets: Sequence[Sequence[str]]
+    scopes: Sequence[str]
+    expires: str
+    channel: str
+    chat: str
+    thread: str
+    direct: bool
+    space: str
+    asker: PersonId
+    asker_name: str
+    asker_roles: Sequence[str]
+    card: SessionId
+    window: TapeEntryId
+    digests: Sequence[str]
+
+
+class Decided(TypedDict):
+    """`approval.decided`"""
+
+    id: str
+    session: SessionId
+    verdict: str
+    scope: str
+    reason: str
+    by: PersonId
+    by_name: str
+    channel: str
+    surface: str
+
+
+class Continued(TypedDict):
+    """`approval.continued`"""
+
+    id: str
+
+
+class Rejected(TypedDict):
+    """`approval.rejected`"""
+
+    id: str
+    reason: str
+    by: PersonId
+    channel: str
+    session: SessionId
+
+
+class Granted(TypedDict):
+    """`approval.granted`"""
+
+    tool: str
+    kind: str
+    value: str
+    session: NotRequired[SessionId]
+    window: NotRequired[TapeEntryId]
+    approval: str
+    by: PersonId
+    channel: str
+
+
+class Revoked(TypedDict):
+    """`approval.revoked`"""
+
+    grant: EntryId
+    by: PersonId
+    channel: str
+
+
+class ApprovalsCheckpointState(TypedDict):
+    """The state of a checkpoint: the facts that it is made of."""
+
+    open: Sequence[EntryId]
+    decided: Sequence[Sequence[Any]]
+    grants: Sequence[EntryId]
+
+
+class ApprovalsCheckpoint(TypedDict):
+    """`approvals/checkpoint`"""
+
+    version: int
+    after: EntryId
+    state: ApprovalsCheckpointState
+
+
+APPROVAL_EVENTS: Mapping[str, type] = MappingProxyType(
+    {
+        CHECKED: Checked,
+        ASKED: Asked,
+        OPENED: Opened,
+        DECIDED: Decided,
+        CONTINUED: Continued,
+        REJECTED: Rejected,
+        GRANTED: Granted,
+        REVOKED: Revoked,
+        "approvals/checkpoint": ApprovalsCheckpoint,
+    }
+)
+
+SESSION_TRACE_EVENTS = (OPENED, DECIDED, REJECTED, GRANTED)
+"""Facts on the access tape about one chat, which an erasure of that chat reaches."""

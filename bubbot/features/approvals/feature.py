@@ -1,0 +1,71 @@
+"""The feature: the gate before each call of a model, cards, answers, and the turns that go on after them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from bubbot.feature import Apply, Feature, Kernel
+from bubbot.features.approvals.gate import CallGate, FindJobGrants, no_job_grants
+from bubbot.features.approvals.service import ApprovalPorts, ApprovalService
+from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.features.approvals.source import ApprovalTurns
+from bubbot.features.approvals.state import APPROVALS_TAPE
+from bubbot.features.approvals.tools import approval_tools
+from bubbot.ports.channel import APPROVAL_ORIGIN
+from bubbot.ports.tool import Tool
+
+
+class ApprovalsFeature:
+    """The approvals of a bot.
+
+    Attributes:
+        service: open cards and grants.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        settings: ApprovalSettings,
+        list_tools: Callable[[], Sequence[Tool]],
+        find_job_grants: FindJobGrants = no_job_grants,
+    ) -> None:
+        """Build it without reading anything.
+
+        Args:
+            kernel: what it may use.
+            settings: who may allow, and where that is asked.
+            list_tools: returns all tools.
+            find_job_grants: returns what a job may do.
+        """
+        ports = ApprovalPorts(kernel.accept, kernel.send, kernel.find_sent, kernel.texts, kernel.zone)
+        self.service = ApprovalService(
+            kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, ports=ports
+        )
+        self._gate = CallGate(self.service, kernel.stage, list_tools, find_job_grants)
+        self._turns = ApprovalTurns(kernel.role_of)
+
+    def feature(self) -> Feature:
+        """Build the record."""
+        return Feature(
+            name="approvals",
+            tools=approval_tools(self.service),
+            services=(self.service,),
+            sources={APPROVAL_ORIGIN: self._turns},
+            traces=(APPROVALS_TAPE,),
+            around_turn=(self._gate.around_turn,),
+            around_tool=(self._gate.around_tool,),
+            on_merged=(self.service.apply_merge,),
+            on_recovered=self._recover,
+            prepare=self._prepare,
+        )
+
+    async def _recover(self) -> None:
+        await self.service.load()
+        await self.service.continue_decided()
+
+    async def _prepare(self, settings: ApprovalSettings) -> Apply:
+        def apply() -> None:
+            self.service.settings = settings
+
+        return apply

@@ -1,0 +1,532 @@
+"""The gate: each call of a model is decided before it runs; what needs a yes is stored, and asked with a card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import Protocol
+
+from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
+from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
+from bubbot.features.approvals.decision import (
+    CallFacts,
+    Decision,
+    EffectRow,
+    MatchedGrant,
+    Place,
+    Verdict,
+    decide,
+)
+from bubbot.features.approvals.events import ASKED, CHECKED, OPENED, REJECTED
+from bubbot.features.approvals.service import (
+    ApprovalService,
+    asked_key,
+    card_key,
+    find_window,
+    opened_key,
+)
+from bubbot.features.approvals.state import APPROVALS_TAPE, covers
+from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
+from bubbot.ports.middleware import CallNext, ToolInvocation
+from bubbot.ports.model import ToolCall
+from bubbot.ports.text import clean
+from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
+from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.records import dataclass
+from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
+from bubbot.runtime.tool_list import unwrap_call
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.query import TapeQuery, WholeTape
+
+MAX_LEFT = 500
+"""The newest facts and calls among which those of an interrupted attempt are looked for."""
+_SILENT_ROWS = (EffectRow.READS_OWN, EffectRow.READS_PEOPLE, EffectRow.INSIDE, EffectRow.JOBS)
+"""What runs in these rows needs no fact of its own: the declared effect of the tool says why."""
+
+
+class AllowedItem(Protocol):
+    """What a job may do: a tool, or a tool with what it acts on."""
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        ...
+
+    @property
+    def value(self) -> str:
+        """What it acts on: a domain, a folder or a recipient; empty for the whole tool."""
+        ...
+
+
+FindJobGrants = Callable[[Turn], Sequence[AllowedItem]]
+"""Return what the job of a turn may do; nothing if it is no turn of a job."""
+
+
+def no_job_grants(turn: Turn) -> Sequence[AllowedItem]:
+    """Return nothing: there are no jobs."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call that needs a yes, as it is stored.
+
+    Attributes:
+        tool: its tool.
+        arguments: as JSON.
+        digest: of the tool and its arguments.
+        plan: what it would do.
+        decision: why it does not run.
+        used_before: see `ToolInvocation`.
+        is_cut_off: it began before an interruption, and nobody knows whether it happened.
+    """
+
+    tool: Tool
+    arguments: str
+    digest: str
+    plan: CallPlan
+    decision: Decision
+    used_before: bool = False
+    is_cut_off: bool = False
+
+    def as_json(self, call_id: str) -> JsonObject:
+        """Build its stored form."""
+        target = self.plan.target
+        return {
+            "id": call_id,
+            "tool": self.tool.name,
+            "name": self.tool.provider_name,
+            "arguments": self.arguments,
+            "digest": self.digest,
+            "details": clean(self.plan.details),
+            "state": self.plan.state,
+            "target": {"kind": target.kind.value, "value": target.value} if target else None,
+        }
+
+
+@dataclass
+class StepCard:
+    """The card of the running step of a turn or sub-task."""
+
+    id: str
+    calls: list[WaitingCall] = field(default_factory=list)
+
+
+@dataclass
+class TurnApprovals:
+    """What a turn and its sub-tasks ask; metadata that they share.
+
+    It does not hold the turn: what is in the turn and holds it leaves both to the garbage collector.
+
+    Attributes:
+        cards: the card of the running step, by fork.
+        asked: the ids of cards by the digests of their calls.
+    """
+
+    cards: dict[str, StepCard] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ApprovedCalls:
+    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored."""
+
+    approval: str
+    calls: dict[str, JsonObject]
+
+    def take(self, call: ToolCall, digest: str) -> JsonObject | None:
+        """Take out the stored call with this id and digest; None if a model made this one."""
+        stored = self.calls.get(call.id)
+        return self.calls.pop(call.id) if stored is not None and stored["digest"] == digest else None
+
+
+class CallGate:
+    """The middleware of approvals, innermost: what others change is still decided here."""
+
+    def __init__(
+        self,
+        service: ApprovalService,
+        stage: Callable[[Turn, str, Outbound], bool],
+        list_tools: Callable[[], Sequence[Tool]],
+        find_job_grants: FindJobGrants = no_job_grants,
+    ) -> None:
+        """Set what it decides with.
+
+        Args:
+            service: open cards and grants.
+            stage: see `Kernel.stage`.
+            list_tools: returns all tools.
+            find_job_grants: returns what a job may do.
+        """
+        self._service = service
+        self._stage = stage
+        self._list_tools = list_tools
+        self._find_job_grants = find_job_grants
+
+    async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        """Give an answer's turn its stored calls, ask about calls that were cut off, and write what a step has left."""
+        approvals = turn.metadata[TurnApprovals] = TurnApprovals()
+        if turn.origin == APPROVAL_ORIGIN:
+            await self._prepare_continuation(turn)
+        await self._ask_about_cut_off(turn)
+        outcome = await call_next(turn)
+        while approvals.cards:  # the step was stopped before its end
+            await self._write_card(turn, next(iter(approvals.cards)))
+        return outcome
+
+    async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
+        """Decide about a call of a model. What a person types is its own yes.
+
+        Raises:
+            ToolRefused: it does not run, and nobody is asked.
+        """
+        if call.call is None or call.plan is None:
+            return await call_next(call)
+        digest = digest_call(call.tool, call.args)
+        facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
+        decision = decide(facts)
+        if facts.effect.kind is EffectKind.OUTSIDE and not await self._service.may_act():
+            await self._record(call, digest, facts, replace(decision, verdict=Verdict.REFUSE, grant=None))
+            raise ToolRefused(
+                f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
+                "until its owner releases it. Go on without it, and say so."
+            )
+        approved = call.turn.find_metadata(ApprovedCalls)
+        if approved is not None and (stored := approved.take(call.call, digest)) is not None:
+            if stored["state"] != call.plan.state:
+                raise ToolFailed(
+                    f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
+                    "wanted, call it again: a person is asked anew."
+                )
+            allowed = replace(decision, verdict=Verdict.RUN, grant=None)
+            await self._record(call, digest, facts, allowed, approved.approval)
+            return await call_next(call)
+        match decision.verdict:
+            case Verdict.RUN:
+                if decision.row not in _SILENT_ROWS:
+                    await self._record(call, digest, facts, decision)
+                return await call_next(call)
+            case Verdict.REFUSE:
+                await self._record(call, digest, facts, decision)
+                await self._tell_of_job(call)
+                raise ToolRefused(refusal_text(call.tool, facts))
+        arguments = call.args.model_dump_json(exclude_unset=True)
+        waiting = WaitingCall(call.tool, arguments, digest, call.plan, decision, call.used_before)
+        number, is_new = await self._add(call.turn, waiting)
+        await self._record(call, digest, facts, decision, number)
+        return asked_text(number, is_new=is_new)
+
+    async def _collect_facts(self, turn: Turn, tool: Tool, plan: CallPlan, *, used_before: bool) -> CallFacts:
+        place, shown = find_place(turn), turn.shown
+        quote = shown.find_quote(plan.address) if plan.address else None
+        people = min(shown.people, key=lambda pair: list(Role).index(pair[1]), default=None)
+        return CallFacts(
+            plan.effect,
+            turn.role,
+            place,
+            tool.role,
+            is_composed=bool(plan.address) and quote is None,
+            quote=quote,
+            world=shown.world[0] if shown.world else None,
+            people=people,
+            grant=await self._find_grant(turn, tool, plan.target),
+            was_used=used_before,
+            may_park=self._service.settings.jobs == "ask",
+        )
+
+    async def _find_grant(self, turn: Turn, tool: Tool, target: GrantTarget | None) -> MatchedGrant | None:
+        """Return the best grant for a call. A job has its own and no others: they were approved with it."""
+        if is_job(turn):
+            found = [
+                MatchedGrant(0, bool(target and item.value == target.value))
+                for item in self._find_job_grants(turn)
+                if item.tool == tool.name and _allows(item.value, target)
+            ]
+            return max(found, key=lambda grant: grant.is_exact, default=None)
+        return await self._service.match_grant(turn, tool.name, target)
+
+    async def _record(
+        self, call: ToolInvocation, digest: str, facts: CallFacts, decision: Decision, number: str = ""
+    ) -> None:
+        """Write down what a decision rests on."""
+        data: dict[str, object] = {
+            "call": call.call.id if call.call else "",
+            "tool": call.tool.name,
+            "digest": digest,
+            "verdict": decision.verdict.value,
+            "effect": str(facts.effect),
+            "row": decision.row.value,
+            "columns": [caller.value for caller in decision.callers],
+            "role": facts.role.value,
+            "place": facts.place.value,
+            "tainted_by": [list(entry) for entry in decision.tainted_by],
+        }
+        if facts.quote is not None:
+            data["quote"] = list(facts.quote)
+        if decision.grant is not None:
+            data["grant"] = decision.grant
+        if number:
+            data["approval"] = number
+        if facts.was_used:
+            data["used_before"] = True
+        await call.turn.tape.append([event(CHECKED, data)])
+
+    async def _add(self, turn: Turn, waiting: WaitingCall) -> tuple[str, bool]:
+        """Add a call to the card of its step; return the id of the card, and false if it was asked before."""
+        approvals = turn.find_metadata(TurnApprovals)
+        if approvals is None:  # the turn has no middleware around it
+            raise ToolRefused(f"{waiting.tool.name} was not run: nobody can be asked here. Do not try it again.")
+        earlier = approvals.asked.get(waiting.digest)
+        if earlier is None and (found := self._service.find_open_call(turn.session, waiting.digest)):
+            earlier = found.id
+        if earlier is not None:
+            return earlier, False
+        fork = turn.tape.id
+        card = approvals.cards.get(fork)
+        if card is None:
+            card = approvals.cards.setdefault(fork, StepCard(await self._service.new_id()))
+            turn.after_results.append(partial(self._write_card, fork=fork))
+        approvals.asked[waiting.digest] = card.id
+        card.calls.append(waiting)
+        return card.id, True
+
+    async def _write_card(self, asking: Turn, fork: str) -> None:
+        """Write the calls of a step that wait, and stage the card that asks for them: all is merged with the turn.
+
+        What a sub-task asks is written to the tape of the turn, and stays if the sub-task is dropped.
+        """
+        turn, service = asking.root, self._service
+        approvals = turn.find_metadata(TurnApprovals)
+        card = approvals.cards.pop(fork, None) if approvals is not None else None
+        if card is None or not card.calls:
+            return
+        first = turn.inbounds[0].inbound
+        asked = await self._asked_data(turn, card)
+        chat = self._card_chat(turn, asked["verdict"])
+        calls = asked["calls"]
+        opened = {
+            "id": card.id,
+            "session": turn.session,
+            "tape": turn.tape.name,
+            "verdict": asked["verdict"],
+            "tools": [call["tool"] for call in calls],
+            "targets": [list(call["target"].values()) if call["target"] else [] for call in calls],
+            "scopes": asked["scopes"],
+            "expires": asked["expires"],
+            "channel": first.channel,
+            "chat": first.chat,
+            "thread": first.thread,
+            "direct": first.direct,
+            "space": first.space,
+            "asker": turn.sender.id,
+            "asker_name": clean(turn.sender.name),
+            "asker_roles": list(turn.sender.roles),
+            "card": chat,
+            "window": [turn.tape.name, asked["window"]],
+            "digests": [call["digest"] for call in calls],
+        }
+        message = ApprovalCard(card.id, asked, turn.session, turn.sender, turn.texts, turn.zone).message(
+            chat, service.settings.role, seconds=int(service.settings.hours * HOUR_SECONDS)
+        )
+        if not self._stage(turn, card_key(card.id), message) and chat != turn.session:
+            opened["card"] = turn.session
+            home = find_chat(turn.session)
+            self._stage(turn, card_key(card.id), _to_chat(message, home.channel, home.chat, home.thread))
+        await turn.tape.append([event(ASKED, asked, key=asked_key(card.id))])
+        turn.tape.stage(APPROVALS_TAPE, [event(OPENED, opened, key=opened_key(card.id))])
+        if fork != turn.tape.id:  # the result of the sub-task says that it was asked
+            await turn.tape.save()
+
+    async def _asked_data(self, turn: Turn, card: StepCard) -> JsonObject:
+        verdict = Verdict.CONFIRM
+        for call in card.calls:
+            verdict = verdict.stricter(call.decision.verdict)
+        is_cut_off = any(call.is_cut_off for call in card.calls)
+        named = {(call.tool.name, call.plan.target) for call in card.calls}
+        can_stand = verdict is Verdict.ASK and not is_cut_off and len(named) <= MAX_NAMED
+        can_stand = can_stand and all(map(_has_standing, card.calls))
+        head = await turn.tape.head()
+        tainted = dict.fromkeys(
+            (tape, entry)
+            for call in card.calls
+            for tape, entry in call.decision.tainted_by
+            if tape != turn.tape.name or entry <= head
+        )
+        asked: dict[str, object] = {
+            "id": card.id,
+            "calls": [call.as_json(f"approved{card.id}{place}") for place, call in enumerate(card.calls)],
+            "verdict": verdict.value,
+            "why": list(dict.fromkeys(reason for call in card.calls for reason in _list_reasons(call))),
+            "tainted_by": [list(entry) for entry in tainted],
+            "scopes": ["once", "chat", "always"] if can_stand else ["once"],
+            "expires": self._service.expires,
+            "asker": turn.sender.id,
+            "channel": turn.inbounds[0].inbound.channel,
+            "chat": turn.inbounds[0].inbound.chat,
+            "window": await find_window(turn),
+        }
+        return asked | {"cut_off": True} if is_cut_off else asked
+
+    def _card_chat(self, turn: Turn, verdict: str) -> str:
+        """Return the session of the chat that gets a card: cards that a group or a job asks go where the settings say."""
+        to, inbound = self._service.settings.to, turn.inbounds[0].inbound
+        return to if to and verdict == "ask" and (is_job(turn) or not inbound.direct) else turn.session
+
+    async def _prepare_continuation(self, turn: Turn) -> None:
+        """Give a turn that an answer started the calls that were stored."""
+        number = turn.inbounds[0].inbound.external_id.removeprefix(f"{APPROVAL_ORIGIN}:")
+        query = TapeQuery(turn.tape.name, keys=(asked_key(number),))
+        found = (await turn.tape.fetch([query]))[0]
+        decided = await self._service.read_decision(number)
+        if decided is None or decided["verdict"] != "approved":
+            return
+        if not await self._service.may_act():
+            turn.fixed_reply = turn.texts.say("approval_restored", id=number)
+            return
+        if not found or found[0].erased or found[0].name != ASKED:
+            turn.fixed_reply = turn.texts.say("approval_gone", id=number)
+            return
+        calls = found[0].payload["data"]["calls"]
+        turn.metadata[ApprovedCalls] = ApprovedCalls(number, {call["id"]: call for call in calls})
+        turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
+
+    async def _ask_about_cut_off(self, turn: Turn) -> None:
+        """Ask about calls that an interrupted attempt left: those that began and may not run twice, and those whose card
+        it did not come to write."""
+        interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
+        if not interrupted or turn.role is Role.STRANGER:
+            return
+        names = (EFFECT_BEGIN, EFFECT_END, CHECKED)
+        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_LEFT)
+        facts = [entry for entry in (await turn.tape.fetch([query]))[0] if entry.meta.get("turn") in interrupted]
+        ended = {entry.payload["data"]["call"] for entry in facts if entry.name == EFFECT_END}
+        for fact in sorted(facts, key=lambda entry: entry.id):
+            data = fact.payload["data"]
+            waiting = None
+            if fact.name == EFFECT_BEGIN and data["call"] not in ended and data["once"] == Repeat.NEVER:
+                waiting = await self._find_left(turn, fact, is_cut_off=True)
+            elif fact.name == CHECKED and await self._is_unwritten(turn, data):
+                waiting = await self._find_left(turn, fact, is_cut_off=False)
+            if waiting is not None:
+                await self._add(turn, waiting)
+        await self._write_card(turn, turn.tape.id)
+
+    async def _is_unwritten(self, turn: Turn, data: JsonObject) -> bool:
+        """Return true if a call was to be asked, and the turn ended before its card was written."""
+        if data["verdict"] not in (Verdict.ASK, Verdict.CONFIRM):
+            return False
+        query = TapeQuery(turn.tape.name, keys=(asked_key(data["approval"]),))
+        return not (await turn.tape.fetch([query]))[0]
+
+    async def _find_left(self, turn: Turn, fact: TapeEntry, *, is_cut_off: bool) -> WaitingCall | None:
+        """Return the call of a begin without an end, or of a check; None if it is not found, or fits no more."""
+        data = fact.payload["data"]
+        tool = next((tool for tool in self._list_tools() if tool.name == data["tool"]), None)
+        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.TOOL_CALL,), newest=True, limit=MAX_LEFT)
+        for entry in (await turn.tape.fetch([query]))[0] if tool is not None else ():
+            for call in entry.payload["calls"] if entry.id < fact.id else ():
+                made = ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+                if tool is None or made.id != data["call"]:
+                    continue
+                if is_cut_off:
+                    decision = Decision(Verdict.ASK, EffectRow.OUTSIDE, ())
+                else:
+                    tainted = tuple((tape, number) for tape, number in data["tainted_by"])
+                    decision = Decision(Verdict(data["verdict"]), EffectRow(data["row"]), (), tainted)
+                arguments = unwrap_call(made).arguments
+                return await _left_call(turn, tool, arguments, data["digest"], decision, is_cut_off=is_cut_off)
+        return None
+
+    async def _tell_of_job(self, call: ToolInvocation) -> None:
+        """Say once in the chat of a job that it has no grant for what it tried."""
+        turn, root = call.turn, call.turn.root
+        if not is_job(turn) or TurnApprovals not in turn.metadata or self._find_job_grants(turn):
+            return
+        key = f"job_refused:{turn.cause}"
+        query = TapeQuery(APPROVALS_TAPE, keys=(key,))
+        staged = [entry.key for entry in root.tape.staged_entries(APPROVALS_TAPE)]
+        if key in staged or (await turn.tape.fetch([query]))[0]:
+            return
+        first = turn.inbounds[0].inbound
+        data = {
+            "id": turn.cause, "reason": "job", "by": turn.sender.id, "channel": first.channel, "session": turn.session,
+        }  # fmt: skip
+        root.tape.stage(APPROVALS_TAPE, [event(REJECTED, data, key=key)], if_absent=True)
+        root.notices.append(turn.texts.say("approval_job_refused", tool=call.tool.name, job=turn.cause))
+
+
+def find_place(turn: Turn) -> Place:
+    """Return where the calls of a turn come from."""
+    if turn.is_subtask:
+        return Place.SUBTASK
+    if is_job(turn):
+        return Place.JOB
+    is_direct = all(accepted.inbound.direct for accepted in turn.inbounds)
+    return Place.DIRECT if is_direct else Place.GROUP
+
+
+def is_job(turn: Turn) -> bool:
+    """Return true if nobody typed what a turn answers; an answer to a card goes on with what somebody typed."""
+    origins = {accepted.inbound.origin for accepted in turn.inbounds} or {turn.origin}
+    return not origins <= {HUMAN_ORIGIN, APPROVAL_ORIGIN}
+
+
+def asked_text(number: str, *, is_new: bool) -> str:
+    """Return the result of a call that waits for a yes, for the model."""
+    if not is_new:
+        return f"asked before ({number}): the same call waits for an answer and has not run. Do not call it again."
+    return (
+        f"asked ({number}): it has not run. A person is asked to allow it, and it goes on by itself when they answer. Do "
+        "not call it again; finish your answer and say what is waiting."
+    )
+
+
+def refusal_text(tool: Tool, facts: CallFacts) -> str:
+    """Return why a call does not run, for the model, in words that invite no other try."""
+    if facts.place.has_nobody:
+        reason = "nobody is here who could allow it, and it was not allowed beforehand"
+    else:
+        reason = "the person you work for may not have this done"
+    return f"{tool.name} was not run: {reason}. It stays so whatever the arguments; go on without it, and say so."
+
+
+def _allows(value: str, target: GrantTarget | None) -> bool:
+    if not value:
+        return True
+    return target is not None and covers(GrantTarget(target.kind, value), target)
+
+
+def _has_standing(call: WaitingCall) -> bool:
+    """Return true if a grant may stand for a call: it acts outside, changes a folder or reads an address, and names it."""
+    acting = (EffectRow.FOLDERS, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
+    rows = (EffectRow.READS_COMPOSED, EffectRow.READS_WORLD, *acting)
+    return call.plan.target is not None and call.decision.row in rows
+
+
+def _list_reasons(call: WaitingCall) -> list[str]:
+    """List why a call needs a yes; each is the end of the name of a sentence."""
+    reasons = ["cut_off"] if call.is_cut_off else [call.decision.row.value]
+    reasons += ["used_before"] if call.used_before else []
+    return reasons
+
+
+async def _left_call(
+    turn: Turn, tool: Tool, arguments: str, digest: str, decision: Decision, *, is_cut_off: bool
+) -> WaitingCall | None:
+    """Build a call that was left; None if its arguments are not those of the digest, or if it cannot be done any more."""
+    try:
+        args = tool.parse(arguments)
+        plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
+        if not is_cut_off:  # what was cut off may have changed what its plan looks at
+            plan = await plan_call(turn, tool, args)
+    except ToolSignal:
+        return None
+    if digest_call(tool, args) != digest:
+        return None
+    stored = args.model_dump_json(exclude_unset=True)
+    return WaitingCall(tool, stored, digest, plan, decision, is_cut_off=is_cut_off)
+
+
+def _to_chat(message: Outbound, channel: str, chat: str, thread: str) -> Outbound:
+    return replace(message, channel=channel, chat=chat, thread=thread)

@@ -1,0 +1,471 @@
+"""The approvals of a bot: what waits for an answer, who may give it, what a yes starts, and what runs without asking."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta, tzinfo
+from typing import Literal, TypeAlias
+
+from bubbot.errors import ConfigError
+from bubbot.features.approvals.card import ApprovalCard, find_chat
+from bubbot.features.approvals.decision import MatchedGrant
+from bubbot.features.approvals.events import ASKED, CONTINUED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
+from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.features.approvals.state import (
+    APPROVALS_PROJECTION,
+    APPROVALS_TAPE,
+    ApprovalDecision,
+    ApprovalState,
+    OpenApproval,
+    StandingGrant,
+)
+from bubbot.gateway.quarantine_view import QuarantineView
+from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
+from bubbot.ports.tool import GrantTarget
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.tape.entry import JsonObject, TapeEntry, event, timestamp
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fork import MergeResult
+from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.provenance import Source, most_foreign
+from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+
+log = logging.getLogger(__name__)
+
+ID_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Characters of ids: none looks like another one."""
+ID_LENGTH = 5
+MAX_REASON_CHARS = 500
+
+Scope: TypeAlias = Literal["once", "chat", "always"]
+Answer: TypeAlias = Literal["approved", "denied"]
+Rejection: TypeAlias = Literal["unknown", "expired", "decided", "foreign", "scope", "gone", "restored"]
+"""Why an answer does not count."""
+OpenTape: TypeAlias = Callable[[str], TapeService]
+AcceptInbound: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
+SendMessage: TypeAlias = Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
+FindSent: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """The person who answers.
+
+    Attributes:
+        channel: the channel of the answer.
+        id: the numeric id there; `terminal` for a shell.
+        name: the shown name, which proves nothing.
+        role: the role there.
+        session: the chat of the answer.
+        has_power: an owner in a direct chat or at a shell, who may answer what came up in other chats.
+        surface: `button`, `command` or `shell`.
+    """
+
+    channel: str
+    id: str
+    name: str
+    role: Role
+    session: str
+    has_power: bool
+    surface: str
+
+    @property
+    def is_shell(self) -> bool:
+        """True if the operating system's user answers."""
+        return self.surface == "shell"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """What became of an answer.
+
+    Attributes:
+        approval: the card; None if there is none of this id.
+        rejection: why it does not count; None if it counts.
+        by: who has answered before, if it was decided.
+        verdict: what was answered then.
+        is_waiting: the call runs when the bot is started with the channel of its chat.
+    """
+
+    approval: OpenApproval | None = None
+    rejection: Rejection | None = None
+    by: str = ""
+    verdict: str = ""
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPorts:
+    """What answers act on in a running bot.
+
+    Attributes:
+        accept: see `Kernel.accept`.
+        send: see `Kernel.send`.
+        find_sent: see `Kernel.find_sent`.
+        texts: the bot's own sentences.
+        zone: the time zone of the deployment.
+    """
+
+    accept: AcceptInbound
+    send: SendMessage
+    find_sent: FindSent
+    texts: Texts
+    zone: tzinfo
+
+
+class ApprovalService:
+    """Open cards and grants. Changes are serialised, and durable when they return.
+
+    Attributes:
+        settings: who may allow, and for how long a card counts.
+    """
+
+    def __init__(
+        self,
+        open_tape: OpenTape,
+        now: Clock,
+        random: Callable[[int], bytes],
+        settings: ApprovalSettings,
+        *,
+        projections: ProjectionRunner | None = None,
+        ports: ApprovalPorts | None = None,
+    ) -> None:
+        """Build it without reading anything.
+
+        Args:
+            open_tape: opens a tape by its name.
+            now: the clock.
+            random: returns that many random bytes.
+            settings: see there.
+            projections: keeps the state.
+            ports: what answers act on; None if no bot runs: what was allowed runs at its next start.
+        """
+        self.settings = settings
+        self._open_tape = open_tape
+        self._tape = open_tape(APPROVALS_TAPE)
+        self._now = now
+        self._random = random
+        self._ports = ports
+        self._projected = (projections or ProjectionRunner()).project(APPROVALS_PROJECTION, self._tape)
+        self._lock = asyncio.Lock()
+        self._may_act = False
+
+    @property
+    def state(self) -> ApprovalState:
+        """The state as of the last load or change."""
+        return self._projected.state
+
+    async def load(self) -> None:
+        """Read the tape, once; later changes update the state."""
+        await self._projected.catch_up()
+
+    async def may_act(self) -> bool:
+        """Return false while the home is a copy in quarantine: the original bot may have acted on the same yes.
+
+        A home that has a database is not restored into, so that this stays true.
+        """
+        if not self._may_act:
+            self._may_act = await self._open_tape(HOME_TAPE).read(QuarantineView()) is None
+        return self._may_act
+
+    async def apply_merge(self, result: MergeResult) -> None:
+        """Apply the merged facts of a turn."""
+        if "tape/erased" in [entry.name for entry in result.delta]:
+            await self._projected.load()
+        elif facts := result.staged.get(APPROVALS_TAPE):
+            await self._projected.follow(facts)
+
+    def list_open(self) -> list[OpenApproval]:
+        """List the cards that wait for an answer, oldest first."""
+        now = self._now()
+        return [each for each in self.state.open.values() if each.expires > now]
+
+    def list_grants(self) -> list[StandingGrant]:
+        """List the grants, oldest first. That of a chat whose window has closed is still there, and covers nothing."""
+        return list(self.state.grants.values())
+
+    def find_open_call(self, session: str, digest: str) -> OpenApproval | None:
+        """Return the open card of a chat that holds a call with this digest."""
+        return next((each for each in self.list_open() if each.session == session and digest in each.digests), None)
+
+    async def match_grant(self, turn: Turn, tool: str, target: GrantTarget | None) -> MatchedGrant | None:
+        """Return the best grant that covers a call: an exact one before one of a folder around it.
+
+        What was taken back counts no more, in mid-turn too.
+        """
+        found = sorted(self.state.find_grants(tool, target), key=lambda pair: not pair[1].is_exact)
+        for grant, matched in found:
+            if not grant.session or (grant.session == turn.session and grant.window == await find_window(turn)):
+                return matched
+        return None
+
+    async def new_id(self) -> str:
+        """Return an id that no card has had."""
+        while True:
+            number = "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in self._random(ID_LENGTH))
+            query = TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))
+            if not (await self._tape.fetch([query]))[0]:
+                return number
+
+    @property
+    def expires(self) -> str:
+        """The moment at which a card that is written now means no."""
+        return timestamp(self._now() + timedelta(hours=self.settings.hours))
+
+    def may_answer(self, approval: OpenApproval, decider: Decider) -> bool:
+        """Return true if this person may say yes or no to a card, from this chat."""
+        if decider.is_shell:
+            return True
+        is_here = decider.session in (approval.session, approval.card) or decider.has_power
+        is_asker = (decider.channel, decider.id) == (approval.channel, approval.asker.id)
+        if approval.verdict == "confirm":
+            return is_here and (is_asker or decider.role is Role.OWNER)
+        return is_here and decider.role.at_least(Role(self.settings.role))
+
+    async def answer(
+        self, number: str, verdict: Answer, decider: Decider, *, scope: Scope = "once", reason: str = ""
+    ) -> AnswerResult:
+        """Answer a card. The first answer counts; one that does not count leaves a fact.
+
+        Args:
+            number: the id of the card, in any case.
+            verdict: yes or no.
+            decider: who answers.
+            scope: what the yes covers.
+            reason: why not.
+
+        Returns:
+            What became of it.
+        """
+        number = "".join(number.upper().split())
+        async with self._lock:
+            await self._projected.catch_up()
+            approval = self.state.open.get(number)
+            rejection, earlier = await self._find_rejection(number, approval, verdict, decider, scope)
+            if rejection is not None:
+                await self._reject(number, approval, rejection, decider)
+                return AnswerResult(approval, rejection, *earlier)
+            assert approval is not None
+            is_waiting = await self._decide(approval, verdict, decider, scope, reason[:MAX_REASON_CHARS])
+        await self._show_decision(approval, verdict, decider, scope)
+        log.info("approval decided", extra={"action": "approval.decided", "approval": number, "verdict": verdict})
+        return AnswerResult(approval, verdict=verdict, is_waiting=is_waiting)
+
+    async def _find_rejection(
+        self, number: str, approval: OpenApproval | None, verdict: Answer, decider: Decider, scope: Scope
+    ) -> tuple[Rejection | None, tuple[str, str]]:
+        """Return why an answer does not count, and who has given which answer before."""
+        query = TapeQuery(APPROVALS_TAPE, keys=(decided_key(number), opened_key(number)))
+        known = {entry.name: entry for entry in (await self._tape.fetch([query]))[0] if not entry.erased}
+        if (decided := known.get(DECIDED)) is not None:
+            data = decided.payload["data"]
+            return "decided", (data["by_name"] or data["by"], data["verdict"])
+        if approval is None or approval.expires <= self._now():
+            return ("expired" if approval or OPENED in known else "unknown"), ("", "")
+        if not self.may_answer(approval, decider):
+            return "foreign", ("", "")
+        if verdict == "approved" and scope not in approval.scopes:
+            return "scope", ("", "")
+        if verdict == "approved" and await self.read_asked(approval) is None:
+            return "gone", ("", "")
+        if verdict == "approved" and not await self.may_act():
+            return "restored", ("", "")
+        return None, ("", "")
+
+    async def _reject(self, number: str, approval: OpenApproval | None, rejection: Rejection, decider: Decider) -> None:
+        if approval is None and rejection == "unknown":
+            return  # made up, or a typing error: nothing happened
+        session = approval.session if approval else decider.session
+        data = {
+            "id": number, "reason": rejection, "by": decider.id, "channel": decider.channel, "session": session,
+        }  # fmt: skip
+        await self._write(event(REJECTED, data))
+
+    async def read_asked(self, approval: OpenApproval) -> JsonObject | None:
+        """Read the calls of a card from the tape of its chat; None if they were put aside or erased."""
+        query = TapeQuery(approval.tape, keys=(asked_key(approval.id),))
+        found = (await self._open_tape(approval.tape).fetch([query]))[0]
+        return found[0].payload["data"] if found and not found[0].erased and found[0].name == ASKED else None
+
+    async def read_decision(self, number: str) -> JsonObject | None:
+        """Return the data of the answer to a card; None without one."""
+        query = TapeQuery(APPROVALS_TAPE, keys=(decided_key(number),))
+        found = (await self._tape.fetch([query]))[0]
+        return found[0].payload["data"] if found and not found[0].erased else None
+
+    async def _decide(
+        self, approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope, reason: str
+    ) -> bool:
+        """Write the decision, its grants and the inbound that goes on, in one transaction; true if that has to wait."""
+        facts = [decided_entry(approval, verdict, decider, scope, reason)]
+        if verdict == "approved" and scope != "once":
+            facts += grant_entries(approval, decider, scope)
+        inbound = continuation_inbound(approval, verdict, scope, reason, timestamp(self._now()))
+        try:
+            if self._ports is None:
+                raise ConfigError("no bot runs")
+            await self._ports.accept(inbound, {APPROVALS_TAPE: [*facts, continued_entry(approval.id)]})
+        except ConfigError:  # its channel does not run here: the next start goes on
+            await self._write(*facts)
+            return True
+        await self._projected.catch_up()
+        return False
+
+    async def continue_decided(self) -> None:
+        """Queue the turns of decisions that were taken while the bot, or the channel of a chat, did not run."""
+        if self._ports is None or not await self.may_act():
+            return
+        async with self._lock:
+            await self._projected.catch_up()
+            for decision in list(self.state.decided.values()):
+                await self._continue(decision, self._ports)
+
+    async def _continue(self, decision: ApprovalDecision, ports: ApprovalPorts) -> None:
+        approval = decision.opened
+        data, fact = await self.read_decision(decision.id), continued_entry(decision.id)
+        if data is None:
+            return
+        inbound = continuation_inbound(approval, data["verdict"], data["scope"], data["reason"], timestamp(self._now()))
+        try:
+            is_new = await ports.accept(inbound, {APPROVALS_TAPE: [fact]})
+        except ConfigError:
+            return
+        if not is_new:
+            await self._write(fact)
+        else:
+            await self._projected.catch_up()
+
+    async def revoke(self, entry: int, by: str, channel: str) -> StandingGrant | None:
+        """Take a grant back; None if there is none of this number. The next call under it asks again."""
+        async with self._lock:
+            await self._projected.catch_up()
+            grant = self.state.grants.get(entry)
+            if grant is not None:
+                await self._write(event(REVOKED, {"grant": entry, "by": by, "channel": channel}))
+            return grant
+
+    async def _show_decision(self, approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope) -> None:
+        """Edit the card: who answered, when, and what."""
+        ports = self._ports
+        if ports is None:
+            return
+        chat = find_chat(approval.card)
+        message = await ports.find_sent(approval.session, chat.channel, card_key(approval.id))
+        asked = await self.read_asked(approval)
+        if not message or asked is None:
+            return
+        card = ApprovalCard(approval.id, asked, approval.session, approval.asker, ports.texts, ports.zone)
+        text = card.format_decided(verdict, scope, decider.name or decider.id, self._now())
+        outbound = Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)
+        try:
+            await ports.send(approval.session, f"decided:{approval.id}", outbound, {})
+        except ConfigError:
+            log.info("card not edited: its channel does not run here", extra={"action": "approval.unedited"})
+
+    async def _write(self, *facts: TapeEntry) -> None:
+        await self._projected.write_checkpoint()
+        stored = await self._tape.append(facts, if_absent=True)
+        await self._projected.follow(stored)
+
+
+async def find_window(turn: Turn) -> int:
+    """Return the anchor that opened the window of a turn; 0 without one."""
+    found = (await turn.tape.fetch([TapeQuery(turn.tape.name, OpeningAnchor(), missing="empty")]))[0]
+    return found[0].id if found else 0
+
+
+def opened_key(number: str) -> str:
+    """Return the key of the fact on the access tape that a card was asked."""
+    return f"opened:{number}"
+
+
+def asked_key(number: str) -> str:
+    """Return the key of the fact with the calls of a card, on the tape of its chat."""
+    return f"asked:{number}"
+
+
+def decided_key(number: str) -> str:
+    """Return the key of the answer to a card: the first one counts."""
+    return f"{APPROVAL_ORIGIN}:{number}"
+
+
+def card_key(number: str) -> str:
+    """Return the key of the message with a card."""
+    return f"card:{number}"
+
+
+def decided_entry(approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope, reason: str) -> TapeEntry:
+    """Make the fact that a card was answered."""
+    data = {
+        "id": approval.id,
+        "session": approval.session,
+        "verdict": verdict,
+        "scope": scope if verdict == "approved" else "",
+        "reason": reason,
+        "by": decider.id,
+        "by_name": decider.name,
+        "channel": decider.channel,
+        "surface": decider.surface,
+    }
+    return event(DECIDED, data, key=decided_key(approval.id))
+
+
+def continued_entry(number: str) -> TapeEntry:
+    """Make the fact that the turn of an answer was queued."""
+    return event(CONTINUED, {"id": number}, key=f"continued:{number}")
+
+
+def grant_entries(approval: OpenApproval, decider: Decider, scope: Scope) -> list[TapeEntry]:
+    """Make the grants of a yes that covers more than once: one for each thing that the calls act on."""
+    place = {"session": approval.session, "window": [approval.tape, approval.window]} if scope == "chat" else {}
+    named = dict.fromkeys(
+        (tool, *target) for tool, target in zip(approval.tools, approval.targets, strict=True) if target
+    )
+    return [
+        event(
+            GRANTED,
+            {
+                "tool": tool, "kind": kind, "value": value, **place,
+                "approval": approval.id, "by": decider.id, "channel": decider.channel,
+            },
+            key=f"grant:{approval.id}:{number}",
+        )
+        for number, (tool, kind, value) in enumerate(named)
+    ]  # fmt: skip
+
+
+def continuation_inbound(approval: OpenApproval, verdict: str, scope: str, reason: str, time: str) -> Inbound:
+    """Build the inbound with which a chat goes on after an answer. Its text is for the model."""
+    if verdict == "approved":
+        text = (
+            f"[Approval {approval.id}: allowed ({scope}). The calls that were waiting run now, as they were stored; their "
+            "results follow. Go on with the task.]"
+        )
+    else:
+        text = (
+            f"[Approval {approval.id}: denied. The calls that were waiting do not run. Do not try them again in another "
+            "form; tell the person briefly what is left undone.]"
+        )
+        if reason:
+            text += f"\nReason given, as a quotation: {json.dumps(reason, ensure_ascii=False)}"
+    return Inbound(
+        approval.channel,
+        decided_key(approval.id),
+        approval.chat,
+        approval.asker,
+        text,
+        time,
+        thread=approval.thread,
+        direct=approval.is_direct,
+        space=approval.space,
+        origin=APPROVAL_ORIGIN,
+        # The calls are as foreign as what made the model write them, and a reason is somebody's words.
+        provenance=str(most_foreign(approval.provenance, Source.PEOPLE if reason else Source.OWN)),
+    )

@@ -1,0 +1,76 @@
+"""The feature: tools that run programs, off by default."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bubbot.feature import Apply, Feature
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.ports.middleware import CallNext, ToolInvocation
+from bubbot.ports.tool import ToolOutput
+
+if TYPE_CHECKING:
+    from bubbot.features.shell.service import ShellService
+
+
+class ShellFeature:
+    """The programs of one bot: they outlive a change of the settings, and end with it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._service: ShellService | None = None
+
+    def feature(self, settings: ShellSettings) -> Feature:
+        """Build the feature under these settings; a reload builds it again."""
+        if not settings.enabled:
+            return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare)
+        from bubbot.features.shell.tools import shell_tools
+
+        self._service = self._service or self._make_service(settings)
+        return Feature(
+            name="shell",
+            tools=shell_tools(self._service, settings),
+            around_tool=(self._end_at_reset,),
+            lifespan=self._lifespan,
+            prepare=self._prepare,
+        )
+
+    def _make_service(self, settings: ShellSettings) -> ShellService:
+        # Imported here: bots without these tools load nothing of them.
+        from bubbot.features.shell.service import ShellService
+
+        return ShellService(settings, self._home, time.monotonic)
+
+    async def _prepare(self, settings: ShellSettings) -> Apply:
+        def apply() -> None:
+            if self._service is not None:
+                self._service.apply(settings)
+
+        return apply
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
+        """Try the sandbox at the start, so that the log says at once why nothing runs; end every program at the end."""
+        if self._service is not None:
+            from bubbot.features.shell.sandbox import SandboxUnusable
+
+            with suppress(SandboxUnusable):
+                await self._service.find_sandbox()
+        try:
+            yield
+        finally:
+            if self._service is not None:
+                await self._service.close()
+
+    async def _end_at_reset(
+        self, invocation: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]
+    ) -> ToolOutput:
+        """End the programs of a chat before it begins anew: they write to files that may be erased."""
+        has_reset = invocation.tool.name == "session.reset" and invocation.args.model_dump().get("how")
+        if has_reset and self._service is not None:
+            await self._service.end_jobs(invocation.turn.session)
+        return await call_next(invocation)

@@ -1,0 +1,319 @@
+"""Sandboxes: how a program is started so that it can change its workspace and nothing else.
+
+A sandbox that does not work is never replaced by a weaker one: `choose_sandbox` raises `SandboxUnusable` with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import join
+from tempfile import TemporaryDirectory
+
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.packages import package_command
+from bubbot.ports.text import clean, replace_controls
+from bubbot.records import dataclass
+
+PROBE_TIMEOUT_SECONDS = 10.0
+MAX_FILE_BYTES = 1_000_000_000
+"""Bytes of one file that a program may write."""
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC_FILES = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "fonts", "group", "host.conf",
+    "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "networks",
+    "nsswitch.conf", "passwd", "pki/ca-trust", "pki/tls/certs", "profile", "protocols", "python3", "python3.11", "services", "shells",
+    "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+)  # fmt: skip
+"""What programs need of /etc. The rest may hold keys that the bot's user can read."""
+NETWORK_FILES = ("/etc/resolv.conf", "/etc/gai.conf")
+KERNEL_FOLDERS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/sys/kernel/random")
+CONFINE_FILE = Path(__file__).with_name("confine.py")
+"""The program of the child process without bubblewrap."""
+REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
+"""The locked packages of the sandbox `landlock`."""
+LANDLOCK_PACKAGES = ("landlockpy", "pyseccomp")
+_BLOCK_BYTES = 512
+# Shells disagree on the letter for processes. Nothing runs if a limit cannot be set.
+_LIMITS_SCRIPT = (
+    'if [ -n "${BASH_VERSION-}" ]; then ulimit -u "$1"; else ulimit -p "$1"; fi && ulimit -v "$2" && ulimit -f "$3" '
+    '&& ulimit -t "$4" && ulimit -c 0 || exit 125; shift 4; exec "$@"'
+)
+
+
+class SandboxUnusable(Exception):
+    """No program can run; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLimits:
+    """The limits of a program.
+
+    Attributes:
+        seconds: of processor time, for each process.
+        memory_bytes: that each process may address.
+        processes: at a time.
+    """
+
+    seconds: int
+    memory_bytes: int
+    processes: int
+
+
+class Sandbox(ABC):
+    """A way to start programs.
+
+    Attributes:
+        name: that of the setting.
+        has_network: programs may use the network.
+        ends_by_kill: a SIGKILL of the started process ends all that it has started; else SIGTERM does.
+    """
+
+    name: str
+    has_network: bool
+    ends_by_kill: bool = True
+
+    @abstractmethod
+    def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
+        """Build the command that runs a program with its folder as the working directory."""
+
+
+class BubblewrapSandbox(Sandbox):
+    """Namespaces of its own: no network, no other processes, no file but the system and the workspace."""
+
+    name = "bwrap"
+
+    def __init__(
+        self, *, has_network: bool, readable: Sequence[str] = (), program: str = "bwrap", may_nest: bool = False
+    ) -> None:
+        """Set what programs see.
+
+        Args:
+            has_network: programs may use the network.
+            readable: further folders that they may read.
+            program: that of bubblewrap.
+            may_nest: programs may make namespaces of their own; versions before 0.8 cannot forbid it.
+        """
+        self.has_network = has_network
+        self._may_nest = may_nest
+        self._readable = readable
+        self._program = program
+
+    def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
+        """See `Sandbox.build_command`."""
+        options = [
+            "--unshare-all",
+            "--unshare-user",
+            "--die-with-parent",
+            "--new-session",
+            "--cap-drop",
+            "ALL",
+            "--hostname",
+            "sandbox",
+        ]
+        if self.has_network:
+            options.append("--share-net")
+        if not self._may_nest:
+            options.append("--disable-userns")
+        options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]  # noqa: S108 - its own
+        for folder in KERNEL_FOLDERS:  # writable for the user root, even one without any power
+            options += ["--ro-bind-try", folder, folder]
+        for folder in SYSTEM_FOLDERS:
+            path = Path(folder)
+            if path.is_symlink():
+                options += ["--symlink", str(path.readlink()), folder]
+            else:
+                options += ["--ro-bind-try", folder, folder]
+        for file in _list_readable_files(self._readable, has_network=self.has_network):
+            options += ["--ro-bind-try", file, file]
+        options += ["--bind", str(workspace), str(workspace), "--remount-ro", "/", "--chdir", str(workspace)]
+        numbers = (limits.processes, limits.memory_bytes // 1024, MAX_FILE_BYTES // _BLOCK_BYTES, limits.seconds)
+        return [self._program, *options, "--", "/bin/sh", "-c", _LIMITS_SCRIPT, "sh", *map(str, numbers), *argv]
+
+
+class ConfinedSandbox(Sandbox):
+    """A process that limits the program that it starts; with Landlock and seccomp, or without anything.
+
+    Landlock has no namespaces: other processes are there, and refused. See `confine.py`.
+    """
+
+    ends_by_kill = False
+
+    def __init__(self, *, has_network: bool, readable: Sequence[str] = (), is_restricted: bool = True) -> None:
+        self.name = "landlock" if is_restricted else "none"
+        self.has_network = has_network or not is_restricted
+        self._readable = readable
+        self._is_restricted = is_restricted
+
+    def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
+        """See `Sandbox.build_command`."""
+        readable = [*SYSTEM_FOLDERS, *PROC_FILES, *_list_readable_files(self._readable, has_network=self.has_network)]
+        landlock = {
+            "readable": readable,
+            "writable": [str(workspace)],
+            "devices": DEVICES,
+            "network": self.has_network,
+            "libraries": _find_library_folders(),
+        }
+        numbers = {
+            "RLIMIT_CPU": limits.seconds,
+            "RLIMIT_AS": limits.memory_bytes,
+            "RLIMIT_FSIZE": MAX_FILE_BYTES,
+            "RLIMIT_CORE": 0,
+        }
+        options = {
+            "limits": numbers,
+            "processes": limits.processes,
+            "landlock": landlock if self._is_restricted else None,
+        }
+        return [sys.executable, "-I", "-S", str(CONFINE_FILE), json.dumps(options), *argv]
+
+
+def _list_readable_files(further: Sequence[str], *, has_network: bool) -> list[str]:
+    return [*(f"/etc/{name}" for name in ETC_FILES), *(NETWORK_FILES if has_network else ()), *further]
+
+
+def _find_library_folders() -> list[str]:
+    """Return the folders of the packages of the extra `sandbox`, so that the child need not look through all packages."""
+    specs = [find_spec(name) for name in LANDLOCK_PACKAGES]
+    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+    return list(dict.fromkeys(str(file.parents[file.name == "__init__.py"]) for file in origins))
+
+
+def program_environment(workspace: Path) -> dict[str, str]:
+    """Return the whole environment of a program: nothing of the bot's own."""
+    return {
+        "PATH": SEARCH_PATH,
+        "HOME": str(workspace),
+        "TMPDIR": str(workspace / ".tmp"),
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "PAGER": "cat",
+    }
+
+
+def make_workspace(folder: Path) -> None:
+    """Make the folder of a chat, for the bot's user alone. Raise `SandboxUnusable` if something else is there."""
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink():
+            raise SandboxUnusable(f"{folder} is a link")
+        temporary = folder / ".tmp"
+        if not temporary.is_symlink():  # a program may have put one there; it leads nowhere that it could not write to
+            temporary.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SandboxUnusable(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def list_missing_packages() -> list[str]:
+    """List the packages of the extra `sandbox` that are not installed; import none of them."""
+    return [name for name in LANDLOCK_PACKAGES if find_spec(name) is None]
+
+
+def format_install_command() -> str:
+    """Format the command that installs the extra `sandbox` into the environment of this bot, in the locked versions."""
+    return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
+
+
+def format_bubblewrap_command() -> str:
+    """Format the command that installs the program bubblewrap; empty if this system is not known. Not the package of PyPI."""
+    for tool, command in (
+        ("apt-get", "sudo apt-get install --yes bubblewrap"),
+        ("dnf", "sudo dnf install --assumeyes bubblewrap"),
+        ("pacman", "sudo pacman -S --noconfirm bubblewrap"),
+        ("zypper", "sudo zypper --non-interactive install bubblewrap"),
+        ("apk", "sudo apk add bubblewrap"),
+    ):
+        if shutil.which(tool):
+            return command
+    return ""
+
+
+def find_bubblewrap() -> str | None:
+    """Find the program bubblewrap; None if it is not installed."""
+    return shutil.which("bwrap", path=SEARCH_PATH)
+
+
+async def choose_sandbox(settings: ShellSettings) -> Sandbox:
+    """Return the sandbox of the settings once it has run a program. Raise `SandboxUnusable`."""
+    match settings.sandbox:
+        case "none":
+            sandbox: Sandbox = ConfinedSandbox(has_network=True, is_restricted=False)
+            await probe(sandbox)
+            return sandbox
+        case "bwrap":
+            return await _usable_bubblewrap(settings)
+        case "landlock":
+            return await _usable_landlock(settings)
+    try:
+        return await _usable_bubblewrap(settings)
+    except SandboxUnusable as no_bubblewrap:
+        try:
+            return await _usable_landlock(settings)
+        except SandboxUnusable as no_landlock:
+            raise SandboxUnusable(f"{no_bubblewrap}; {no_landlock}") from None
+
+
+async def _usable_bubblewrap(settings: ShellSettings) -> Sandbox:
+    program = find_bubblewrap()
+    if program is None:
+        raise SandboxUnusable("bubblewrap is not installed")
+    build = partial(BubblewrapSandbox, has_network=settings.network, readable=settings.readable, program=program)
+    sandbox = build()
+    try:
+        await probe(sandbox)
+    except SandboxUnusable:
+        sandbox = build(may_nest=True)
+        await probe(sandbox)
+    return sandbox
+
+
+async def _usable_landlock(settings: ShellSettings) -> Sandbox:
+    if missing := list_missing_packages():
+        raise SandboxUnusable(f"landlock needs the packages {' and '.join(missing)}")
+    sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable)
+    await probe(sandbox)
+    return sandbox
+
+
+async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> None:
+    """Run `true` in a sandbox. Raise `SandboxUnusable` if that fails: many systems have a sandbox and forbid its use."""
+    with TemporaryDirectory(prefix="bubbot-sandbox-") as name:
+        folder = Path(name)
+        make_workspace(folder)
+        command = sandbox.build_command(["true"], folder, ProgramLimits(10, 2**30, 16))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=folder,
+                env=program_environment(folder),
+                start_new_session=True,
+            )
+            async with asyncio.timeout(timeout):
+                _, errors = await process.communicate()
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise SandboxUnusable(f"{sandbox.name} did not answer within {timeout:g} seconds") from None
+        except OSError as error:
+            raise SandboxUnusable(f"{sandbox.name} cannot be started: {error.strerror}") from None
+    if process.returncode:
+        lines = replace_controls(clean(errors.decode(errors="replace"))).strip().splitlines()
+        reason = lines[-1][:300] if lines else f"exit status {process.returncode}"
+        raise SandboxUnusable(f"{sandbox.name} does not work here: {reason}")

@@ -1,0 +1,150 @@
+"""Programs of chats: the sandbox that works here, the folder of each chat, and what runs in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
+from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.ports.channel import workspace_folder
+from bubbot.records import dataclass
+
+log = logging.getLogger(__name__)
+
+MAX_ENDED_JOBS = 20
+"""Programs of one chat that have ended and whose output is kept."""
+
+
+class TooManyJobs(Exception):
+    """A chat has as many programs in the background as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """A program that has ended.
+
+    Attributes:
+        end: how it ended.
+        output: what it wrote.
+        seconds: how long it ran.
+    """
+
+    end: ProgramEnd
+    output: str
+    seconds: float
+
+
+class ShellJob:
+    """A program in the background.
+
+    Attributes:
+        id: its id in its chat.
+        command: what runs, for people.
+        end: how it ended; None while it runs.
+    """
+
+    def __init__(self, job_id: str, command: str, program: RunningProgram, seconds: float) -> None:
+        self.id = job_id
+        self.command = command
+        self.end: ProgramEnd | None = None
+        self._program = program
+        self._task = asyncio.create_task(self._run(seconds))
+
+    @property
+    def output(self) -> str:
+        """What it has written so far."""
+        return self._program.output.text()
+
+    async def stop(self) -> None:
+        """End it, and wait until it has ended."""
+        self._program.stop()
+        await asyncio.wait({self._task})
+
+    async def _run(self, seconds: float) -> None:
+        self.end = await self._program.wait(seconds)
+
+
+class ShellService:
+    """Runs programs, once a sandbox has run one.
+
+    Attributes:
+        settings: those in force.
+    """
+
+    def __init__(self, settings: ShellSettings, home: Path, clock: Callable[[], float]) -> None:
+        """Set what programs may do.
+
+        Args:
+            settings: the settings.
+            home: the home folder.
+            clock: seconds of a clock that never goes back.
+        """
+        self.settings = settings
+        self._home = home
+        self._clock = clock
+        self._choosing = asyncio.Lock()
+        self._sandbox: Sandbox | SandboxUnusable | None = None
+        self._jobs: dict[str, dict[str, ShellJob]] = {}
+        self._next_job = 1
+
+    def apply(self, settings: ShellSettings) -> None:
+        """Put new settings into force; programs that run stay as they are."""
+        self.settings = settings
+        self._sandbox = None
+
+    def find_workspace(self, session: str) -> Path:
+        """Return the folder of a chat."""
+        return workspace_folder(self._home, session)
+
+    async def find_sandbox(self) -> Sandbox:
+        """Return the sandbox, which has run a program. Raise `SandboxUnusable` with the reason for which none may run."""
+        async with self._choosing:
+            if self._sandbox is None:
+                try:
+                    self._sandbox = await choose_sandbox(self.settings)
+                except SandboxUnusable as error:
+                    log.warning("no program can run: %s", error, extra={"action": "shell.unusable"})
+                    self._sandbox = error
+        if isinstance(self._sandbox, SandboxUnusable):
+            raise SandboxUnusable(str(self._sandbox))
+        return self._sandbox
+
+    async def run(self, session: str, argv: Sequence[str]) -> ProgramResult:
+        """Run a program of a chat to its end. Raise `SandboxUnusable`."""
+        begun = self._clock()
+        program = await self._start(session, argv, self.settings.timeout)
+        end = await program.wait(self.settings.timeout)
+        return ProgramResult(end, program.output.text(), self._clock() - begun)
+
+    async def start(self, session: str, argv: Sequence[str], command: str) -> ShellJob:
+        """Start a program of a chat in the background. Raise `SandboxUnusable` and `TooManyJobs`."""
+        jobs = self._jobs.setdefault(session, {})
+        if sum(job.end is None for job in jobs.values()) >= self.settings.max_jobs:
+            raise TooManyJobs
+        for old in [job.id for job in jobs.values() if job.end is not None][:-MAX_ENDED_JOBS]:
+            del jobs[old]
+        job_id, self._next_job = str(self._next_job), self._next_job + 1
+        program = await self._start(session, argv, self.settings.job_timeout)
+        jobs[job_id] = ShellJob(job_id, command, program, self.settings.job_timeout)
+        return jobs[job_id]
+
+    def list_jobs(self, session: str) -> Sequence[ShellJob]:
+        """List the programs of a chat in the background, those that have ended too, oldest first."""
+        return tuple(self._jobs.get(session, {}).values())
+
+    async def end_jobs(self, session: str) -> None:
+        """End the programs of a chat, and forget them."""
+        await asyncio.gather(*(job.stop() for job in self._jobs.pop(session, {}).values()))
+
+    async def close(self) -> None:
+        """End all programs in the background."""
+        await asyncio.gather(*(self.end_jobs(session) for session in [*self._jobs]))
+
+    async def _start(self, session: str, argv: Sequence[str], seconds: float) -> RunningProgram:
+        limits = ProgramLimits(int(seconds) + 1, self.settings.memory * 2**20, self.settings.max_processes)
+        sandbox = await self.find_sandbox()
+        return await start_program(argv, sandbox, self.find_workspace(session), limits, self.settings.max_output)

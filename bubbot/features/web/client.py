@@ -1,0 +1,442 @@
+"""The one HTTP client of the web tools. It reaches public addresses only, and takes no more than its limits allow.
+
+Every connection is made by `socket_factory`, which sees the address itself: names, literals in any notation, redirects and
+names that resolve to something else the second time all meet the same check. Nothing is taken from the environment: no
+proxy, no password file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from email.message import Message
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+from bubbot.features.web.address import is_public_text
+from bubbot.ports.text import format_bytes
+from bubbot.records import dataclass
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiohttp import ClientResponse, ClientSession
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Return the addresses of a host. Raises `OSError` if it has none."""
+
+USER_AGENT = "Mozilla/5.0 (compatible; bubbot)"
+WEB_PORTS = frozenset((80, 443, 8000, 8080, 8443))
+"""Ports on which web servers listen; the others belong to mail, databases and so on."""
+MAX_URL_CHARS = 2000
+CHUNK_BYTES = 65_536
+MAX_HOSTS = 1000
+"""Hosts whose requests are counted at the same time."""
+RATE_WINDOW_SECONDS = 60.0
+HTTP_OK, HTTP_ERROR = 200, 400
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_HOST_LABELS = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?")
+
+
+class WebError(Exception):
+    """A request that was refused or that failed; the text says why."""
+
+
+class AddressRefused(OSError):
+    """An address that is not public. An `OSError`, so that the next address of the host is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebLimits:
+    """The limits of one request.
+
+    Attributes:
+        max_bytes: bytes of a body, as sent and as decompressed.
+        timeout: seconds for everything, redirects included.
+        max_redirects: redirects to the same host that are followed.
+        requests_per_minute: requests to one host.
+        ports: ports that may be asked; empty for all.
+    """
+
+    max_bytes: int = 5_000_000
+    timeout: float = 20.0
+    max_redirects: int = 5
+    requests_per_minute: int = 20
+    ports: Collection[int] = WEB_PORTS
+
+
+@dataclass(frozen=True, slots=True)
+class WebResponse:
+    """The answer to a request.
+
+    Attributes:
+        address: where it came from, after redirects.
+        status: the HTTP status.
+        media_type: in small letters; empty if the server says none.
+        charset: the charset that the server says; empty if none.
+        body: the whole body, decompressed.
+        redirect: an address at another host to which the server points; nothing was asked there, and there is no body.
+    """
+
+    address: str
+    status: int
+    media_type: str
+    charset: str
+    body: bytes
+    redirect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """An address that may be asked, as far as its text can tell.
+
+    Attributes:
+        url: the address without its fragment.
+        host: in small letters and ASCII, without the dot at its end.
+    """
+
+    url: str
+    host: str
+
+
+def parse_address(text: str, ports: Collection[int] = WEB_PORTS) -> WebAddress:
+    """Check the text of an address. Raise `WebError` with what to change.
+
+    Args:
+        text: the address.
+        ports: ports that may be asked; empty for all.
+    """
+    text = text.strip()
+    if len(text) > MAX_URL_CHARS:
+        raise WebError(f"the address has {len(text)} characters; at most {MAX_URL_CHARS} are sent")
+    if not text.isprintable() or " " in text or "\\" in text:
+        raise WebError("the address has spaces, backslashes or control characters; write them as %20 and so on")
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise WebError(f"the address cannot be read: {error}") from None
+    if parts.scheme not in ("http", "https"):
+        raise WebError("the address has to begin with https:// or http://")
+    if parts.username is not None or parts.password is not None:
+        raise WebError("the address holds a user name or a password, which are not sent: leave them out")
+    default_port = 443 if parts.scheme == "https" else 80
+    if ports and (default_port if port is None else port) not in ports:
+        raise WebError(f"port {port} is not one of the web; allowed are {', '.join(map(str, sorted(ports)))}")
+    host = _check_host(host)
+    netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port is not None else "")
+    return WebAddress(parts._replace(netloc=netloc, fragment="").geturl(), host)
+
+
+def _check_host(host: str) -> str:
+    if ":" in host and "%" not in host and _is_literal(host):
+        return host
+    try:
+        name = host.encode("idna").decode().lower()
+    except UnicodeError:
+        name = ""
+    if not _HOST_LABELS.fullmatch(name) or len(name) > 253:
+        raise WebError(f"{host!r} is not the name of a host")
+    return name.removesuffix(".")
+
+
+class WebClient:
+    """Sends GET and POST requests to public addresses."""
+
+    def __init__(
+        self,
+        limits: WebLimits = WebLimits(),  # noqa: B008 - frozen
+        *,
+        clock: Callable[[], float],
+        is_allowed: Callable[[str], bool] = is_public_text,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Set the limits.
+
+        Args:
+            limits: the limits of one request.
+            clock: seconds of a clock that never goes back.
+            is_allowed: returns true for an address that may be reached. Anything but the default is for an address that
+                the owner wrote into the settings, and for tests.
+            resolve: returns the addresses of a host; None for the resolver of the system.
+            tls: the certificates to trust; None for those of `certifi`.
+        """
+        self._limits = limits
+        self._clock = clock
+        self._is_allowed = is_allowed
+        self._resolve = resolve or _resolve_by_system
+        self._tls = tls
+        self._requests: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def check(self, url: str) -> WebAddress:
+        """Check the text of an address, and the address itself if it is one. Raise `WebError`."""
+        address = parse_address(url, self._limits.ports)
+        if _is_literal(address.host) and not self._is_allowed(address.host):
+            raise WebError(_refusal(address.host))
+        return address
+
+    async def get(
+        self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> WebResponse:
+        """Send a GET request, and follow redirects to the same host.
+
+        Args:
+            url: the address.
+            params: a query; with one, or with headers, no redirect is followed.
+            headers: further headers, such as a key.
+
+        Raises:
+            WebError: the request was refused or failed; a status above 399 is no failure.
+        """
+        async with self._session() as session:
+            if params or headers:
+                return await self._ask(session, "GET", self.check(url), params=params, headers=headers)
+            return await self._follow(session, self.check(url))
+
+    async def post(
+        self,
+        url: str,
+        *,
+        data: Mapping[str, str] | None = None,
+        json: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> WebResponse:
+        """Send a POST request with a form or with JSON, and follow no redirect. Raise `WebError` as `get` does."""
+        async with self._session() as session:
+            return await self._ask(session, "POST", self.check(url), data=data, json=json, headers=headers)
+
+    async def _follow(self, session: ClientSession, address: WebAddress) -> WebResponse:
+        for _ in range(self._limits.max_redirects + 1):
+            response = await self._ask(session, "GET", address)
+            if not response.redirect:
+                return response
+            following = self.check(response.redirect)
+            if not _is_same_site(address.host, following.host):
+                return response
+            if address.url.startswith("https:") and not following.url.startswith("https:"):
+                raise WebError(f"{address.host} leads from https to http, which anybody on the way can read")
+            address = following
+        raise WebError(f"more than {self._limits.max_redirects} redirects")
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[ClientSession]:
+        """Open a session of one request and its redirects; translate the errors of the library."""
+        import aiohttp
+
+        self._tls = self._tls or _trusted_certificates()
+        # A connection is never kept: each was checked for the request that opened it.
+        connector = aiohttp.TCPConnector(
+            resolver=_make_resolver(self._resolve_allowed),
+            socket_factory=self._open_socket,
+            use_dns_cache=False,
+            force_close=True,
+            happy_eyeballs_delay=None,
+            ssl=self._tls,
+        )
+        try:
+            async with (
+                asyncio.timeout(self._limits.timeout),
+                aiohttp.ClientSession(
+                    connector=connector,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    auto_decompress=False,
+                    trust_env=False,
+                    headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate"},
+                ) as session,
+            ):
+                yield session
+        except TimeoutError:
+            raise WebError(f"no whole answer within {self._limits.timeout:g} seconds") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise WebError(_describe(error)) from error
+
+    async def _ask(self, session: ClientSession, method: str, address: WebAddress, **options: Any) -> WebResponse:
+        from yarl import URL
+
+        self._count(address.host)
+        # The library reads the address once more; that it asks another host than was checked must not happen.
+        url = URL(address.url)
+        if not _is_same_host(url.host or "", address.host):
+            raise WebError(f"{address.host!r} is not the name of a host")
+        async with session.request(method, url, allow_redirects=False, **options) as response:
+            media_type, charset = _parse_content_type(response.headers.get("Content-Type", ""))
+            location = response.headers.get("Location", "")
+            if response.status in _REDIRECTS and location:
+                redirect = urljoin(address.url, location)
+                return WebResponse(address.url, response.status, media_type, charset, b"", redirect)
+            body = await self._read(response)
+            return WebResponse(address.url, response.status, media_type, charset, body)
+
+    async def _read(self, response: ClientResponse) -> bytes:
+        limit = self._limits.max_bytes
+        too_large = WebError(f"it has more than {format_bytes(limit)}, the most that is read")
+        declared = response.content_length
+        if declared is not None and declared > limit:
+            raise too_large
+        decode = make_decoder(response.headers.get("Content-Encoding", ""))
+        body, sent = bytearray(), 0
+        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+            sent += len(chunk)
+            body += decode(chunk, limit + 1 - len(body))
+            if max(sent, len(body)) > limit:
+                raise too_large
+        return bytes(body)
+
+    def _count(self, host: str) -> None:
+        """Count a request. Raise `WebError` if the host has had too many in the last minute."""
+        now = self._clock()
+        times = self._requests.pop(host, deque())
+        while times and times[0] <= now - RATE_WINDOW_SECONDS:
+            times.popleft()
+        self._requests[host] = times  # the newest is last
+        if len(self._requests) > MAX_HOSTS:
+            self._requests.popitem(last=False)
+        if len(times) >= self._limits.requests_per_minute:
+            wait = times[0] + RATE_WINDOW_SECONDS - now
+            raise WebError(f"{host} was asked {len(times)} times within a minute; ask again in {wait:.0f} seconds")
+        times.append(now)
+
+    async def _resolve_allowed(self, host: str, port: int) -> Sequence[str]:
+        """Return the addresses of a host that may be reached. Raise `AddressRefused` if it has others only."""
+        found = await self._resolve(host, port)
+        allowed = [address for address in found if self._is_allowed(address)]
+        if not allowed:
+            raise AddressRefused(_refusal(host, found))
+        return allowed
+
+    def _open_socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """Make the socket of a connection, once the address that it will be connected to is checked."""
+        family, kind, protocol, _, target = info
+        if not self._is_allowed(target[0]) or (len(target) == 4 and target[3]):
+            raise AddressRefused(_refusal(target[0]))
+        return socket.socket(family, kind, protocol)
+
+
+def make_decoder(encoding: str) -> Callable[[bytes, int], bytes]:
+    """Return a function that decompresses the next bytes of a body to at most so many. Raise `WebError` if none can.
+
+    Raises:
+        WebError: nobody asked for such a body. The function raises it for bytes that cannot be decompressed.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return lambda chunk, _: chunk
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise WebError(f"the body is compressed as {encoding[:40]!r}, which was not asked for")
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # finds out by itself whether gzip or zlib
+
+    def decode(chunk: bytes, limit: int) -> bytes:
+        try:
+            return decompressor.decompress(chunk, max(limit, 1))
+        except zlib.error as error:
+            raise WebError(f"the body cannot be decompressed: {error}") from None
+
+    return decode
+
+
+async def _resolve_by_system(host: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+def _make_resolver(resolve: Resolve) -> AbstractResolver:
+    from aiohttp.abc import AbstractResolver
+
+    class GuardedResolver(AbstractResolver):
+        """Resolves hosts to addresses that may be reached."""
+
+        async def resolve(
+            self,
+            host: str,
+            port: int = 0,
+            family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - the port's signature
+        ) -> list[ResolveResult]:
+            """See `AbstractResolver.resolve`."""
+            return [
+                {
+                    "hostname": host,
+                    "host": address,
+                    "port": port,
+                    "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
+                    "proto": 0,
+                    "flags": socket.AI_NUMERICHOST,
+                }
+                for address in await resolve(host, port)
+            ]
+
+        async def close(self) -> None:
+            """Close nothing."""
+
+    return GuardedResolver()
+
+
+def _trusted_certificates() -> ssl.SSLContext:
+    import ssl
+
+    import certifi
+
+    return ssl.create_default_context(cafile=certifi.where())
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_same_host(one: str, other: str) -> bool:
+    try:
+        return ip_address(one) == ip_address(other)  # IPv6 has many spellings
+    except ValueError:
+        return one == other
+
+
+def _is_same_site(one: str, other: str) -> bool:
+    return one.removeprefix("www.") == other.removeprefix("www.")
+
+
+def _parse_content_type(text: str) -> tuple[str, str]:
+    message = Message()
+    message["Content-Type"] = text if text.isprintable() else ""
+    charset = message.get_param("charset", "")
+    return text.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else ""
+
+
+def _refusal(host: str, addresses: Sequence[str] = ()) -> str:
+    named = f"{host} ({', '.join(addresses[:3])})" if addresses else host
+    return f"{named} is not a public address, and only those may be asked"
+
+
+def _describe(error: Exception) -> str:
+    """Say why a request failed, without what a server may have put into the words of the library."""
+    import aiohttp
+
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, AddressRefused):
+        return str(cause)
+    match error:
+        case aiohttp.InvalidURL():
+            return "the address has no host that can be asked"
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror():
+            return "no such host is known"
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            return "the server has no certificate that is trusted"
+        case aiohttp.ClientConnectorError():
+            return f"no connection: {getattr(cause, 'strerror', '') or type(cause).__name__}"
+        case aiohttp.ServerDisconnectedError():
+            return "the server closed the connection"
+        case aiohttp.ClientPayloadError():
+            return "the answer ended early"
+        case aiohttp.ClientResponseError():
+            return "the answer is not HTTP, or its headers are too long"
+    return type(error).__name__

@@ -1,0 +1,350 @@
+"""Outside effects: a begin is durable before one starts (T19), and a turn that runs again repeats none of them (T20).
+
+A call that acts outside writes `effect.begin`, runs, and writes `effect.end` with its result. If the process dies in
+between, recovery repeats nothing. The turn that runs again reads what its earlier attempt did (`AttemptRecord`):
+
+    result recorded     the same call is answered with it
+    no begin            it never ran, and runs now
+    begin, no end       `key`: it runs again under the same key; `probe`: the tool is asked; `never`: outcome unknown
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from hashlib import sha256
+from typing import Any
+
+from bubbot.errors import ToolFailed, ToolRetry
+from bubbot.ports.middleware import ToolInvocation
+from bubbot.ports.model import ToolCall
+from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolArgs, ToolOutput, digest_call
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.runtime.tool_list import unwrap_call
+from bubbot.tape import entry as make
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.provenance import Source
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.view import QueryAnswers
+from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
+
+EFFECT_BEGIN = "effect.begin"
+EFFECT_END = "effect.end"
+MAX_TURN_STARTS = 64
+"""The newest turns among which an interrupted attempt is looked for before the whole tape is read."""
+KEY_DIGITS = 32
+
+
+class EffectRun:
+    """One call of a tool while it runs.
+
+    Attributes:
+        call_id: the id that the model gave the call; empty for a command.
+        is_begun: it may have acted outside.
+    """
+
+    def __init__(self, call_id: str = "") -> None:
+        self.call_id = call_id
+        self.is_begun = False
+        self._key = ""
+
+    async def run(self, call: ToolInvocation) -> ToolOutput:
+        """Run the tool; if the call acts outside, after its begin is durable. This is innermost: nothing changes it any more."""
+        effect = call.plan.effect if call.plan else call.tool.effect
+        if not call.tool.acts_outside and effect.kind is not EffectKind.OUTSIDE:
+            return await _run_tool(call, call.turn)
+        if self.is_begun and effect.once is Repeat.NEVER:
+            raise ToolFailed(f"{call.tool.name} began before, and must not run twice; its outcome is unknown")
+        return await self.act(call, effect.once)
+
+    async def act(self, call: ToolInvocation, once: Repeat, key: str = "") -> ToolOutput:
+        """Write the begin and run the tool. `key` is that of the attempt which it repeats; empty for a new effect."""
+        turn, digest = call.turn, digest_call(call.tool, call.args)
+        data: dict[str, Any] = {"call": self.call_id, "tool": call.tool.name, "digest": digest, "once": str(once)}
+        if once is not Repeat.NEVER:
+            self._key = data["key"] = key or self._key or _new_key(turn, self.call_id, digest)
+        await turn.tape.append([make.event(EFFECT_BEGIN, data)])
+        await turn.tape.save()
+        self.is_begun = True
+        return await _run_tool(call, replace(turn, effect_key=self._key))
+
+    def end(self, *, is_error: bool) -> list[TapeEntry]:
+        """Build the end, which goes onto the tape together with the result; nothing if there was no begin."""
+        data = {"call": self.call_id, "status": "error" if is_error else "ok"}
+        return [make.event(EFFECT_END, data)] if self.is_begun else []
+
+
+async def _run_tool(call: ToolInvocation, turn: Turn) -> ToolOutput:
+    if call.plan is not None and call.plan.effect.source is Source.WORLD:
+        turn.tape.raise_source(Source.WORLD)  # what it writes while it runs may hold its words, too
+    output: ToolOutput = await call.tool.run(turn, call.args)
+    return output
+
+
+def _new_key(turn: Turn, call_id: str, digest: str) -> str:
+    """Make the key of a new effect. The place in the fork tells equal calls apart: models use an id again."""
+    text = f"{turn.tape.id} {len(turn.tape.delta)} {call_id} {digest}"
+    return sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+
+
+def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
+    """Build the results of the calls that have none, as a fork was left (T12).
+
+    Args:
+        delta: what the fork holds.
+        fork: its id if it is a fork of a fork; empty for the fork of a turn.
+    """
+    missing: list[tuple[str, str]] = []
+    for entry in delta:
+        if entry.meta.get("fork", "") != fork:
+            continue
+        if entry.kind == Kind.TOOL_CALL:
+            outside = entry.payload.get("outside", ())
+            missing += [
+                (call["id"], NOT_RUN if call["id"] in outside else OUTCOME_UNKNOWN) for call in entry.payload["calls"]
+            ]
+        elif entry.name == EFFECT_BEGIN:
+            waiting = (entry.payload["data"]["call"], NOT_RUN)
+            if waiting in missing:
+                missing[missing.index(waiting)] = (waiting[0], OUTCOME_UNKNOWN)
+        elif entry.kind == Kind.TOOL_RESULT:
+            for answered in (result["tool_call_id"] for result in entry.payload["results"]):
+                if (place := next((n for n, (call, _) in enumerate(missing) if call == answered), None)) is not None:
+                    del missing[place]  # once: models reuse ids
+    items = [{"tool_call_id": call, "content": content, "is_error": True} for call, content in missing]
+    return [make.tool_result(items, provenance=str(Source.OWN))] if items else []
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A call that an interrupted attempt made.
+
+    Attributes:
+        id: the id that the model gave it; empty for a command.
+        name: the name of its tool.
+        arguments: as the model wrote them; empty for a command.
+        fork: the fork of the sub-task that made it; empty for the turn itself.
+        content: its result; None if it has none.
+        is_error: that is an error.
+        was_run: false if it certainly did not run.
+        digest: of the tool and its arguments, if it has a begin.
+        once: what that begin allows.
+        key: the idempotency key of that begin.
+    """
+
+    id: str
+    name: str
+    arguments: str = ""
+    fork: str = ""
+    content: str | None = None
+    is_error: bool = False
+    was_run: bool = True
+    digest: str = ""
+    once: Repeat = Repeat.NEVER
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCallsView:
+    """The calls of interrupted attempts at a turn, those of their sub-tasks too, in order.
+
+    Attributes:
+        turns: the ids of the attempts.
+        first: an entry id from which all of them are found.
+    """
+
+    turns: frozenset[str]
+    first: int
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read calls, begins and results."""
+        kinds, names = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT), (EFFECT_BEGIN, "command")
+        return (TapeQuery(tape, IdRanges(((self.first, None),)), kinds=kinds, names=names),)
+
+    def fold(self, answers: QueryAnswers) -> tuple[RecordedCall, ...]:
+        """Pair the calls with their begins and results."""
+        return pair_recorded(entry for entry in answers[0] if entry.meta.get("turn") in self.turns)
+
+
+@dataclass
+class _Pairing:
+    """Calls in order; `waiting` has the places of those without a result, by fork and id, oldest first."""
+
+    calls: list[RecordedCall] = field(default_factory=list)
+    waiting: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    def add(self, call: RecordedCall) -> None:
+        self.waiting.setdefault((call.fork, call.id), []).append(len(self.calls))
+        self.calls.append(call)
+
+    def begin(self, fork: str, data: JsonObject) -> None:
+        begun: Any = {
+            "name": data["tool"],
+            "digest": data["digest"],
+            "once": Repeat(data["once"]),
+            "key": data.get("key", ""),
+            "was_run": True,
+        }
+        places = self.waiting.get((fork, data["call"]), ())
+        place = next((place for place in places if not self.calls[place].digest), None)
+        if place is None or not data["call"]:  # a command has no entry of its own before it ends
+            self.add(RecordedCall(data["call"], fork=fork, **begun))
+        else:
+            self.calls[place] = replace(self.calls[place], **begun)
+
+    def answer(self, fork: str, call_id: str, content: str, *, is_error: bool) -> None:
+        """Give the oldest open call of this id its result; models use an id again."""
+        if (places := self.waiting.get((fork, call_id))) and content not in (OUTCOME_UNKNOWN, NOT_RUN):
+            place = places.pop(0)
+            self.calls[place] = replace(self.calls[place], content=content, is_error=is_error)
+
+
+def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
+    """Pair the calls of the entries with their begins and results."""
+    pairing = _Pairing()
+    for entry in entries:
+        fork = entry.meta.get("fork", "")
+        if entry.erased:
+            continue
+        if entry.kind == Kind.TOOL_CALL:
+            outside = entry.payload.get("outside", ())
+            for call in entry.payload["calls"]:
+                plain = unwrap_call(ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]))
+                was_run = plain.id not in outside  # until a begin says otherwise
+                pairing.add(RecordedCall(plain.id, plain.name, plain.arguments, fork, was_run=was_run))
+        elif entry.kind == Kind.TOOL_RESULT:
+            for item in entry.payload["results"]:
+                pairing.answer(fork, item["tool_call_id"], item["content"], is_error=bool(item.get("is_error")))
+        elif entry.name == EFFECT_BEGIN:
+            pairing.begin(fork, entry.payload["data"])
+        elif entry.name == "command":
+            data = entry.payload["data"]
+            pairing.answer(fork, "", data["output"], is_error=data["status"] != "ok")
+    return tuple(pairing.calls)
+
+
+class AttemptRecord:
+    """What interrupted attempts at a turn did, and which calls of this one it has answered; shared with its sub-tasks."""
+
+    def __init__(self, calls: Sequence[RecordedCall]) -> None:
+        self._all = tuple(calls)
+        self._left = list(calls)
+        self._continued: dict[str, str] = {}
+        self._settling: set[str] = set()
+
+    def continue_fork(self, fork: str, attempt: str) -> None:
+        """Let the sub-task of this fork continue the one that an attempt made in another fork."""
+        self._continued[fork] = attempt
+
+    def has_used(self, tool: Tool) -> bool:
+        """Return true if an attempt called the tool to act outside, and it may have happened."""
+        return any(
+            call.name in tool.names and (call.digest or (tool.acts_outside and call.was_run)) for call in self._all
+        )
+
+    def list_unfinished(self, stored: Sequence[ToolCall]) -> list[ToolCall]:
+        """List the calls that began and did not end, and can be settled; without those that are `stored` for the turn.
+
+        Those of sub-tasks are settled if their sub-task makes them again.
+        """
+        runs = {(call.name, call.arguments) for call in stored}
+        calls = [
+            ToolCall(call.id, call.name.replace(".", "_"), call.arguments)
+            for call in self._left
+            if call.digest and call.content is None and call.once is not Repeat.NEVER and call.id and not call.fork
+        ]
+        unfinished = [call for call in calls if (call.name, call.arguments) not in runs]
+        self._settling |= {call.id for call in unfinished}
+        return unfinished
+
+    def find(self, call: ToolInvocation) -> RecordedCall | None:
+        """Find the oldest recorded call that this one repeats and that has not answered another."""
+        own = self._continued.get(call.turn.tape.id) if call.turn.is_subtask else ""
+        digest = digest_call(call.tool, call.args)
+        for recorded in self._left:
+            if recorded.digest == digest:
+                return recorded
+            if recorded.digest or recorded.fork != own or call.tool.is_parallel or not recorded.was_run:
+                continue  # a tool that sees to its own order also sees to its own attempts
+            if _is_same(recorded, call.tool, call.args) and self._can_answer(recorded, call):
+                return recorded
+        return None
+
+    def _can_answer(self, recorded: RecordedCall, call: ToolInvocation) -> bool:
+        """Return true if a call without a begin is not simply made again.
+
+        A turn's model has seen what the attempt did: what it reads again it wants to know as it is now, and what can be
+        undone it may try again. A sub-task begins from the beginning, and knows nothing.
+        """
+        if call.turn.is_subtask:
+            return recorded.content is not None or call.tool.effect.kind is not EffectKind.READ
+        if call.tool.effect.kind is EffectKind.INSIDE:
+            return recorded.content is not None
+        return call.tool.acts_outside
+
+    async def answer(self, recorded: RecordedCall, call: ToolInvocation, run: EffectRun) -> ToolOutput | None:
+        """Answer a call with what was recorded; None if it turns out not to have happened, so that it runs now.
+
+        Raises:
+            ToolFailed: the recorded call failed, or nobody knows whether it happened.
+        """
+        self._left.remove(recorded)
+        if recorded.content is not None:
+            if recorded.is_error:
+                raise ToolFailed(recorded.content)
+            return recorded.content
+        output = await _settle(recorded, call, run)
+        if isinstance(output, str) and run.call_id in self._settling:
+            # The model did not ask for this one: if it does now, it is told the same.
+            self._settling.discard(run.call_id)
+            self._left.append(replace(recorded, content=output))
+        return output
+
+
+async def _settle(recorded: RecordedCall, call: ToolInvocation, run: EffectRun) -> ToolOutput | None:
+    """Settle a call that may have happened (T20). What its begin allowed is not decided again."""
+    tool = call.tool
+    if recorded.digest and recorded.once is Repeat.KEY:
+        return await run.act(call, Repeat.KEY, recorded.key)
+    if recorded.digest and recorded.once is Repeat.PROBE and tool.probe is not None:
+        output: object = await tool.probe(replace(call.turn, effect_key=recorded.key), call.args)
+        if output is not None and not isinstance(output, str):
+            raise ToolFailed(f"{tool.name} was asked whether it happened, and returned a {type(output).__name__}")
+        return output
+    raise ToolFailed(f"{tool.name} began before an interruption, and its outcome is unknown; it was not run again")
+
+
+def _is_same(recorded: RecordedCall, tool: Tool, args: ToolArgs) -> bool:
+    if recorded.name not in tool.names:
+        return False
+    try:
+        return tool.parse(recorded.arguments) == args
+    except ToolRetry:
+        return False
+
+
+def runs_again(turn: Turn) -> bool:
+    """Return true if attempts at the turn were interrupted."""
+    for accepted in turn.inbounds:  # noqa: SIM110 - each turn and each call asks, and a generator costs two calls
+        if accepted.interrupted_turn:
+            return True
+    return False
+
+
+async def find_record(turn: Turn) -> AttemptRecord | None:
+    """Return what interrupted attempts at the turn did; None if there was none. It is read once, and kept with the turn."""
+    if not runs_again(turn):
+        return None
+    turns = frozenset(accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn)
+    if (record := turn.find_metadata(AttemptRecord)) is None:
+        calls = await turn.tape.read(AttemptCallsView(turns, await _find_start(turn, turns)))
+        record = turn.metadata.setdefault(AttemptRecord, AttemptRecord(calls))
+    return record
+
+
+async def _find_start(turn: Turn, turns: frozenset[str]) -> int:
+    starts = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=MAX_TURN_STARTS)
+    found: Mapping[Any, int] = {entry.meta.get("turn"): entry.id for entry in (await turn.tape.fetch([starts]))[0]}
+    return min((found.get(turn_id, 1) for turn_id in turns), default=1)

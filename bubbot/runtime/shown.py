@@ -1,0 +1,253 @@
+"""What a step shows its model, as far as it is foreign, and the addresses that stand in it word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from bubbot.ports.channel import Role
+from bubbot.ports.turn import EntryRef, ShownEntries
+from bubbot.records import dataclass
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import CORRECTION
+from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source
+
+MAX_FOREIGN = 8
+"""Entries of each provenance that are named; the rest would say nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWords:
+    """The entries with foreign words among those that a step shows, newest first.
+
+    Attributes:
+        world: those with words from anywhere.
+        people: those with words of people who are not owners, and the least role among these.
+    """
+
+    world: tuple[EntryRef, ...] = ()
+    people: tuple[tuple[EntryRef, Role], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.world or self.people)
+
+    def as_json(self) -> JsonObject:
+        """Build what a step records."""
+        return {
+            "world": [list(each) for each in self.world],
+            "people": [list(each) for each, _ in self.people],
+        }
+
+    def add(self, tape: str, entries: Iterable[TapeEntry]) -> ForeignWords:
+        """Add the foreign ones among entries of a tape."""
+        return self.add_found(tape, find_foreign(entries))
+
+    def add_found(self, tape: str, found: Sequence[TapeEntry]) -> ForeignWords:
+        """Add foreign entries of a tape."""
+        world = _newest(pick_source(found, Source.WORLD))
+        people = pick_source(found, Source.PEOPLE)
+        named = [(entry, least_role_of(entry)) for entry in _newest(people)]
+        if LEAST_ROLE not in [role for _, role in named]:  # an older one may have fewer rights
+            named += [(entry, LEAST_ROLE) for entry in people if least_role_of(entry) == LEAST_ROLE][-1:]
+        pairs = [((tape, entry.id), parse_role(role)) for entry, role in named]
+        return ForeignWords(_merge([(tape, entry.id) for entry in world], self.world), merge_people(pairs, self.people))
+
+    def add_sources(self, sources: Iterable[tuple[EntryRef, Source]]) -> ForeignWords:
+        """Add entries of which somebody else has judged what is shown of them."""
+        given = list(sources)
+        world = [entry for entry, source in given if source is Source.WORLD]
+        people = [(entry, parse_role(LEAST_ROLE)) for entry, source in given if source is Source.PEOPLE]
+        return ForeignWords(_merge(self.world, world), merge_people(self.people, people))
+
+    def without(self, tape: str, ids: Collection[int]) -> ForeignWords:
+        """Leave entries of a tape out."""
+        gone = {(tape, each) for each in ids}
+        world = tuple([each for each in self.world if each not in gone])
+        return ForeignWords(world, tuple([each for each in self.people if each[0] not in gone]))
+
+    def note_in(self, shown: ShownEntries) -> None:
+        """Add them to what a turn was shown."""
+        shown.world = _merge(self.world, shown.world)
+        shown.people = merge_people(self.people, shown.people)
+
+
+def _newest(entries: Sequence[TapeEntry]) -> list[TapeEntry]:
+    return sorted(entries, key=attrgetter("id"), reverse=True)[:MAX_FOREIGN]
+
+
+def _merge(first: Iterable[EntryRef], second: Iterable[EntryRef]) -> tuple[EntryRef, ...]:
+    return tuple(dict.fromkeys([*first, *second]))[:MAX_FOREIGN]
+
+
+def merge_people(
+    first: Sequence[tuple[EntryRef, Role]], second: Sequence[tuple[EntryRef, Role]]
+) -> tuple[tuple[EntryRef, Role], ...]:
+    """Join two lists of entries of people; of every role that occurs, one stays."""
+    both = dict([*second, *first])
+    if len(both) <= MAX_FOREIGN and not (first and second):
+        return tuple(both.items())
+    ordered = list(dict.fromkeys([*(entry for entry, _ in first), *(entry for entry, _ in second)]))
+    newest = {role: entry for entry in reversed(ordered) for role in (both[entry],)}
+    kept = [*newest.values(), *ordered][: max(MAX_FOREIGN, len(newest))]
+    return tuple((entry, both[entry]) for entry in ordered if entry in kept)
+
+
+def parse_role(name: str) -> Role:
+    """Return the role of this name; of one that nobody knows, the least of those who may speak."""
+    return _BY_NAME[name] if name in _BY_NAME else Role.MEMBER  # noqa: SIM401 - without a call
+
+
+_BY_NAME: Mapping[str, Role] = MappingProxyType({str(role): role for role in Role})
+
+
+# ------------------------------------------------------------------ addresses
+
+QuotesAddresses: TypeAlias = Callable[[str], bool]
+"""Return true for the name of a tool whose results are pages of the web: the addresses in them were shown."""
+
+_BEFORE = re.compile(r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]")
+"""What may stand before an address; anything else is a part of a longer one."""
+_ENDS = r"\s<>\"`\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u3011\u300d\u300f\u300b\u201d\u2019\u00bb\u2026"
+_BEHIND = re.compile(rf"[.,;:!?)\]}}'|]*(?=[{_ENDS}]|\Z)")
+"""What may stand behind an address: an end, before which a sentence or a bracket may close."""
+MAX_TOKEN_CHARS = 2_100
+"""Characters before an address in which another one may begin that holds it."""
+
+
+def stands_in(address: str, text: str) -> bool:
+    """Return true if an address stands in a text word for word, and not as a part of a longer one.
+
+    Nothing is normalised. Behind it may stand punctuation that ends a sentence or closes a bracket.
+    """
+    start = text.find(address) if address else -1
+    while start >= 0:
+        if _is_whole(text, start, start + len(address)):
+            return True
+        start = text.find(address, start + 1)
+    return False
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    before = text[max(start - MAX_TOKEN_CHARS, 0) : start]
+    if before and not _BEFORE.fullmatch(before[-1]):
+        return False
+    token = re.split(r"[\s<>\"`]", before)[-1]
+    if "://" in token and not token.endswith("]("):  # the label of a Markdown link may be an address itself
+        return False
+    while before[-1:] in ("*", "_", "~") and text[end : end + 1] == before[-1]:
+        before, end = before[:-1], end + 1
+    return _BEHIND.match(text, end) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTexts:
+    """The entries of a tape that a step shows, oldest first, to look for addresses in them.
+
+    Attributes:
+        tape: the name of the tape.
+        entries: the entries.
+        quotes_addresses: tells the tools of the web.
+    """
+
+    tape: str
+    entries: Sequence[TapeEntry]
+    quotes_addresses: QuotesAddresses
+
+    def find_quote(self, address: str) -> EntryRef | None:
+        """Return the newest entry, not written by a model, in which an address stands; None without one.
+
+        What a person wrote counts, and a page of the web: unless the model wrote the address before the page was read, as
+        what is done at its word may well repeat it.
+        """
+        calls: dict[str, tuple[str, str]] = {}
+        found, is_composed = None, False
+        for entry in self.entries:
+            if entry.erased:
+                continue
+            if any(stands_in(address, text) for text in _people_texts(entry)):
+                found = entry.id
+            is_composed = is_composed or any(address in text for text in _model_texts(entry))
+            if entry.kind == Kind.TOOL_CALL:
+                calls |= dict(_read_calls(entry))
+            elif not is_composed and any(stands_in(address, text) for text in self._page_texts(entry, calls)):
+                found = entry.id
+        return None if found is None else (self.tape, found)
+
+    def _page_texts(self, entry: TapeEntry, calls: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+        for result in _objects(entry.payload.get("results") if entry.kind == Kind.TOOL_RESULT else ()):
+            name, _ = calls.get(str(result.get("tool_call_id")), ("", ""))
+            content = result.get("content")
+            if name and not result.get("is_error") and isinstance(content, str) and self.quotes_addresses(name):
+                yield content
+
+
+def _people_texts(entry: TapeEntry) -> Iterator[str]:
+    """Yield what a person wrote, quoted or attached. The bot's own message in a quote is that of a model."""
+    if entry.kind == Kind.EVENT and entry.name == CORRECTION and "turn" not in entry.meta:
+        data = entry.payload.get("data")
+        if isinstance(data, Mapping) and isinstance(data.get("content"), str):
+            yield data["content"]
+    if entry.kind != Kind.MESSAGE or entry.payload.get("role") != "user" or entry.meta.get("origin") != "human":
+        return
+    content = entry.payload.get("content")
+    if isinstance(content, str):
+        yield content
+    for part in _objects(content):
+        if isinstance(text := part.get("text"), str):
+            yield text
+    quote = entry.meta.get("quote")
+    if isinstance(quote, Mapping) and not quote.get("own") and isinstance(text := quote.get("text"), str):
+        yield text
+
+
+def _model_texts(entry: TapeEntry) -> Iterator[str]:
+    """Yield what a model wrote, or may have: the prompt of a sub-task, or of a job."""
+    if entry.kind == Kind.TOOL_CALL:
+        yield str(entry.payload.get("content") or "")
+        for _, (_, arguments) in _read_calls(entry):
+            yield arguments
+            yield from _read_strings(arguments)
+    elif entry.kind == Kind.ANCHOR:
+        yield from _walk_strings(entry.payload.get("state"))
+    elif entry.kind == Kind.MESSAGE and entry.meta.get("origin") != "human":
+        content = entry.payload.get("content")
+        yield content if isinstance(content, str) else ""
+        for part in _objects(content):
+            yield str(part.get("text", ""))
+
+
+def _read_strings(arguments: str) -> Iterator[str]:
+    """Yield the texts in arguments as they are meant: JSON can spell a text in several ways."""
+    try:
+        yield from _walk_strings(json.loads(arguments))
+    except (ValueError, RecursionError):
+        return
+
+
+def _walk_strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _walk_strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _walk_strings(item)
+
+
+def _read_calls(entry: TapeEntry) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the id of each call, with its tool and its arguments."""
+    for call in _objects(entry.payload.get("calls")):
+        function = call.get("function")
+        if isinstance(function, Mapping):
+            yield str(call.get("id")), (str(function.get("name", "")), str(function.get("arguments", "")))
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    for item in value if isinstance(value, (tuple, list)) else ():
+        if isinstance(item, Mapping):
+            yield item

@@ -1,0 +1,17 @@
+"""The tools that are off by default, for the tests that go through all tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.features.shell.tools import shell_tools
+from bubbot.features.web.tools import web_tools
+from bubbot.ports.tool import Tool
+
+UNUSED: Any = None
+
+
+def hand_tools() -> list[Tool]:
+    """Build them without what they act on."""
+    return [*web_tools(UNUSED, UNUSED, ()), *shell_tools(UNUSED, ShellSettings())]

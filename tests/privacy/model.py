@@ -1,0 +1,77 @@
+"""A model that keeps nothing to itself: it repeats every canary that it is shown, and calls what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
+from tests.privacy.oracle import CANARY
+from tests.summarising import is_summary
+
+CONTEXT_TOKENS = 24_000
+REPEATED = 25
+"""The newest canaries that it repeats: all of them would soon be longer than any context."""
+_CALL = re.compile(r"\s*CALL (\{.*\})")
+INVENT = "INVENT"
+"""The word that lets a sub-task give one of its own a task with a secret."""
+
+
+def please(name: str, /, **arguments: object) -> str:
+    """Write a message that lets the model call a tool, if nothing newer was said."""
+    return "Please do this.\nCALL " + json.dumps({"name": name, "arguments": arguments})
+
+
+class LeakyModel:
+    """See the module. `on_text` is awaited between the text of an answer and its end: while people see it grow."""
+
+    def __init__(self, on_text: Callable[[], Awaitable[None]]) -> None:
+        self._on_text = on_text
+        self._numbers = count(1)
+        self._secrets = 0
+
+    @property
+    def name(self) -> str:
+        """See `Model.name`."""
+        return "leaky"
+
+    @property
+    def traits(self) -> ModelTraits:
+        """See `Model.traits`."""
+        return ModelTraits(context_tokens=CONTEXT_TOKENS)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `Model.stream`."""
+        await asyncio.sleep(0)
+        usage = Usage(len(request.as_bytes()) // 4, 10)
+        shown = sorted(set(CANARY.findall(f"{request.system} {request.messages!r}")))[-REPEATED:]
+        if is_summary(request):
+            ids = [int(number) for number in re.findall(r"^#(\d+) ", str(request.messages[0]["content"]), re.MULTILINE)]
+            state = {"summary": f"{' '.join(shown)} #{ids[-1]}", "next_steps": shown[:3], "source_ids": ids[-1:]}
+            yield ModelReply(json.dumps(state), usage=usage)
+            return
+        newest = request.messages[-1]
+        if newest["role"] == "user":
+            content = newest["content"] if isinstance(newest["content"], str) else str(newest["content"][-1]["text"])
+            last_line = content.rstrip().rpartition("\n")[2]
+            if found := _CALL.fullmatch(last_line):
+                yield ModelReply("", (self._call(**json.loads(found[1])),), "tool_calls", usage=usage)
+                return
+            if last_line.endswith(INVENT) and any(spec.name == "agent_run" for spec in request.tools):
+                self._secrets = number = self._secrets + 1
+                task = {"task": f"Think of kw{90_000 + number}: zs{number:05}x", "tools": []}
+                yield ModelReply("", (self._call("agent_run", task),), "tool_calls", usage=usage)
+                return
+        text = " ".join(["I was shown:", *shown])
+        yield TextDelta(text)
+        await self._on_text()
+        yield ModelReply(text, usage=usage)
+
+    def _call(self, name: str, arguments: object) -> ToolCall:
+        return ToolCall(f"call_{next(self._numbers)}", name, json.dumps(arguments))
+
+    async def aclose(self) -> None:
+        """See `Model.aclose`."""

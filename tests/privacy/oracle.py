@@ -1,0 +1,107 @@
+"""Who may see which canary now: the privacy law as a small model that knows what people did, and nothing of the bot."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Account: TypeAlias = tuple[str, str]
+CANARY = re.compile(r"zq\d{5}x")
+"""A word that is written once, in one place. Whoever shows it elsewhere needs a reason that is a fact."""
+SECRET = re.compile(r"zs\d{5}x")
+"""A word that a sub-task makes up for itself."""
+
+
+def canaries(text: object) -> set[str]:
+    """Return the canaries in a text, or in the text of anything else."""
+    return set(CANARY.findall(str(text)))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A chat or a thread. `person`: the account that a direct chat is with; None for a group. `is_owner`: an owner's."""
+
+    channel: str
+    chat: str
+    thread: str = ""
+    person: str | None = None
+    is_owner: bool = False
+
+    @property
+    def session(self) -> str:
+        return ":".join(part for part in (self.channel, self.chat, self.thread) if part)
+
+    @property
+    def chat_session(self) -> str:
+        """The chat that a thread belongs to."""
+        return f"{self.channel}:{self.chat}"
+
+
+@dataclass
+class Oracle:
+    """What people wrote and granted, and who may therefore see what.
+
+    Attributes:
+        places: all chats and threads, by session.
+        present: by session, what was written there and what got there for a good reason.
+        said: by session, what people and the bot said there in messages: what a grant covers.
+        kept: by account, what its person keeps as own memory.
+        shared: what everybody who may speak shares.
+        linked: the accounts of each person who has several; the first one keeps what is new.
+        jobs: what is in jobs, which owners see in their direct chats.
+        readings: which session (first) may be read from which other one.
+        secrets: by session, what its sub-tasks made up and its people or model have read on the tape since.
+    """
+
+    places: dict[str, Place]
+    present: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    said: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    kept: defaultdict[Account, set[str]] = field(default_factory=lambda: defaultdict(set))
+    shared: set[str] = field(default_factory=set)
+    jobs: set[str] = field(default_factory=set)
+    linked: list[tuple[Account, ...]] = field(default_factory=list)
+    readings: set[tuple[str, str]] = field(default_factory=set)
+    secrets: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def visible(self, session: str, *, elsewhere: bool = False) -> set[str]:
+        """Return what may be shown in a session now; `elsewhere`: for an answer that goes to another chat."""
+        place = self.places[session]
+        seen = self.present[session] | self.shared
+        sources = [source for source, reader in self.readings if reader == session]
+        if place.thread:
+            sources.append(place.chat_session)  # whoever reads a thread can read its chat
+        for source in sources:
+            seen |= self.said[source]
+        if place.person is not None and not elsewhere:
+            seen |= self.own_memory((place.channel, place.person))
+        return seen | self.jobs if place.is_owner else seen
+
+    def person(self, account: Account) -> tuple[Account, ...]:
+        """Return all accounts of a person."""
+        return next((accounts for accounts in self.linked if account in accounts), (account,))
+
+    def own_memory(self, account: Account) -> set[str]:
+        """Return what a person keeps."""
+        return set().union(*(self.kept[each] for each in self.person(account)))
+
+    def keep(self, session: str, scope: str, text: str) -> None:
+        """Somebody keeps a text; what is kept in a group, or by a member for everybody, is kept nowhere."""
+        place = self.places[session]
+        if place.person is None:
+            return
+        if scope == "user":
+            self.kept[self.person((place.channel, place.person))[0]] |= canaries(text)
+        elif scope == "workspace" and place.is_owner:
+            self.shared |= canaries(text)
+
+    def link(self, first: Account, second: Account) -> None:
+        """Two accounts belong to one person from now on."""
+        joined = tuple(dict.fromkeys([*self.person(first), *self.person(second)]))
+        self.linked = [*(accounts for accounts in self.linked if not set(accounts) & set(joined)), joined]
+
+    def unlink(self, account: Account) -> None:
+        """An account is a person of its own again."""
+        left = [tuple(each for each in accounts if each != account) for accounts in self.linked]
+        self.linked = [accounts for accounts in left if len(accounts) > 1]

@@ -1,0 +1,362 @@
+"""A real bot in its home, with every chat of a few people, whose words are watched wherever they appear.
+
+The daemon, its features and its SQLite file are real; the platforms and the model are in this process. A feature of its own
+watches requests and results of tools, as packages may; the platforms watch what people read, live previews included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from bubbot.app import bot as bot_module
+from bubbot.app.bot import PortWrappers
+from bubbot.app.channel_factory import ChannelFactory
+from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.app.installed import load_features
+from bubbot.app.turns import build_session_deps
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.features.schedule.timer import JobTimer
+from bubbot.gateway import live
+from bubbot.home import Home
+from bubbot.ports.channel import Inbound, MessagePart, Outbound, Preview, Receipt, Receive, Sender, TextStreamed
+from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
+from bubbot.ports.model import ModelReply
+from bubbot.ports.tool import Toolbox, ToolOutput
+from bubbot.ports.turn import Turn
+from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import session_tape
+from tests.e2e import inside
+from tests.privacy.model import LeakyModel
+from tests.privacy.oracle import SECRET, Account, Oracle, Place, canaries
+from tests.summarising import is_summary
+
+WAIT = 20.0
+GUEST = ("tg", "9")
+"""May speak in the open group alone."""
+STRANGER = ("dc", "99")
+PLACES = (
+    Place("tg", "1", person="1", is_owner=True), Place("dc", "11", person="11", is_owner=True), Place("tg", "5", person="5"), Place("dc", "15", person="15"),
+    Place("tg", "7", person="7"), Place("tg", "5", "3", person="5"), Place("tg", "-8"), Place("tg", "-8", "2"), Place("dc", "-9"),
+    Place("dc", "-9", "4"),
+)  # fmt: skip
+SPEAKERS: Mapping[str, Sequence[str]] = {
+    "tg:-8": ("1", "5", "7", "9"), "tg:-8:2": ("5", "7", "9"), "dc:-9": ("11", "15"), "dc:-9:4": ("11", "15"),
+}  # fmt: skip
+"""Who writes in a group."""
+SETTINGS = Settings(
+    model=ModelSettings(name="scripted"),
+    tools=ToolSettings.model_validate({"files": {"enabled": True}}),
+    channels={
+        "tg": {
+            "kind": "kept", "owners": ["1"], "members": ["5", "7"], "groups": ["-8"], "respond_to_all": ["-8"],
+            "record_only": ["-8"], "debounce": 0, "messages_per_minute": 0, "messages_per_hour": 0,
+        },
+        "dc": {
+            "kind": "kept", "owners": ["11"], "members": ["15"], "record_only": ["-9"], "debounce": 0,
+            "messages_per_minute": 0, "messages_per_hour": 0,
+        },
+    },
+)  # fmt: skip
+READS_OWN_TAPE = ("tape.read", "tape.around", "tape.search", "session.context", "session.why", "tape.graph")
+"""The tools that open what a sub-task left on the tape."""
+
+
+class WatchedChannel:
+    """A platform: reports what its people read. See `Channel` and `SupportsEditing`."""
+
+    edit_interval = 0.001
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self._world = world
+        self._numbers = count(1)
+
+    async def run(self, receive: Receive) -> None:
+        """Receives nothing by itself."""
+        await asyncio.Event().wait()
+
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
+        """One part for the text, one for each file."""
+        files = [MessagePart(outbound.chat, "", outbound.thread, file=file) for file in outbound.files]
+        text = [MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
+        return text if outbound.text or not files else files
+
+    async def send(self, part: MessagePart) -> Receipt:
+        """Show it."""
+        text = part.text
+        if part.file is not None:
+            text = part.file.text or (await self._world.read_blob(self.name, part.file.digest)).decode(errors="replace")
+        self._world.show(self.name, part, text)
+        return Receipt(f"p{next(self._numbers)}")
+
+    async def edit(self, message: str, part: MessagePart) -> None:
+        """Show the text so far."""
+        self._world.seen["edit"] += 1
+        self._world.edited.set()
+        self._world.show(self.name, part, part.text)
+
+
+class PreviewedChannel(WatchedChannel):
+    """A platform that shows turns while they run. See `ShowsPreviews`."""
+
+    def preview(self, session: str, event: Preview) -> None:
+        """Show it."""
+        self._world.seen["preview"] += isinstance(event, TextStreamed)
+        self._world.look("preview", session, str(event))
+
+
+@dataclass
+class World:
+    """A home through several lives of its bot.
+
+    Attributes:
+        home: the folder.
+        oracle: says who may see what.
+        leaks: what was shown to people or to the model who may not see it.
+        seen: how often each kind of thing was watched, so that a run can prove that it looked.
+        daemon: the bot of this life.
+        toolbox: its tools.
+        edited: set when a live answer grew.
+        read: by session, what its people have read since somebody wrote there.
+        turns: messages that people have written.
+    """
+
+    home: Path
+    oracle: Oracle = field(default_factory=lambda: Oracle({place.session: place for place in PLACES}))
+    leaks: list[str] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    daemon: Daemon = field(init=False)
+    toolbox: Toolbox = field(init=False)
+    edited: asyncio.Event = field(init=False)
+    turns: int = 0
+    read: dict[str, list[str]] = field(default_factory=dict)
+    _numbers: count[int] = field(default_factory=lambda: count(1))
+    _canaries: count[int] = field(default_factory=lambda: count(1))
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """Run the bot until the block ends."""
+        channels = {"tg": WatchedChannel("tg", self), "dc": PreviewedChannel("dc", self)}
+        build = build_session_deps
+
+        def capture(*arguments: object) -> object:
+            made = build(*arguments)  # type: ignore[arg-type]
+            self.toolbox = made[1]
+            return made
+
+        watching = FeatureFactory("watching", lambda _kernel, _settings: self._feature())
+        self.edited = asyncio.Event()
+        wrappers = PortWrappers(model=lambda _: LeakyModel(self._wait_for_edit))
+        with (
+            patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: channels[name]),
+            patch.object(bot_module, "build_session_deps", capture),
+            patch.object(bot_module, "load_features", lambda: replace(load_features(), factories=(watching,))),
+            patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 0.0),
+        ):
+            async with open_daemon(SETTINGS, Home(self.home), wrappers=wrappers) as self.daemon:
+                await self.daemon.bot.recover_all()
+                await self.quiet()
+                yield
+                await self.quiet()
+
+    def canary(self) -> str:
+        """Return a new word."""
+        return f"zq{next(self._canaries):05}x"
+
+    async def post(self, place: Place, text: str, sender: str = "", *, addressed: bool = True) -> None:
+        """Let somebody write; returns once the message is durable, or refused."""
+        oracle, who = self.oracle, sender or place.person or ""
+        oracle.present[place.session] |= canaries(text)
+        if not text.startswith(","):
+            oracle.said[place.session] |= canaries(text)
+        number = self.turns = self.turns + 1
+        inbound = Inbound(
+            place.channel, f"m{number}", place.chat, Sender(who, f"Person {who}"), text, "2026-11-24T00:00:00+00:00",
+            thread=place.thread, message=f"m{number}", direct=place.person is not None,
+            addressed=addressed or place.person is not None,
+        )  # fmt: skip
+        await self.daemon.bot.channel_runtimes[place.channel].gate.receive(inbound)
+
+    async def say(self, place: Place, text: str, sender: str = "", *, addressed: bool = True) -> str:
+        """Let somebody write, and return the answer once all is quiet; empty if there is none."""
+        read = self.read[place.session] = []
+        async with asyncio.timeout(WAIT):
+            await self.post(place, text, sender, addressed=addressed)
+            await self.quiet()
+        return "\n".join(read)
+
+    async def quiet(self) -> None:
+        """Return when no turn runs and nothing is delivered."""
+        for _ in range(2):
+            await self.daemon.bot.runtime.wait_idle()
+            for runtime in self.daemon.bot.channel_runtimes.values():
+                await runtime.deliverer.wait_until_idle()
+
+    async def fire(self, job: str) -> None:
+        """Let a job run whose time has come, as the timer of a daemon does."""
+        schedule = self.daemon.bot.features.schedule
+        assert schedule is not None
+        timer = JobTimer(schedule.store, self.daemon.bot.directory.accept, notify_missed=schedule.notify_missed)
+        await timer.check_job(job)
+        await self.quiet()
+
+    async def read_blob(self, channel: str, digest: str) -> bytes:
+        """Read a file that the bot sends."""
+        return await self.daemon.bot.channel_factory.blob_reader(channel)(digest)
+
+    def show(self, channel: str, part: MessagePart, text: str) -> None:
+        """Note what the people of a chat read."""
+        session = ":".join(piece for piece in (channel, part.chat, part.thread) if piece)
+        self.seen["sent"] += 1
+        if session in self.oracle.places:
+            self.read.setdefault(session, []).append(text)
+            self.look("sent", session, text)
+            self.look_for_secrets("sent", session, text)
+        elif found := canaries(text):  # somebody who may not speak at all
+            self.leaks.append(f"sent to {session}: {found}")
+
+    def look(self, where: str, session: str, text: str, *, elsewhere: bool = False) -> None:
+        """Check what is shown in a session; what may be seen there is there from now on."""
+        if session not in self.oracle.places:
+            self.leaks.append(f"{where} in {session}, where nobody may speak: {text[:200]}")
+            return
+        found = canaries(text)
+        visible = self.oracle.visible(session, elsewhere=elsewhere)
+        self.leaks += [f"{where} in {session}: {word}" for word in sorted(found - visible)]
+        self.oracle.present[session] |= found & visible
+
+    def look_for_secrets(self, where: str, session: str, text: str) -> None:
+        """Check that what only a sub-task knows is not shown."""
+        found = set(SECRET.findall(text)) - self.oracle.secrets[session]
+        self.leaks += [f"{where} in {session}: {word}, of a sub-task" for word in sorted(found)]
+
+    async def _wait_for_edit(self) -> None:
+        """Let a live answer grow before its end, every now and then."""
+        if next(self._numbers) % 8 == 0:
+            self.edited.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.03):
+                    await self.edited.wait()
+
+    def _feature(self) -> Feature:
+        return Feature(name="watching", around_model=(self._watch_model,), around_tool=(self._watch_tool,))
+
+    async def _watch_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        turn, request = call.turn, call.request
+        session, text = turn.session, f"{request.system}\n{[dict(message) for message in request.messages]}"
+        is_answering = not turn.is_subtask and not is_summary(request)
+        self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
+        self.seen["evidence"] += is_answering and "Recalled from earlier in this chat" in text
+        self.seen["own memory"] += "This person, in every direct chat" in request.system
+        if is_answering:  # a command that failed is said, too
+            words = canaries([accepted.inbound.text for accepted in turn.inbounds])
+            self.oracle.said[session] |= words & self.oracle.present[session]
+        self.look("request", session, text, elsewhere=turn.replies_elsewhere)
+        if not turn.is_subtask:
+            self.look_for_secrets("request", session, text)
+        reply = await call_next(call)
+        if is_answering and not reply.calls:
+            self.oracle.said[session] |= canaries(reply.text) & self.oracle.present[session]
+            if turn.replies_elsewhere:
+                self._send_elsewhere(turn.cause, session, reply.text)
+        return reply
+
+    async def _watch_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
+        turn, name, args = call.turn, call.tool.name, call.args.model_dump()
+        session = turn.session
+        if name in ("memory.save", "memory.daily"):
+            self.oracle.keep(session, args["scope"], args["content"])
+        if name.startswith("schedule."):
+            self.oracle.jobs |= canaries(args)
+            self._edit_elsewhere(session, args)
+        if turn.is_subtask and name == "agent.run":
+            self.seen["secret"] += bool(SECRET.search(args["task"]))
+        if turn.replies_elsewhere:
+            self._send_elsewhere(turn.cause, session, "")
+        output = await call_next(call)
+        self.seen[name] += 1
+        self._follow(turn, name, args)
+        text = output if isinstance(output, str) else str(output)
+        if name == "chat.read":
+            self.seen["granted"] += bool(canaries(text))
+        self.look(name, session, text, elsewhere=turn.replies_elsewhere)
+        if name in READS_OWN_TAPE and not turn.is_subtask:
+            self.oracle.secrets[session] |= set(SECRET.findall(text))
+        elif not turn.is_subtask:
+            self.look_for_secrets(name, session, text)
+        return output
+
+    def _follow(self, turn: Turn, name: str, args: Mapping[str, Any]) -> None:
+        """Note who may read what, and who is whom, from now on: however it was changed."""
+        oracle, place = self.oracle, self.oracle.places[turn.session]
+        if name in ("grant.add", "grant.revoke"):
+            if not place.is_owner:
+                self.leaks.append(f"{name} in {turn.session}")
+            change = oracle.readings.add if name == "grant.add" else oracle.readings.discard
+            change((args["source"], args["reader"]))
+        elif name == "access.unlink":
+            oracle.unlink((place.channel, turn.sender.id))
+        elif name == "access.revoke":  # ends the links of the account, too
+            oracle.unlink((args["channel"] or place.channel, args["id"]))
+
+    def _edit_elsewhere(self, session: str, args: Mapping[str, object]) -> None:
+        """What an owner writes into the job of another chat is there for that chat."""
+        schedule = self.daemon.bot.schedule_store
+        assert schedule is not None
+        state = schedule.state.jobs.get(str(args.get("job")))
+        if state is not None and self.oracle.places[session].is_owner:
+            self.oracle.present[state.job.session] |= canaries(args) & self.oracle.present[session]
+
+    def _send_elsewhere(self, job_id: str, session: str, text: str) -> None:
+        """An owner made a job whose answer goes to another chat: that is the reason why it may."""
+        place = self.oracle.places[session]
+        if not place.is_owner:
+            self.leaks.append(f"a job of {session} answers elsewhere")
+            return
+        schedule = self.daemon.bot.schedule_store
+        assert schedule is not None
+        if (state := schedule.state.jobs.get(job_id)) is not None:
+            self.seen["job elsewhere"] += 1
+            target = state.job.target.session
+            if target in self.oracle.places:
+                self.oracle.present[target] |= canaries([text, state.job.text]) & self.oracle.present[session]
+
+    async def audit(self) -> None:
+        """Look through the tapes: each holds what got into its chat for a reason, and nothing else."""
+        store, workspace = self.daemon.bot.base_store, self.daemon.bot.workspace
+        for session in self.oracle.places:
+            (entries,) = await store.fetch([TapeQuery(session_tape(workspace, session))])
+            found = canaries([(entry.payload, entry.meta) for entry in entries])
+            self.leaks += [f"tape of {session}: {word}" for word in sorted(found - self.oracle.present[session])]
+
+    def export(self) -> None:
+        """Look at everything that the shell writes of one chat or of one person."""
+        oracle = self.oracle
+        for place, session in enumerate(oracle.places):
+            further = (("tape", "graph"), ("context", "compare"), ("why",), ("tape", "show"), ("memory", "show"))
+            for command in (("tape", "export"), ("memory", "export"), further[place % len(further)]):
+                self._export(oracle.present[session], *command, session)
+        for account in {account_of(place) for place in PLACES if place.person is not None}:
+            self._export(oracle.own_memory(account), "memory", "export", "--user", ":".join(account))
+        self._export(oracle.shared, "memory", "export", "--workspace")
+
+    def _export(self, allowed: set[str], *command: str) -> None:
+        done = inside.run(self.home, *command)
+        found = canaries(done.stdout.decode() + done.stderr.decode())
+        self.seen["export"] += bool(found)
+        self.leaks += [f"{' '.join(command)}: {word}" for word in sorted(found - allowed)]
+
+
+def account_of(place: Place) -> Account:
+    """Return the account of a direct chat."""
+    assert place.person is not None
+    return place.channel, place.person

@@ -1,0 +1,203 @@
+"""Who may answer, from where and until when; ids; and the cost of a decision among many grants."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bubbot.features.approvals.events import GRANTED, OPENED
+from bubbot.features.approvals.service import (
+    ID_ALPHABET,
+    ApprovalService,
+    Decider,
+    asked_key,
+    opened_key,
+)
+from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, covers
+from bubbot.ports.channel import Role
+from bubbot.ports.tool import GrantKind, GrantTarget
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.projection import read_projection
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, SteppingClock
+
+OWNER = Decider("telegram", "1", "Ann", Role.OWNER, "telegram:1", has_power=True, surface="command")
+MEMBER = Decider("telegram", "2", "Bob", Role.MEMBER, "telegram:-9", has_power=False, surface="button")
+
+
+class ServiceBench:
+    """A service over a store in memory; what waits is written as a turn would write it."""
+
+    def __init__(self, store: InMemoryStore, clock: SteppingClock, **settings: Any) -> None:
+        self.clock, self._store = clock, store
+        numbers = itertools.count()
+        self.service = ApprovalService(
+            self.open_tape, clock, lambda size: bytes([next(numbers) % 256] * size), ApprovalSettings(**settings)
+        )
+
+    def open_tape(self, name: str) -> TapeService:
+        """Open a tape."""
+        return TapeService(self._store, name, now=self.clock, new_id=CountingIds("t"))
+
+    async def ask(
+        self, number: str = "AAAAA", *, verdict: str = "ask", scopes: tuple[str, ...] = ("once", "chat", "always")
+    ) -> str:
+        """Write an open card of a member's turn."""
+        session = "telegram:-9"
+        data = {
+            "id": number, "session": session, "tape": "chat", "verdict": verdict, "tools": ["post.send"],
+            "targets": [["recipient", "bob"]], "scopes": list(scopes), "expires": self.service.expires,
+            "channel": "telegram", "chat": "-9", "thread": "", "direct": False, "space": "", "asker": "2",
+            "asker_name": "Bob", "asker_roles": [], "card": session, "window": ["chat", 1], "digests": ["d"],
+        }  # fmt: skip
+        await self.open_tape("chat").append(
+            [event("approval.asked", {"id": number, "calls": []}, key=asked_key(number))]
+        )
+        await self.open_tape(APPROVALS_TAPE).append([event(OPENED, data, key=opened_key(number))])
+        return number
+
+    async def answer(self, decider: Decider, number: str = "AAAAA", **options: Any) -> str | None:
+        """Say yes; return why that does not count."""
+        return (await self.service.answer(number, "approved", decider, **options)).rejection
+
+    async def names(self) -> list[str | None]:
+        """The names of the facts on the access tape."""
+        return [entry.name for entry in (await self._store.fetch([TapeQuery(APPROVALS_TAPE)]))[0]]
+
+
+@pytest.fixture
+def bench(memory_store: InMemoryStore, clock: SteppingClock) -> ServiceBench:
+    return ServiceBench(memory_store, clock)
+
+
+class TestWho:
+    async def test_an_owner_may_answer_in_the_chat_and_from_a_direct_one(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        here = replace(OWNER, session="telegram:-9", has_power=False)
+        assert await bench.answer(here) is None
+        await bench.ask("BBBBB")
+        assert await bench.answer(OWNER, "bbb bb") is None
+
+    async def test_an_owner_in_another_group_may_not(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        assert await bench.answer(replace(OWNER, session="telegram:-7", has_power=False)) == "foreign"
+
+    async def test_the_asker_may_not_answer_what_is_asked_and_that_leaves_a_fact(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        assert await bench.answer(MEMBER) == "foreign"
+        assert await bench.names() == ["approval.opened", "approval.rejected"]
+
+    async def test_the_asker_confirms_and_nobody_else_but_an_owner(self, bench: ServiceBench) -> None:
+        await bench.ask(verdict="confirm")
+        assert await bench.answer(replace(MEMBER, id="3")) == "foreign"
+        assert await bench.answer(replace(MEMBER, channel="discord")) == "foreign"
+        assert await bench.answer(MEMBER) is None
+
+    async def test_a_role_that_the_settings_name_may(self, memory_store: InMemoryStore, clock: SteppingClock) -> None:
+        bench = ServiceBench(memory_store, clock, role="admin")
+        await bench.ask()
+        assert await bench.answer(replace(MEMBER, id="3", role=Role.ADMIN)) is None
+
+    async def test_an_admin_may_not_by_default(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        assert await bench.answer(replace(MEMBER, id="3", role=Role.ADMIN)) == "foreign"
+
+
+class TestWhen:
+    async def test_late_means_no_and_leaves_a_fact(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        bench.clock.advance(timedelta(hours=24))
+        assert bench.service.list_open() == []
+        assert await bench.answer(OWNER) == "expired"
+        assert await bench.names() == ["approval.opened", "approval.rejected"]
+
+    async def test_a_card_that_a_later_one_has_put_out_of_the_state_has_expired_too(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        bench.clock.advance(timedelta(hours=25))
+        await bench.ask("BBBBB")
+        assert await bench.answer(OWNER) == "expired"
+
+    async def test_the_second_answer_does_not_count(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        assert [await bench.answer(OWNER), await bench.answer(OWNER)] == [None, "decided"]
+        assert (await bench.names()).count("approval.decided") == 1
+
+    async def test_what_nobody_asked_leaves_nothing(self, bench: ServiceBench) -> None:
+        assert await bench.answer(OWNER, "ZZZZZ") == "unknown"
+        assert await bench.names() == []
+
+    async def test_a_scope_that_was_not_offered_does_not_count(self, bench: ServiceBench) -> None:
+        await bench.ask(scopes=("once",))
+        assert await bench.answer(OWNER, scope="always") == "scope"
+
+
+class TestIds:
+    async def test_an_id_that_was_used_is_not_used_again(self, bench: ServiceBench) -> None:
+        first = await bench.service.new_id()
+        await bench.ask(ID_ALPHABET[1] * 5)
+        assert (first, await bench.service.new_id()) == (ID_ALPHABET[0] * 5, ID_ALPHABET[2] * 5)
+
+    def test_no_two_characters_look_alike(self) -> None:
+        assert not set(ID_ALPHABET) & set("01OIL")
+
+
+class TestState:
+    async def test_a_checkpoint_restores_it(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        await bench.ask("BBBBB")
+        await bench.answer(OWNER, "AAAAA", scope="always")
+        await bench.service.load()
+        projected = bench.service._projected
+        await projected.write_checkpoint(force=True)
+        restored = await read_projection(APPROVALS_PROJECTION, bench.open_tape(APPROVALS_TAPE))
+        assert restored == bench.service.state
+        assert (len(restored.open), len(restored.decided), len(restored.grants)) == (1, 1, 1)
+
+    @pytest.mark.parametrize(
+        ("granted", "called", "is_covered"),
+        [
+            ("/srv/data", "/srv/data", True),
+            ("/srv/data", "/srv/data/a/b", True),
+            ("/srv/data", "/srv/database", False),
+            ("/srv/data/a", "/srv/data", False),
+            ("/", "/etc", True),
+        ],
+    )
+    def test_a_folder_covers_what_is_below_it(self, granted: str, called: str, *, is_covered: bool) -> None:
+        folder = GrantKind.FOLDER
+        assert covers(GrantTarget(folder, granted), GrantTarget(folder, called)) is is_covered
+
+    def test_a_domain_covers_itself_only(self) -> None:
+        domain = GrantKind.DOMAIN
+        assert not covers(GrantTarget(domain, "example.org"), GrantTarget(domain, "evil.example.org"))
+        assert not covers(GrantTarget(domain, "example.org"), GrantTarget(GrantKind.RECIPIENT, "example.org"))
+
+    def test_the_number_of_grants_does_not_matter(self) -> None:
+        class Counting(dict[Any, Any]):
+            reads = 0
+
+            def get(self, key: Any, default: Any = None) -> Any:
+                self.reads += 1
+                return super().get(key, default)
+
+        state = ApprovalState().apply([granted(number) for number in range(1, 2001)])
+        state.by_target = Counting(state.by_target)
+        target = GrantTarget(GrantKind.RECIPIENT, "person 77")
+        assert [grant.entry for grant, _ in state.find_grants("post.send", target)] == [78]
+        assert state.by_target.reads == 1
+
+
+def granted(number: int) -> TapeEntry:
+    """The fact of a grant."""
+    data = {
+        "tool": "post.send", "kind": "recipient", "value": f"person {number - 1}", "approval": "AAAAA", "by": "1",
+        "channel": "telegram",
+    }  # fmt: skip
+    return replace(event(GRANTED, data), date=timestamp(SteppingClock()())).with_id(number)

@@ -1,0 +1,54 @@
+"""Doctor findings of the web tools. Each is planted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.features.web import reading
+from bubbot.features.web.checks import check_web
+from bubbot.home import Home
+from bubbot.ports.checks import Finding, HomeReader
+from bubbot.settings.loader import load
+from tests.planting import found, mend, mends, plants
+
+UNUSED: Any = None
+
+
+def check(home: Home) -> list[Finding]:
+    """What is found under the settings of a home."""
+    settings = load(home=home.path).tools.web
+    return asyncio.run(check_web(HomeReader(home.path, home.config, settings, UNUSED, UNUSED, UNUSED)))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home that exists."""
+    made = Home(tmp_path / "home")
+    made.path.mkdir()
+    return made
+
+
+def test_nothing_is_said_of_what_is_off(home: Home) -> None:
+    assert check(home) == []
+
+
+@plants("web.ok", "web.engine_unusable")
+@mends("web.engine_unusable")
+def test_an_engine_without_a_key(home: Home, tmp_path: Path) -> None:
+    home.config.write_text('[tools.web]\nenabled = true\nengines = ["tavily", "ddgs"]\n')
+    assert "names tavily" in found(check(home))["web.engine_unusable"].cause
+    mend(lambda: check(home), "web.engine_unusable", tmp_path, text="[tools.web]\nenabled = true\n")
+    assert "with ddgs" in found(check(home))["web.ok"].cause
+
+
+@plants("web.packages_missing")
+def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "list_missing_packages", lambda: ["trafilatura", "pypdf"])
+    home.config.write_text("[tools.web]\nenabled = true\n")
+    finding = found(check(home))["web.packages_missing"]
+    assert "trafilatura, pypdf" in finding.cause
+    assert "--require-hashes" in finding.fix
