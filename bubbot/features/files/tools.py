@@ -55,7 +55,7 @@ CHANGES_FOLDERS = Effect(EffectKind.INSIDE, Source.WORLD, power=Power.FOLDERS)
 """The tool changes what it can take back, and answers with words of files."""
 
 
-class ReadArgs(ToolArgs):
+class FileReadArgs(ToolArgs):
     """The arguments of `file.read`."""
 
     path: str = Field(description="relative to your workspace, or absolute")
@@ -91,7 +91,7 @@ class ListArgs(ToolArgs):
     depth: int = Field(default=1, ge=1, le=20, description="levels of folders")
 
 
-class SearchArgs(ToolArgs):
+class FileSearchArgs(ToolArgs):
     """The arguments of `file.search`."""
 
     text: str = Field(min_length=1, max_length=1_000, description="the text to find, in any case")
@@ -280,7 +280,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
         effect=READS_STORED,
         help=CommandHelp(HelpTopic.OTHER, "Read a file", (",file.read notes.md", ",file.read notes.md first=200")),
     )
-    async def file_read(turn: Turn, args: ReadArgs) -> str:
+    async def file_read(turn: Turn, args: FileReadArgs) -> str:
         """Show lines of a text file, and the digest that file_edit and file_write ask for."""
         path, texts = service.resolve(turn, args.path), turn.result_texts
         data = await service.read(turn, path)
@@ -323,7 +323,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
             HelpTopic.OTHER, "Search in files", (",file.search green tea", ',file.search text=tea pattern="*.md"')
         ),
     )
-    async def file_search(turn: Turn, args: SearchArgs) -> str:
+    async def file_search(turn: Turn, args: FileSearchArgs) -> str:
         """Find lines of text files that contain a text."""
         path, texts = service.resolve(turn, args.path), turn.result_texts
         try:

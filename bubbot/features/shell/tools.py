@@ -36,7 +36,7 @@ TIMEOUT_MARGIN_SECONDS = 30.0
 """Time above that of a program, for its sandbox and its end."""
 
 
-class RunArgs(ToolArgs):
+class ShellRunArgs(ToolArgs):
     """The arguments of `shell.run`: `argv`, or `script`."""
 
     argv: list[str] = Field(default=[], description="a program and its arguments, each one item; no shell reads them")
@@ -66,7 +66,7 @@ class RunArgs(ToolArgs):
         return join(self.argv) if self.argv else self.script
 
 
-class JobArgs(ToolArgs):
+class ShellJobArgs(ToolArgs):
     """The arguments of `shell.read` and `shell.stop`."""
 
     job: str = Field(default="", description="the number of the program; by default the newest")
@@ -76,7 +76,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
     """Build the tools for the programs of a bot under these settings."""
     effect = Effect(has_network=settings.network or settings.sandbox == "none")
 
-    async def plan_run(turn: Turn, args: RunArgs) -> CallPlan:
+    async def plan_run(turn: Turn, args: ShellRunArgs) -> CallPlan:
         texts = turn.result_texts
         try:
             sandbox = await service.find_sandbox()
@@ -97,7 +97,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
         plan=plan_run,
         help=CommandHelp(HelpTopic.OTHER, "Run a program", (",shell.run ls -l", ",shell.run wc -l *.txt")),
     )
-    async def run(turn: Turn, args: RunArgs) -> str:
+    async def run(turn: Turn, args: ShellRunArgs) -> str:
         """Run a program in the folder of this chat, in a sandbox: a list of arguments, or a text for the shell."""
         texts = turn.result_texts
         try:
@@ -119,7 +119,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
         role=Role.OWNER,
         help=CommandHelp(HelpTopic.OTHER, "Output of a running program", (",shell.read", ",shell.read 3")),
     )
-    async def read(turn: Turn, args: JobArgs) -> str:
+    async def read(turn: Turn, args: ShellJobArgs) -> str:
         """Show what a program in the background has written, and whether it still runs."""
         return _format_job(turn.result_texts, _find_job(turn, service, args), settings.job_timeout)
 
@@ -130,7 +130,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
         role=Role.OWNER,
         help=CommandHelp(HelpTopic.OTHER, "End a running program", (",shell.stop", ",shell.stop 3")),
     )
-    async def stop(turn: Turn, args: JobArgs) -> str:
+    async def stop(turn: Turn, args: ShellJobArgs) -> str:
         """End a program in the background, with everything it has started."""
         job = _find_job(turn, service, args)
         await job.stop()
@@ -139,7 +139,7 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
     return [run, read, stop]
 
 
-def _find_job(turn: Turn, service: ShellService, args: JobArgs) -> ShellJob:
+def _find_job(turn: Turn, service: ShellService, args: ShellJobArgs) -> ShellJob:
     texts, jobs = turn.result_texts, service.list_jobs(turn.session)
     if not jobs:
         raise ToolFailed(texts.say("shell_no_job"))

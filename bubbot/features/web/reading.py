@@ -46,7 +46,7 @@ class PageText:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
+class WebResult:
     """A result of a search engine."""
 
     title: str
@@ -95,10 +95,10 @@ class PageReader:
         answer = await self._run({"job": "query", "engine": engine, "query": query}, b"")
         return EngineQuery(answer["method"], answer["url"], answer["payload"])
 
-    async def read_results(self, engine: str, query: str, page: bytes) -> list[SearchResult]:
+    async def read_results(self, engine: str, query: str, page: bytes) -> list[WebResult]:
         """Return what the page of a search engine lists. Raise `WebError`."""
         answer = await self._run({"job": "results", "engine": engine, "query": query}, page)
-        return [SearchResult(**result) for result in answer["results"]]
+        return [WebResult(**result) for result in answer["results"]]
 
     async def _run(self, job: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         line = json.dumps({**job, "size": len(data)}).encode() + b"\n"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.features.web.client import HTTP_OK, WebClient, WebError, WebResponse
-from bubbot.features.web.reading import PageReader, SearchResult
+from bubbot.features.web.reading import PageReader, WebResult
 from bubbot.records import dataclass
 
 BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
@@ -16,7 +16,7 @@ TAVILY_URL = "https://api.tavily.com/search"
 KEYLESS_ENGINES = ("duckduckgo", "mojeek")
 """The engines of ddgs whose pages answer a program without an account, in the order in which they are asked."""
 
-AskEngine: TypeAlias = Callable[[str, int], Awaitable[Sequence[SearchResult]]]
+AskEngine: TypeAlias = Callable[[str, int], Awaitable[Sequence[WebResult]]]
 """Ask a search engine for so many results at most. Raises `WebError`."""
 
 
@@ -39,7 +39,7 @@ class SearchAnswer:
     """
 
     engine: str
-    results: Sequence[SearchResult]
+    results: Sequence[WebResult]
     failures: Mapping[str, str]
 
 
@@ -64,7 +64,7 @@ async def search(engines: Sequence[SearchEngine], query: str, limit: int) -> Sea
 def searxng_engine(client: WebClient, url: str) -> SearchEngine:
     """Build the engine of a SearXNG at this address."""
 
-    async def ask(query: str, limit: int) -> list[SearchResult]:
+    async def ask(query: str, limit: int) -> list[WebResult]:
         response = await client.get(f"{url.rstrip('/')}/search", params={"q": query, "format": "json"})
         return _parse_results(response, ("results",), "content", limit)
 
@@ -74,7 +74,7 @@ def searxng_engine(client: WebClient, url: str) -> SearchEngine:
 def brave_engine(client: WebClient, key: str, url: str = BRAVE_URL) -> SearchEngine:
     """Build the engine of Brave's API with this key."""
 
-    async def ask(query: str, limit: int) -> list[SearchResult]:
+    async def ask(query: str, limit: int) -> list[WebResult]:
         headers = {"X-Subscription-Token": key, "Accept": "application/json"}
         response = await client.get(url, params={"q": query, "count": str(limit)}, headers=headers)
         return _parse_results(response, ("web", "results"), "description", limit)
@@ -85,7 +85,7 @@ def brave_engine(client: WebClient, key: str, url: str = BRAVE_URL) -> SearchEng
 def tavily_engine(client: WebClient, key: str, url: str = TAVILY_URL) -> SearchEngine:
     """Build the engine of Tavily's API with this key."""
 
-    async def ask(query: str, limit: int) -> list[SearchResult]:
+    async def ask(query: str, limit: int) -> list[WebResult]:
         wanted = {"query": query, "max_results": limit, "search_depth": "basic"}
         response = await client.post(url, json=wanted, headers={"Authorization": f"Bearer {key}"})
         return _parse_results(response, ("results",), "content", limit)
@@ -96,7 +96,7 @@ def tavily_engine(client: WebClient, key: str, url: str = TAVILY_URL) -> SearchE
 def keyless_engine(client: WebClient, reader: PageReader, names: Sequence[str] = KEYLESS_ENGINES) -> SearchEngine:
     """Build the engine that reads the result pages of public search engines as the package ddgs does."""
 
-    async def ask_one(name: str, query: str, _limit: int) -> list[SearchResult]:
+    async def ask_one(name: str, query: str, _limit: int) -> list[WebResult]:
         wanted = await reader.build_query(name, query)
         if wanted.method == "POST":
             response = await client.post(wanted.url, data=wanted.payload)
@@ -106,7 +106,7 @@ def keyless_engine(client: WebClient, reader: PageReader, names: Sequence[str] =
         _check_status(response)
         return await reader.read_results(name, query, response.body)
 
-    async def ask(query: str, limit: int) -> list[SearchResult]:
+    async def ask(query: str, limit: int) -> list[WebResult]:
         answer = await search([SearchEngine(name, partial(ask_one, name)) for name in names], query, limit)
         return list(answer.results)
 
@@ -118,7 +118,7 @@ def _check_status(response: WebResponse) -> None:
         raise WebError(f"it answered with the status {response.status}")
 
 
-def _parse_results(response: WebResponse, path: Sequence[str], text_key: str, limit: int) -> list[SearchResult]:
+def _parse_results(response: WebResponse, path: Sequence[str], text_key: str, limit: int) -> list[WebResult]:
     """Read the results of an API: objects with `title`, `url` and a text, in a list at this path of the JSON."""
     _check_status(response)
     try:
@@ -133,5 +133,5 @@ def _parse_results(response: WebResponse, path: Sequence[str], text_key: str, li
         raise WebError("its answer has no list of results")
     items = [item for item in found if isinstance(item, dict) and isinstance(item.get("url"), str)]
     return [
-        SearchResult(str(item.get("title") or ""), item["url"], str(item.get(text_key) or "")) for item in items[:limit]
+        WebResult(str(item.get("title") or ""), item["url"], str(item.get(text_key) or "")) for item in items[:limit]
     ]

@@ -13,7 +13,7 @@ from bubbot.features.web.client import HTTP_ERROR, WebClient, WebError, WebRespo
 from bubbot.features.web.reading import (
     PageReader,
     PageText,
-    SearchResult,
+    WebResult,
     format_install_command,
     list_missing_packages,
 )
@@ -186,7 +186,7 @@ def _decode_text(response: WebResponse) -> str | None:
         return body.decode("utf-8-sig", "replace")
 
 
-def _format_result(number: int, result: SearchResult) -> str:
+def _format_result(number: int, result: WebResult) -> str:
     lines = [f"{number}. {_one_line(result.title, MAX_TITLE_CHARS)}", f"   {_one_line(result.url, 2000)}"]
     if result.text:
         lines.append(f"   {_one_line(result.text, MAX_SNIPPET_CHARS)}")

@@ -23,7 +23,7 @@ from bubbot.features.shell.runner import ProgramOutput
 from bubbot.features.shell.sandbox import ConfinedSandbox, SandboxUnusable, choose_sandbox, make_workspace
 from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import RunArgs, shell_tools
+from bubbot.features.shell.tools import ShellRunArgs, shell_tools
 from bubbot.ports.channel import Role, session_folder
 from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, GrantTarget, Repeat, Tool, digest_call, plan_call
 from bubbot.stores.inmemory import InMemoryStore
@@ -131,14 +131,14 @@ async def test_a_plan_shows_the_command_as_it_runs_and_only_lists_can_be_granted
     made = service(tmp_path)
     run = tool("shell.run", made)
     turn: Any = SimpleNamespace(result_texts=Texts(), session=HOME)
-    argv = RunArgs(argv=["rm", "-r", "a b; c"])
+    argv = ShellRunArgs(argv=["rm", "-r", "a b; c"])
     plan = await plan_call(turn, run, argv)
     first, _, rest = plan.details.partition("\n")
     assert first == "rm -r 'a b; c'"
     assert rest.strip() == f"In {made.find_workspace(HOME)}, in the sandbox none, with the network."
     assert rest.strip() == plan.state  # with another sandbox a yes of before is void
     assert plan.target == GrantTarget(GrantKind.ARGUMENTS, digest_call(run, argv))
-    plan = await plan_call(turn, run, RunArgs(script="rm -r a | b"))
+    plan = await plan_call(turn, run, ShellRunArgs(script="rm -r a | b"))
     assert plan.details.startswith("rm -r a | b\n")
     assert plan.target is None
 

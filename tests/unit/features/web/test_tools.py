@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from bubbot.features.web.client import WebError
 from bubbot.features.web.feature import build_engines, web_feature
-from bubbot.features.web.reading import READER_FILE, EngineQuery, PageReader, SearchResult
+from bubbot.features.web.reading import READER_FILE, EngineQuery, PageReader, WebResult
 from bubbot.features.web.search import (
     SearchEngine,
     brave_engine,
@@ -219,8 +219,8 @@ def test_the_reader_is_never_imported_here() -> None:
 # --- search ---
 
 
-def engine(name: str, *results: SearchResult, fails: str = "") -> SearchEngine:
-    async def ask(query: str, limit: int) -> list[SearchResult]:
+def engine(name: str, *results: WebResult, fails: str = "") -> SearchEngine:
+    async def ask(query: str, limit: int) -> list[WebResult]:
         if fails:
             raise WebError(fails)
         return list(results)
@@ -228,7 +228,7 @@ def engine(name: str, *results: SearchResult, fails: str = "") -> SearchEngine:
     return SearchEngine(name, ask)
 
 
-FOUND = SearchResult("Tapes\x1b[2J", "https://a.example/tapes", "Long\nand thin")
+FOUND = WebResult("Tapes\x1b[2J", "https://a.example/tapes", "Long\nand thin")
 
 
 async def test_the_next_engine_is_asked_if_one_fails_or_finds_nothing() -> None:
@@ -282,7 +282,7 @@ async def test_an_engine_is_one_request_with_its_key(name: str) -> None:
             "brave": lambda: brave_engine(client(), "key", site.url("/res")),
             "tavily": lambda: tavily_engine(client(), "key", site.url("/search")),
         }[name]()
-        assert await made.ask("a b&c", 3) == [SearchResult("Tapes", "https://a.example/", "Long")]
+        assert await made.ask("a b&c", 3) == [WebResult("Tapes", "https://a.example/", "Long")]
         assert len(site.requests) == 1
 
 
@@ -335,7 +335,7 @@ async def test_engines_without_a_key_are_asked_through_the_guarded_client() -> N
         ] * 2
         assert [dict(await request.post())["q"] for request in site.requests] == ["tapes", "tapes"]
         assert await reader.read_results("duckduckgo", "tapes", RESULTS_PAGE.encode()) == [
-            SearchResult("Tapes", "https://a.example/tapes", "Long and thin")
+            WebResult("Tapes", "https://a.example/tapes", "Long and thin")
         ]
 
 
