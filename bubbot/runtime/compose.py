@@ -293,7 +293,7 @@ async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Seque
     if not vouched:
         return foreign.add_found(tape.name, found)
     kept = [entry for entry in found if entry.id not in vouched]
-    return foreign.add_found(tape.name, kept).without(tape.name, vouched)
+    return foreign.without(tape.name, vouched).add_found(tape.name, kept)
 
 
 async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:

@@ -57,11 +57,11 @@ class ForeignWords:
         return ForeignWords(_merge([(tape, entry.id) for entry in world], self.world), merge_people(pairs, self.people))
 
     def add_sources(self, sources: Iterable[tuple[EntryRef, Source]]) -> ForeignWords:
-        """Add entries of which somebody else has judged what is shown of them."""
+        """Add entries of which somebody else has judged what is shown of them; all of them, since some may be vouched for."""
         given = list(sources)
         world = [entry for entry, source in given if source is Source.WORLD]
         people = [(entry, parse_role(LEAST_ROLE)) for entry, source in given if source is Source.PEOPLE]
-        return ForeignWords(_merge(self.world, world), merge_people(self.people, people))
+        return ForeignWords(tuple(dict.fromkeys([*self.world, *world])), tuple(dict([*self.people, *people]).items()))
 
     def without(self, tape: str, ids: Collection[int]) -> ForeignWords:
         """Leave entries of a tape out."""
