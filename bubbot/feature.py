@@ -19,6 +19,7 @@ from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
+from bubbot.ports.panel import Panel
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
@@ -172,6 +173,7 @@ class FeatureFactory:
         checks: the checks of `bubbot doctor`.
         events: the payload models of its facts, by the names of the events, with their references declared (see
             `bubbot.tape.references`). They are known before it is built, and to commands that build nothing.
+        panels: what it shows on the trace page, also if no bot runs.
     """
 
     name: str
@@ -180,3 +182,4 @@ class FeatureFactory:
     health: Callable[[HomeReader, HealthContext], Awaitable[FeatureHealth]] | None = None
     checks: Sequence[Check] = ()
     events: Mapping[str, type] = field(default_factory=dict)
+    panels: Sequence[Panel] = ()
