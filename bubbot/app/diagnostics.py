@@ -13,6 +13,7 @@ from typing import Any
 from bubbot import plugins
 from bubbot.app.budget import budget_settings
 from bubbot.app.installed import FEATURE_GROUP, feature_section, load_features
+from bubbot.features.access.checks import ACCESS_CHECKS
 from bubbot.features.budget.checks import BUDGET_CHECKS
 from bubbot.features.budget.health import read_budget_health
 from bubbot.features.files.checks import FILE_CHECKS
@@ -54,6 +55,7 @@ class Diagnostics:
 
 OWN_DIAGNOSTICS = (
     Diagnostics("schedule", lambda settings: settings.schedule, read_schedule_health, SCHEDULE_CHECKS),
+    Diagnostics("access", checks=ACCESS_CHECKS),
     Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
     Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
     Diagnostics("budget", budget_settings, read_budget_health, BUDGET_CHECKS),

@@ -41,11 +41,13 @@ class SharedTape:
         name: of the tape, which may have shards; with a slash at the end the prefix of several.
         subject: the field of its facts that names what they are about, such as `job`; empty if they name entries.
         introduced_by: the facts that tell the session of a subject.
+        facts: the names of the facts that may be seen; empty for all.
     """
 
     name: str
     subject: str = ""
     introduced_by: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     def covers(self, tape: str) -> bool:
         """Return true for the name of this tape or of a shard."""
@@ -254,7 +256,8 @@ class TapeBoundary:
         named: dict[int, set[int]] = {}
         for entry in entries:
             data = entry.payload.get("data") if entry.kind == Kind.EVENT and not entry.erased else None
-            if data is None or (entry.name or "").endswith("/checkpoint"):
+            name = entry.name or ""
+            if data is None or name.endswith("/checkpoint") or (shared.facts and name not in shared.facts):
                 verdicts[entry.id] = False
             elif sessions := list(self._references.find_sessions(entry)):
                 verdicts[entry.id] = all(isinstance(name, str) and self.viewer.may_see(name) for name in sessions)
