@@ -39,10 +39,10 @@ async def test_an_auditor_sees_what_was_granted_and_a_revocation_holds_for_the_n
     await access.grant_audit("anna", "telegram:7", TERMINAL)
     await access.grant_audit("anna", "telegram:8", TERMINAL)
     await access.grant_audit("telegram:42", "telegram:9", f"telegram:{OWNER_ID}")
-    assert (await directory.find_viewer("anna")).sessions == {"telegram:7", "telegram:8"}
-    assert (await directory.find_viewer("telegram:42")).sessions == {"telegram:9"}
+    assert (await directory.find_viewer("anna")).sessions == frozenset({"telegram:7", "telegram:8"})
+    assert (await directory.find_viewer("telegram:42")).sessions == frozenset({"telegram:9"})
     await access.revoke_audit("anna", "telegram:8", TERMINAL)
-    assert (await directory.find_viewer("anna")).sessions == {"telegram:7"}
+    assert (await directory.find_viewer("anna")).sessions == frozenset({"telegram:7"})
     assert [(each.auditor_name, each.session) for each in access.list_audits()] == [
         ("anna", "telegram:7"),
         ("telegram:42", "telegram:9"),
