@@ -33,6 +33,7 @@ from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.settings import TopicSettings
+from bubbot.features.trace.settings import TraceSettings
 from bubbot.ports.settings import (
     Keys,
     Name,
@@ -148,6 +149,7 @@ class Settings(BaseModel):
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
     server: ServerSettings = ServerSettings()
+    trace: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
