@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hmac import compare_digest
 from urllib.parse import urlsplit
@@ -12,22 +12,36 @@ from zoneinfo import ZoneInfo
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.panels import load_panels, open_boundary
 from bubbot.app.stores import find_workspace, open_home_store, unused_clock
-from bubbot.app.tapes import now
+from bubbot.app.tapes import now, tape_service
+from bubbot.features.access.audits import AuditorDirectory
+from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.trace.pages import TraceDeps, TracePages
 from bubbot.features.trace.settings import TraceSettings
 from bubbot.features.trace.tokens import TraceTokens, read_key
 from bubbot.home import Home
+from bubbot.ports.channel import Role
+from bubbot.records import dataclass
 from bubbot.server.pages import Admission, AdmitViewer, PagesAddress
 from bubbot.settings.loader import Settings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.texts import Texts
 
-FindViewer = Callable[[str], Awaitable[Viewer | None]]
-"""Return what a person may see, by the account; None: nothing."""
+
+@dataclass(frozen=True, slots=True)
+class OpenTrace:
+    """The open trace page of a home.
+
+    Attributes:
+        pages: the pages.
+        auditors: who may see some sessions.
+    """
+
+    pages: TracePages
+    auditors: AuditorDirectory
 
 
 @asynccontextmanager
-async def open_trace_pages(settings: Settings, home: Home) -> AsyncIterator[TracePages]:
+async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]:
     """Open the pages of a home, also while its bot runs. Raise a `StoreError` if there is nothing to read."""
     store = await open_home_store(settings.store, home, now=unused_clock, readonly=True)
     try:
@@ -39,7 +53,8 @@ async def open_trace_pages(settings: Settings, home: Home) -> AsyncIterator[Trac
             return open_boundary(store, viewer, workspace, panels, installed)
 
         texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
-        yield TracePages(TraceDeps(open_reader, load_strategies(), texts, zone, now, panels))
+        pages = TracePages(TraceDeps(open_reader, load_strategies(), texts, zone, now, panels))
+        yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
     finally:
         await store.aclose()
 
@@ -58,13 +73,24 @@ def admit_owner(token: str) -> AdmitViewer:
     return admit
 
 
-def admit_people(tokens: TraceTokens, find_viewer: FindViewer) -> AdmitViewer:
-    """Admit people with tokens of this home, each to what they may see now."""
+def admit_people(tokens: TraceTokens, role_of: Callable[[str, str], Role], auditors: AuditorDirectory) -> AdmitViewer:
+    """Admit people with tokens of this home, each to what they may see now.
+
+    Args:
+        tokens: check the tokens.
+        role_of: returns the role of an account, by channel and id.
+        auditors: who may see some sessions.
+    """
 
     async def admit(given: str) -> Admission | None:
         holder = tokens.read(given)
-        viewer = await find_viewer(holder.person) if holder is not None else None
-        return Admission(viewer, holder.seconds) if holder is not None and viewer is not None else None
+        if holder is None:
+            return None
+        channel, _, number = holder.person.rpartition(":")
+        if channel and role_of(channel, number).at_least(Role.OWNER):
+            return Admission(OWNER, holder.seconds)
+        viewer = await auditors.find_viewer(holder.person)
+        return Admission(viewer, holder.seconds) if viewer.sessions else None
 
     return admit
 

@@ -8,10 +8,12 @@ import os
 import webbrowser
 from base64 import urlsafe_b64encode
 
-from bubbot.app.trace import admit_owner, open_trace_pages, pages_address, trace_tokens
-from bubbot.cli.arguments import decode_text, parse_count, usage_error
+from bubbot.app.trace import admit_owner, open_trace, pages_address, trace_tokens
+from bubbot.cli.arguments import decode_text, parse_count
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.features.access.service import parse_auditor
+from bubbot.features.access.state import format_auditor
 from bubbot.features.trace.tokens import forget_key
 from bubbot.server.pages import serve_pages
 from bubbot.settings.environment import has_display
@@ -36,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--token",
         metavar="ACCOUNT",
-        help="print a token for an account such as telegram:42, to look at the page of the running bot, and end",
+        help="print the running bot's address with a token for an owner or auditor such as telegram:42, and end",
     )
     group.add_argument(
         "--end-tokens", action="store_true", help="end all tokens of the running bot's page, once it is started again"
@@ -65,26 +67,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_token(setup: CommandSetup, account: str, days: int) -> None:
-    channel, _, person = account.partition(":")
-    if not channel or not person.lstrip("-").isdigit():
-        raise usage_error("bubbot trace", f"--token {account!r} is not an account: write it as telegram:42")
+    person = format_auditor(parse_auditor(account))
     setup.home.ensure()
-    token = trace_tokens(setup.home).issue(account, days * DAY_SECONDS)
-    settings = setup.settings.trace
-    if settings.url:
-        show(f"{settings.url.rstrip('/')}/?token={token}")
-    elif settings.port:
-        show(f"http://{settings.host}:{settings.port}/?token={token}")
-    else:
-        show(token)
+    token = trace_tokens(setup.home).issue(person, days * DAY_SECONDS)
+    address = setup.settings.trace.address
+    show(f"{address}/?token={token}" if address else token)
+    if setup.settings.trace.port is None:
         show_on_stderr("Nobody serves the page yet: set [trace] port, and start the bot again.")
 
 
 async def _serve(setup: CommandSetup, port: int, *, browse: bool) -> None:
     token = urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
-    async with open_trace_pages(setup.settings, setup.home) as pages:
+    async with open_trace(setup.settings, setup.home) as trace:
         address = pages_address(setup.settings.trace, host=LOOPBACK, port=port)
-        async with serve_pages(pages, address, admit_owner(token)) as bound:
+        async with serve_pages(trace.pages, address, admit_owner(token)) as bound:
             link = f"http://{LOOPBACK}:{bound}/?token={token}"
             show(link, flush=True)
             show_on_stderr("Whoever has this address sees everything; Ctrl-C ends the page.")

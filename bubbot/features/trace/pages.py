@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, TypeAlias
@@ -139,12 +140,15 @@ class TracePages:
                 raise AccessError(f"{request.viewer.name} may not see the tape {name[:100]}")
         raise EntryNotFound("there is no such page")
 
-    def _page(self, template: str, request: PageRequest, **values: Any) -> PageAnswer:
-        body = self._renderer.render(template, viewer=request.viewer, site_links=self._site_links(), **values)
+    async def _page(self, template: str, request: PageRequest, **values: Any) -> PageAnswer:
+        # In a thread: the turns of the bot go on meanwhile.
+        body = await asyncio.to_thread(
+            self._renderer.render, template, viewer=request.viewer, site_links=self._site_links(), **values
+        )
         return PageAnswer(body)
 
-    def _tape_page(self, template: str, place: TapePlace, **values: Any) -> PageAnswer:
-        return self._page(
+    async def _tape_page(self, template: str, place: TapePlace, **values: Any) -> PageAnswer:
+        return await self._page(
             template,
             place.request,
             row=place.row,
@@ -174,12 +178,12 @@ class TracePages:
 
     async def _show_panel(self, request: PageRequest, reader: TapeBoundary, name: str) -> PageAnswer:
         values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query))
-        return self._page("panel.html", request, **values)
+        return await self._page("panel.html", request, **values)
 
     async def _show_tape_panel(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         query = parse_panel_query(place.request.query, place.row.session, place.row.tape)
         values = await self._read_panel("session", parts[0] if len(parts) == 1 else "", place.reader, query)
-        return self._tape_page("tape_panel.html", place, **values)
+        return await self._tape_page("tape_panel.html", place, **values)
 
     async def _read_panel(self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery) -> Values:
         each = self._panels.get((scope, name))
@@ -196,11 +200,12 @@ class TracePages:
         first, last = request.number("first"), request.number("last")
         if first is None or last is None:
             first = max(place.row.entries - MAX_EXPORT_ENTRIES + 1, 1)
-            return self._tape_page("export.html", place, first=first)
+            return await self._tape_page("export.html", place, first=first)
         groups = await read_slice(place.tape, first, last, texts)
         style = self._renderer.style
         written = timestamp(self._deps.now())[:19].replace("T", " ")
-        body = self._renderer.render(
+        body = await asyncio.to_thread(
+            self._renderer.render,
             "file.html",
             row=place.row,
             groups=groups,
@@ -219,7 +224,7 @@ class TracePages:
         number = min(max(request.number("page", 1) or 1, 1), max(-(-len(rows) // SESSIONS_PER_PAGE), 1))
         shown = rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
         kinds = KINDS if request.viewer.sees_all else KINDS[:2]
-        return self._page(
+        return await self._page(
             "sessions.html",
             request,
             rows=shown,
@@ -234,13 +239,13 @@ class TracePages:
         request = place.request
         timeline = await read_timeline(place.tape, request.number("before"), request.number("from"))
         running = await read_running(place.reader, place.row.tape) if timeline.is_newest else ()
-        return self._tape_page(
+        return await self._tape_page(
             "timeline.html", place, timeline=timeline, groups=group_turns(timeline.rows), running=running
         )
 
     async def _show_turns(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         turns = await read_turns(place.tape, place.request.number("before"))
-        return self._tape_page("turns.html", place, turns=turns)
+        return await self._tape_page("turns.html", place, turns=turns)
 
     async def _show_tail(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         """Return what came after an entry, and what a running turn has written so far, without the page around it."""
@@ -251,13 +256,13 @@ class TracePages:
         entries = (await place.tape.fetch([query]))[0] if low <= head else ()
         groups = group_turns(tuple(map(describe_entry, entries)))
         running = await read_running(place.reader, place.row.tape)
-        return self._tape_page("tail.html", place, groups=groups, running=running, head=head)
+        return await self._tape_page("tail.html", place, groups=groups, running=running, head=head)
 
     async def _show_turn(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         if len(parts) != 1:
             raise EntryNotFound("there is no such page")
         span = await find_turn(place.tape, parts[0])
-        return self._tape_page("turn.html", place, turn=await read_turn(place.tape, span))
+        return await self._tape_page("turn.html", place, turn=await read_turn(place.tape, span))
 
     async def _show_step(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         if not parts:
@@ -266,7 +271,9 @@ class TracePages:
         if len(parts) > 1:
             text = await self._requests.read_part(place.reader, place.tape, step, parts[1])
             base = url("session", place.row.tape, "step", step.id, parts[1])
-            return self._show_text(place, text, base, self._deps.texts.say("trace_part", step=step.id, part=parts[1]))
+            return await self._show_text(
+                place, text, base, self._deps.texts.say("trace_part", step=step.id, part=parts[1])
+            )
         shown = await self._requests.read(place.reader, place.tape, step, place.request.number("message"))
         turn = await read_turn(place.tape, await find_turn(place.tape, str(step.id)))
         rows = [row for row in turn.steps if row.fork == text_of(step.meta, "fork")]
@@ -274,7 +281,7 @@ class TracePages:
         if position is None:
             raise EntryNotFound(f"the entry {step.id} is not among the first entries of its turn: see the timeline")
         template = "step_part.html" if place.request.query.get("part") == "step" else "step.html"
-        return self._tape_page(
+        return await self._tape_page(
             template,
             place,
             step=rows[position],
@@ -292,7 +299,7 @@ class TracePages:
             return await self._show_blob(place, entry, parts[2])
         row = describe_entry(entry, TEXT_PAGE_CHARS)
         facts = pretty({"payload": entry.payload, "meta": entry.meta})
-        return self._tape_page(
+        return await self._tape_page(
             "entry.html",
             place,
             entry=row,
@@ -311,12 +318,12 @@ class TracePages:
         address = url("session", place.row.tape, "entry", entry.id, "blob", digest)
         title = self._deps.texts.say("trace_blob", entry=entry.id, digest=digest[:12], size=len(data))
         if media_type:
-            return self._tape_page("image.html", place, title=title, address=address, entry_id=entry.id)
-        return self._show_text(place, data.decode(errors="backslashreplace"), address, title)
+            return await self._tape_page("image.html", place, title=title, address=address, entry_id=entry.id)
+        return await self._show_text(place, data.decode(errors="backslashreplace"), address, title)
 
-    def _show_text(self, place: TapePlace, text: str, address: str, title: str) -> PageAnswer:
+    async def _show_text(self, place: TapePlace, text: str, address: str, title: str) -> PageAnswer:
         page = TextPage.of(text, place.request.number("page", 1) or 1, TEXT_PAGE_CHARS)
-        return self._tape_page("text.html", place, page=page, address=address, title=title)
+        return await self._tape_page("text.html", place, page=page, address=address, title=title)
 
 
 def _may_open(reader: TapeBoundary, tape: str) -> bool:

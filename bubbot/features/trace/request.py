@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Literal, TypeVar
 
 from bubbot.errors import BubbotError, EntryNotFound
 from bubbot.features.trace.entries import call_arguments, call_name, content_texts, objects, pretty_arguments, text_of
@@ -29,7 +29,7 @@ MAX_STEPS_SEARCHED = 30
 MAX_COMPARED = 400
 """Messages, or lines, that are compared one by one; of more, the parts between equal ends are taken as replaced."""
 SHOWN_LINES = 300
-REQUESTS_REMEMBERED = 6
+H = TypeVar("H", bytes, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,10 @@ class ShownRequest:
 
 
 class RequestReader:
-    """Rebuilds the requests of steps from the tape; keeps the newest few, since people step to and fro."""
+    """Rebuilds the requests of steps from the tape. It keeps none: what is erased has to be gone."""
 
     def __init__(self, strategies: ContextStrategies) -> None:
         self._strategies = strategies
-        self._requests: dict[tuple[str, int], tuple[ModelRequest, bool]] = {}
 
     async def read(
         self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry, first: int | None = None
@@ -159,16 +158,9 @@ class RequestReader:
         raise EntryNotFound(f"the request has no part {part!r}")
 
     async def _rebuild(self, tape: TapeHandle, step: TapeEntry) -> tuple[ModelRequest, bool]:
-        key = tape.name, step.id
-        if key in self._requests:
-            return self._requests[key]
         data = step_data(step)
         request = await rebuild_request(data, tape, strategies=self._strategies)
-        is_equal = (await embed_images(request, tape.get_blob)).digest() == data.get("request")
-        while len(self._requests) >= REQUESTS_REMEMBERED:
-            del self._requests[next(iter(self._requests))]
-        self._requests[key] = request, is_equal
-        return request, is_equal
+        return request, (await embed_images(request, tape.get_blob)).digest() == data.get("request")
 
     async def _compare(
         self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry, request: ModelRequest
@@ -180,7 +172,7 @@ class RequestReader:
             other, _ = await self._rebuild(tape, before)
         except BubbotError as error:
             return RequestChange(before.id, problem=str(error))
-        kept, added, removed = compare_messages(other.messages, request.messages)
+        kept, added, removed = compare_texts(_message_keys(other), _message_keys(request))
         may_see = may_see_system(reader, step_data(step)) and may_see_system(reader, step_data(before))
         old, new = _tool_names(other), _tool_names(request)
         return RequestChange(
@@ -259,11 +251,15 @@ def _tool_names(request: ModelRequest) -> tuple[str, ...]:
     return tuple(tool.name for tool in request.tools)
 
 
-def compare_messages(old: Sequence[JsonObject], new: Sequence[JsonObject]) -> tuple[int, list[int], list[int]]:
-    """Compare messages: how many stayed, and the numbers of those added and removed, each from 1."""
-    before, after = [canonical(message) for message in old], [canonical(message) for message in new]
+def _message_keys(request: ModelRequest) -> Sequence[bytes]:
+    """Return a text for each message, equal for equal messages."""
+    return request.texts or [canonical(message).encode() for message in request.messages]
+
+
+def compare_texts(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, list[int], list[int]]:
+    """Compare two lists: how many stayed, and the numbers of those added and removed, each from 1."""
     kept, added, removed = 0, list[int](), list[int]()
-    for tag, low, high, start, end in _opcodes(before, after):
+    for tag, low, high, start, end in _opcodes(old, new):
         if tag == "equal":
             kept += high - low
         else:
@@ -301,7 +297,7 @@ def compare_lines(old: str, new: str, around: int = 2) -> Iterator[ChangedLine]:
             yield line
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+def _opcodes(old: Sequence[H], new: Sequence[H]) -> Iterator[tuple[str, int, int, int, int]]:
     """Yield the operations that make one list of another, equal ends first: most requests extend each other."""
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:

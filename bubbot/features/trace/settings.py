@@ -8,6 +8,9 @@ from pydantic import BeforeValidator, Field
 
 from bubbot.ports.settings import Name, Names, OptionalWhole, SettingsSection, blank_to_none, web_address
 
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - named, not listened on
+"""Hosts to listen on that are no address to go to."""
+
 
 class TraceSettings(SettingsSection):
     """`[trace]`: the page that shows what happened; without `port` the daemon serves none."""
@@ -25,3 +28,13 @@ class TraceSettings(SettingsSection):
         "`https` the browser sends its cookie over nothing else.",
         examples=["https://bot.example.org"],
     )
+
+    @property
+    def address(self) -> str:
+        """The address of the page as people reach it; empty if nobody serves it, or if nobody knows it."""
+        if self.port is None:
+            return ""
+        if self.url:
+            return self.url.rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}" if self.port and self.host not in EVERYWHERE else ""
