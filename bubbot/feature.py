@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import AccessError
@@ -19,7 +19,6 @@ from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
-from bubbot.ports.panel import Panel
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
@@ -32,6 +31,9 @@ from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
+
+if TYPE_CHECKING:
+    from bubbot.ports.panel import Panel
 
 ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
 """Open the tape of another session for reading, if the chat of the turn may read it now.

@@ -20,6 +20,7 @@ from bubbot.features.files.checks import FILE_CHECKS
 from bubbot.features.schedule.checks import SCHEDULE_CHECKS
 from bubbot.features.schedule.health import read_schedule_health
 from bubbot.features.shell.checks import SHELL_CHECKS
+from bubbot.features.trace.checks import TRACE_CHECKS
 from bubbot.features.web.checks import WEB_CHECKS
 from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 from bubbot.ports.checks import Check, HomeReader
@@ -61,6 +62,7 @@ OWN_DIAGNOSTICS = (
     Diagnostics("budget", budget_settings, read_budget_health, BUDGET_CHECKS),
     Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
     Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
+    Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
 )
 """Those of bubbot, in the order of their findings."""
 

@@ -16,13 +16,13 @@ from bubbot.app.tapes import now, tape_service
 from bubbot.features.access.audits import AuditorDirectory
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.trace.pages import TraceDeps, TracePages
-from bubbot.features.trace.settings import TraceSettings
 from bubbot.features.trace.tokens import TraceTokens, read_key
 from bubbot.home import Home
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.server.pages import Admission, AdmitViewer, PagesAddress
 from bubbot.settings.loader import Settings
+from bubbot.settings.sections import TraceSettings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.texts import Texts
 

@@ -33,7 +33,6 @@ from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.settings import TopicSettings
-from bubbot.features.trace.settings import TraceSettings
 from bubbot.ports.settings import (
     Keys,
     Name,
@@ -56,6 +55,7 @@ from bubbot.settings.sections import (
     ServerSettings,
     SettingDescription,
     StoreSettings,
+    TraceSettings,
     describe_table,
 )
 from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - others import it from here

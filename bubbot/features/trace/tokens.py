@@ -15,9 +15,9 @@ from hmac import compare_digest, digest
 from pathlib import Path
 
 from bubbot.errors import ConfigError
+from bubbot.features.trace.checks import KEY_FILE
 from bubbot.records import dataclass
 
-KEY_FILE = "trace.key"
 KEY_BYTES = 32
 _PURPOSE = b"bubbot trace token 1\0"
 
