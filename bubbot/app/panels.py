@@ -12,15 +12,18 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.store import TapeStore
 
-OWN_PANELS: tuple[str, ...] = ()
-"""The features of bubbot with panels, in the order of the page; each has them in `panels.py` as `PANELS`."""
+OWN_PANELS = (
+    "features.conversation", "features.search", "features.memory", "features.schedule", "gateway", "features.approvals", "features.usage",
+)  # fmt: skip
+"""The packages of bubbot with panels, in the order of the page; each has them in `panels.py` as `PANELS`."""
 
 
 def load_panels(settings: Settings, installed: InstalledFeatures = InstalledFeatures()) -> tuple[FeaturePanel, ...]:  # noqa: B008 - frozen
     """Load the panels of all features, in the order of the page; those of packages come last."""
     panels = []
-    for name in OWN_PANELS:
-        own: Sequence[Panel] = import_module(f"bubbot.features.{name}.panels").PANELS
+    for package in OWN_PANELS:
+        own: Sequence[Panel] = import_module(f"bubbot.{package}.panels").PANELS
+        name = package.rpartition(".")[2]
         section = OWN_COMMANDS[name].pick(settings) if name in OWN_COMMANDS else None
         panels += [FeaturePanel(name, panel, section) for panel in own]
     for factory in installed.factories:

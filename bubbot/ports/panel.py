@@ -182,13 +182,17 @@ class GraphNode:
     is_minor: bool = False
 
 
+EdgeKind: TypeAlias = Literal["plain", "weak", "strong", "dashed"]
+"""The stroke of an edge."""
+
+
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
     """An edge from an older node to a newer one; `kind` chooses its stroke, `label` says what it is."""
 
     source: str
     target: str
-    kind: Literal["plain", "weak", "strong", "dashed"] = "plain"
+    kind: EdgeKind = "plain"
     label: str = ""
 
 

@@ -542,6 +542,7 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "panel.",
     "argument_",
     "cron_",
     "w_",
