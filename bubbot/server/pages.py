@@ -217,9 +217,7 @@ class PageServer:
 
     def _bounce(self, request: web.Request) -> web.Response:
         response = self._send(PageAnswer())
-        response.headers["Refresh"] = f"0; url={quote(request.path)}" + (
-            f"?{request.query_string}" if request.query_string else ""
-        )
+        response.headers["Refresh"] = f"0; url={_local_path(str(request.rel_url))}"
         return response
 
     async def _show_login(self, request: web.Request) -> web.StreamResponse:

@@ -42,6 +42,11 @@ class SessionRow:
         """What people call it."""
         return self.session or self.tape
 
+    @property
+    def has_turns(self) -> bool:
+        """True unless the tape is one of the system, whose facts name the turns of other tapes."""
+        return not self.tape.startswith(SYSTEM_TAPE_PREFIX)
+
 
 class SessionDirectory:
     """Knows the sessions of tapes, and when each was last written; a tape is read again only if it has grown."""
