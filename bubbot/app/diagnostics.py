@@ -16,6 +16,8 @@ from bubbot.app.installed import FEATURE_GROUP, feature_section, load_features
 from bubbot.features.budget.checks import BUDGET_CHECKS
 from bubbot.features.budget.health import read_budget_health
 from bubbot.features.files.checks import FILE_CHECKS
+from bubbot.features.otel.checks import OTEL_CHECKS
+from bubbot.features.otel.state import read_otel_health
 from bubbot.features.schedule.checks import SCHEDULE_CHECKS
 from bubbot.features.schedule.health import read_schedule_health
 from bubbot.features.shell.checks import SHELL_CHECKS
@@ -59,6 +61,7 @@ OWN_DIAGNOSTICS = (
     Diagnostics("budget", budget_settings, read_budget_health, BUDGET_CHECKS),
     Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
     Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
+    Diagnostics("otel", lambda settings: settings.otel, read_otel_health, OTEL_CHECKS),
 )
 """Those of bubbot, in the order of their findings."""
 
