@@ -10,13 +10,14 @@ import os
 from collections.abc import Sequence
 
 from bubbot.features.otel import exporter, spans
+from bubbot.features.otel.events import EXPORTED
 from bubbot.tape.entry import event
 from tests.e2e import kill_daemon
 
 
 async def _deliver_early(self: exporter.TraceExporter, batch: exporter._Batch, checkpoint: int) -> None:
     data = {"position": batch.position, "turns": len(batch.turns), "spans": batch.spans}
-    await self._tape.append([event(exporter.EXPORTED, data)])
+    await self._tape.append([event(EXPORTED, data)])
     await self._send(batch.turns, checkpoint)
 
 
