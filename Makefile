@@ -2,10 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps
+# A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
+PHOENIX_VERSION = 20.26.1
+export BUBBOT_PHOENIX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install dist test test-all proof check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof check soak bench mutants pictures phoenix lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -18,7 +21,7 @@ dist: $(VENV)/.base  ## the wheel, the sdist, constraints.txt and install.sh in 
 test: $(VENV)/.dev  ## every check and test
 	@$(VENV)/bin/python -m pytest
 
-proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
+proof: $(VENV)/.dev phoenix  ## the long versions: hundreds of kills, thousands of examples
 	@$(VENV)/bin/python -m pytest --proof
 
 check: $(VENV)/.dev  ## style, types and layers only
@@ -35,6 +38,14 @@ mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants
 
 pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them
 	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
+
+phoenix: $(BUBBOT_PHOENIX)/.$(PHOENIX_VERSION)  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
+
+$(BUBBOT_PHOENIX)/.$(PHOENIX_VERSION):
+	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
+	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: arize-phoenix==$(PHOENIX_VERSION)
+	@touch $@
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
