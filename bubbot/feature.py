@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import AccessError
@@ -32,6 +32,9 @@ from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
+
+if TYPE_CHECKING:
+    from bubbot.ports.panel import Panel
 
 ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
 """Open the tape of another session for reading, if the chat of the turn may read it now.
@@ -175,6 +178,7 @@ class FeatureFactory:
         checks: the checks of `bubbot doctor`.
         events: the payload models of its facts, by the names of the events, with their references declared (see
             `bubbot.tape.references`). They are known before it is built, and to commands that build nothing.
+        panels: what it shows on the trace page, also if no bot runs.
     """
 
     name: str
@@ -183,3 +187,4 @@ class FeatureFactory:
     health: Callable[[HomeReader, HealthContext], Awaitable[FeatureHealth]] | None = None
     checks: Sequence[Check] = ()
     events: Mapping[str, type] = field(default_factory=dict)
+    panels: Sequence[Panel] = ()

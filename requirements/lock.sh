@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -65,6 +65,12 @@ for subject, lock, target in (
         "--only-binary :all:\n" + "".join(name + pin for name, pin in added)
     )
 PY
+printf 'agentdojo\n' | compile "$tools/lock"
+{
+    echo "# AgentDojo, whose tasks \`make agentdojo\` exports. Written by make lock; install with --no-deps --require-hashes."
+    echo "--only-binary :all:"
+    grep -v '^--only-binary' "$tools/lock"
+} > requirements/agentdojo.in
 printf 'uv\n' | compile "$tools/lock"
 {
     echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."

@@ -244,7 +244,7 @@ class BotFeatures:
             "files": lambda: files_feature(self._home.path, settings.tools.files),
             "agents": lambda: agents_feature(settings.agents, list_tools),
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
-            "why": lambda: why_feature(self.strategies),
+            "why": lambda: why_feature(self.strategies, settings.trace.address),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
             "web": lambda: web_feature(settings.tools.web),

@@ -29,7 +29,7 @@ FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (
-    "chat", "ask", "status", "usage", "context", "why", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
+    "chat", "ask", "status", "usage", "context", "why", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
     "run", "reload", "service", "backup", "restore",
 )  # fmt: skip
 """The commands of bubbot itself, which no package may replace."""

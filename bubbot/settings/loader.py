@@ -56,6 +56,7 @@ from bubbot.settings.sections import (
     ServerSettings,
     SettingDescription,
     StoreSettings,
+    TraceSettings,
     describe_table,
 )
 from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - others import it from here
@@ -149,6 +150,7 @@ class Settings(BaseModel):
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
     server: ServerSettings = ServerSettings()
+    trace: TraceSettings = TraceSettings()
     otel: OtelSettings = OtelSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
