@@ -7,6 +7,7 @@ A new key ends all tokens; a person's own ends when it expires, or when the pers
 from __future__ import annotations
 
 import os
+import stat
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from contextlib import suppress
@@ -76,7 +77,8 @@ def read_key(home: Path, random: Callable[[int], bytes]) -> bytes:
             os.close(file)
     file = _open(path, os.O_RDONLY)
     try:
-        status, key = os.fstat(file), os.read(file, KEY_BYTES + 1)
+        status = os.fstat(file)
+        key = os.read(file, KEY_BYTES + 1) if stat.S_ISREG(status.st_mode) else b""
     finally:
         os.close(file)
     if status.st_mode & 0o077 or status.st_uid != os.getuid():
