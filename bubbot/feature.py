@@ -20,6 +20,7 @@ from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
+from bubbot.ports.store import OrdersEntries
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
 from bubbot.records import dataclass
@@ -83,6 +84,7 @@ class Kernel:
             message. None if it is not known.
         notify: sends a notice at once, which no tape holds.
         read_session: opens the tape of another session for reading, by grant.
+        ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
     """
 
     home: Path
@@ -99,6 +101,7 @@ class Kernel:
     read_session: ReadSession = read_no_session
     stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
     find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
+    ordered_entries: OrdersEntries | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,8 @@ from bubbot.features.access.checks import ACCESS_CHECKS
 from bubbot.features.budget.checks import BUDGET_CHECKS
 from bubbot.features.budget.health import read_budget_health
 from bubbot.features.files.checks import FILE_CHECKS
+from bubbot.features.otel.checks import OTEL_CHECKS
+from bubbot.features.otel.state import read_otel_health
 from bubbot.features.schedule.checks import SCHEDULE_CHECKS
 from bubbot.features.schedule.health import read_schedule_health
 from bubbot.features.shell.checks import SHELL_CHECKS
@@ -63,6 +65,7 @@ OWN_DIAGNOSTICS = (
     Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
     Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
     Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
+    Diagnostics("otel", lambda settings: settings.otel, read_otel_health, OTEL_CHECKS),
 )
 """Those of bubbot, in the order of their findings."""
 

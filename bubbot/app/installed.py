@@ -20,7 +20,7 @@ from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURES = (
     "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
-    "budget", "web", "shell", "approvals",
+    "budget", "web", "shell", "otel", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
 
