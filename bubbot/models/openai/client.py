@@ -41,7 +41,7 @@ DRAIN_SECONDS = 0.5
 """Seconds to wait for the end of a finished stream; without it the connection cannot be used again."""
 READS_AT_ONCE = 8
 """Reads of a stream that wait for nothing but the next bytes. Whoever answers in more pieces writes a long answer."""
-READ_INTERVAL_SECONDS = 0.05
+READ_INTERVAL_SECONDS = 0.1
 """Seconds between two further reads: an event of one word costs little if several come together, and nobody reads faster."""
 _DONE = "[DONE]"
 _DECODER = json.JSONDecoder()
