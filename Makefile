@@ -2,10 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps
+# A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
+PHOENIX_VERSION = 20.26.1
+export BUBBOT_PHOENIX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install dist test test-all proof check soak bench mutants pictures lock clean
+DOJO = .venv-agentdojo
+
+.PHONY: chat install dist test test-all proof agentdojo phoenix check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -19,7 +24,11 @@ test: $(VENV)/.dev  ## every check and test
 	@$(VENV)/bin/python -m pytest
 
 proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
+	-@$(MAKE) --no-print-directory agentdojo
+	-@$(MAKE) --no-print-directory phoenix
 	@$(VENV)/bin/python -m pytest --proof
+
+agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
 
 check: $(VENV)/.dev  ## style, types and layers only
 	@$(VENV)/bin/python -m pytest tests/quality
@@ -35,6 +44,14 @@ mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants
 
 pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them
 	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
+
+phoenix: $(BUBBOT_PHOENIX)/.$(PHOENIX_VERSION)  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
+
+$(BUBBOT_PHOENIX)/.$(PHOENIX_VERSION):
+	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
+	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: arize-phoenix==$(PHOENIX_VERSION)
+	@touch $@
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -60,6 +77,12 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 	@$(OURS)
 	@touch $@
 
+$(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
+	@echo "Installing AgentDojo in an environment of its own (about 70 MB to download, once)"
+	@$(PYTHON) -m venv $(DOJO)
+	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/agentdojo.in
+	@$(DOJO)/bin/python tests/dojo/export.py $@
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"bubbot needs Python 3.11 or newer, this is {sys.version.split()[0]}: make chat PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
@@ -68,4 +91,4 @@ lock:  ## renew the lock files: nothing younger than a week, wheels only, hashes
 	@sh requirements/lock.sh $(PYTHON)
 
 clean:
-	rm -rf $(VENV) .venv-3.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* $(DOJO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
