@@ -50,6 +50,7 @@ def packages(modules: Sequence[str]) -> set[str]:
     return {name for name in names if not name.startswith(("_", "bubbot", "channels", "sitecustomize"))}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("command", "ours", "others"),
     [
