@@ -156,6 +156,7 @@ def obeyed(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("action", RUNS)
 def test_a_command_prints_nothing_that_a_terminal_obeys(home: Path, action: str) -> None:
     for arguments in RUNS[action]:

@@ -68,7 +68,7 @@ async def ping(turn: Turn, args: NoArgs) -> str:
 
 
 class TestSubsets:
-    @pytest.mark.sampled(4)
+    @pytest.mark.sampled(8)
     @pytest.mark.parametrize("features", SUBSETS, ids=lambda subset: "+".join(subset) or "none")
     async def test_a_bot_answers_with_these_features_alone(self, tmp_path: Path, features: tuple[str, ...]) -> None:
         async with opened(tmp_path / "home", features) as (app, _):
