@@ -41,7 +41,7 @@ from bubbot.ports.panel import (
     TapeLink,
 )
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
+from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
@@ -51,6 +51,8 @@ from tests.doubles import START
 from tests.turns import HOME, Options, Played, calls, running, says
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[2J"
+SHARED = (SharedTape("bubbot/inbox/"),)
+"""What panels show auditors in part, and the pages of tapes not at all."""
 ZONE = ZoneInfo("Asia/Shanghai")
 
 
@@ -58,7 +60,7 @@ def pages_of(store: TapeStore, *panels: Panel, language: str = "en") -> TracePag
     """The pages over a store."""
 
     def open_reader(viewer: Viewer) -> TapeBoundary:
-        return TapeBoundary(store, viewer, workspace="home", references=OWN_REFERENCES)
+        return TapeBoundary(store, viewer, workspace="home", references=OWN_REFERENCES, shared=SHARED)
 
     return _pages(open_reader, panels, language)
 
