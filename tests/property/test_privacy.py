@@ -163,7 +163,9 @@ GUARDS = {
         memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link", seed=7
     ),
     "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody, seed=10),
-    "the workspace of a chat": replaced(files, "workspace_folder", lambda home, _: home / "sessions", "model_reads", seed=7),
+    "the workspace of a chat": replaced(
+        files, "workspace_folder", lambda home, _: home / "sessions", "model_reads", seed=7
+    ),
     "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask"), seed=9),
     "sub-tasks in evidence": Guard(_recall_subtasks, ("invent",), seed=6),
     "sub-tasks for others": replaced(TapeEntry, "is_shown_to", lambda *_: True, "invent", seed=6),
