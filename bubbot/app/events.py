@@ -10,6 +10,7 @@ from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.approvals.events import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
+from bubbot.features.explain.events import EXPLAIN_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.events import MEMORY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
@@ -31,6 +32,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
+        **EXPLAIN_EVENTS,
     }
 )
 """The payload models of our own features, by the name of the event."""

@@ -28,6 +28,7 @@ from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.feature import files_feature
 from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
@@ -239,6 +240,7 @@ class BotFeatures:
             "agents": lambda: agents_feature(settings.agents, list_tools),
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies),
+            "explain": lambda: explain_feature(self._kernel.read_session, self._kernel.open_copy),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
             "web": lambda: web_feature(settings.tools.web),

@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.shell", "Look"),
     "context": ShellCommand("compare what each context strategy sends", "bubbot.features.strategies.shell", "Look"),
     "why": ShellCommand("explain the last answer of a session", "bubbot.features.why.shell", "Look"),
+    "explain": ShellCommand("ask what happened in a chat, with sources", "bubbot.cli.explain", "Look"),
     "doctor": ShellCommand("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor", "Look"),
     "help": ShellCommand("explain a command or a topic", "bubbot.cli.topics", "Look"),
     "tape": ShellCommand("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command", "Change"),

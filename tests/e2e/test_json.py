@@ -31,6 +31,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "status": ("status",),
     "usage": ("usage", "all"),
     "why": ("why", "default"),
+    "explain": ("explain", "default", "why tea?"),
     "context compare": ("context", "compare", "default"),
     "doctor": ("doctor", "--offline"),
     "tape list": ("tape", "list"),

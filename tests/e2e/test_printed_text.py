@@ -75,6 +75,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals grants": [("approvals", "grants")],
     "approvals revoke": [("approvals", "revoke", "1")],
     "why": [("why", "evil"), ("why", "default", "--json"), ("why", "default", "\x1b[2J")],
+    "explain": [("explain", "evil", "\x1b[2J"), ("explain", "default", "\x9bwhy?", "--json")],
     "usage": [("usage",), ("usage", "--json"), ("usage", "--chat", "stdin:\x1b[2J")],
     "status": [("status",), ("status", "--json")],
     "doctor": [("doctor", "--offline"), ("doctor", "--offline", "--json")],
