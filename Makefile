@@ -5,7 +5,9 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install dist test test-all proof check soak bench mutants pictures lock clean
+DOJO = .venv-agentdojo
+
+.PHONY: chat install dist test test-all proof agentdojo check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -19,7 +21,10 @@ test: $(VENV)/.dev  ## every check and test
 	@$(VENV)/bin/python -m pytest
 
 proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
+	-@$(MAKE) --no-print-directory agentdojo
 	@$(VENV)/bin/python -m pytest --proof
+
+agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
 
 check: $(VENV)/.dev  ## style, types and layers only
 	@$(VENV)/bin/python -m pytest tests/quality
@@ -60,6 +65,12 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 	@$(OURS)
 	@touch $@
 
+$(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
+	@echo "Installing AgentDojo in an environment of its own (about 70 MB to download, once)"
+	@$(PYTHON) -m venv $(DOJO)
+	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/agentdojo.in
+	@$(DOJO)/bin/python tests/dojo/export.py $@
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"bubbot needs Python 3.11 or newer, this is {sys.version.split()[0]}: make chat PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(VENV)
@@ -68,4 +79,4 @@ lock:  ## renew the lock files: nothing younger than a week, wheels only, hashes
 	@sh requirements/lock.sh $(PYTHON)
 
 clean:
-	rm -rf $(VENV) .venv-3.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* $(DOJO) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

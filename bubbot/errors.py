@@ -39,6 +39,7 @@ BubbotError
 ├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
 ├── TurnTimeout                a scheduled turn used up its time
 ├── FeatureFailed              the code of an installed feature failed
+├── TraceReceiverFailed        the receiver of traces has not taken a request
 └── ChannelError               a channel failed; it is restarted
     ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
     ├── DeliveryFailed         a part could not be sent; `permanent` if a retry is useless
@@ -490,6 +491,27 @@ class FetchFailed(ChannelError):
     def __init__(self, message: str, *, permanent: bool = True) -> None:
         super().__init__(message)
         self.permanent = permanent
+
+
+class TraceReceiverFailed(BubbotError):
+    """The receiver of traces has not taken a request; the text says why.
+
+    `status`: of its answer, 0 without one. `retry_after`: seconds that it asks to wait, None if it does not.
+    """
+
+    kind = "trace_receiver"
+    status: int = 0
+    retry_after: float | None = None
+
+    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def is_final(self) -> bool:
+        """True if it takes this request no more than now. Other refusals are about it, its address or the key."""
+        return self.status in (400, 413, 415, 422)
 
 
 class ToolSignal(Exception):

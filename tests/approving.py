@@ -108,15 +108,18 @@ class ApprovalBench:
         app: the bot.
         channel: what people have read.
         done: what the tools did, as their names and texts.
+        sessions: those in which something may be under way.
     """
 
     def __init__(self, app: Bot, channel: KeptChannel, done: list[tuple[str, str]]) -> None:
         self.app, self.channel, self.done = app, channel, done
         self._count = 0
+        self.sessions = {"stdin:default", "stdin:other"}
 
     async def say(self, text: str, *, session: str = "default", provenance: str = OWN_WORDS) -> TurnResult:
         """Say something, or forward it, and wait for the answer."""
         self._count += 1
+        self.sessions.add(f"stdin:{session}")
         now = timestamp(datetime.now(UTC))
         result = await self.app.ask(
             Inbound("stdin", f"{id(self)}:{self._count}", session, Sender("1", "Ann"), text, now, provenance=provenance)
@@ -132,11 +135,6 @@ class ApprovalBench:
                 self.app.runtime.session_activity(session) != (False, 0) for session in self.sessions
             ):
                 await asyncio.sleep(0.01)
-
-    @property
-    def sessions(self) -> Sequence[str]:
-        """The sessions that the tests use."""
-        return "stdin:default", "stdin:other"
 
     @property
     def card(self) -> str:

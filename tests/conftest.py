@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    hypothesis.settings.register_profile("default", quiet, max_examples=15)
+    hypothesis.settings.register_profile("default", quiet, max_examples=10)
     hypothesis.settings.register_profile("proof", quiet, max_examples=1000, derandomize=False)
     hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
 

@@ -340,7 +340,12 @@ def make_plan(known: Known, random: Random) -> Plan:
 
 @asynccontextmanager
 async def explaining(
-    store: TapeStore, model: Any, *, may_read: Callable[[str], bool] = lambda source: source == GRANTED, **options: Any
+    store: TapeStore,
+    model: Any,
+    *,
+    may_read: Callable[[str], bool] = lambda source: source == GRANTED,
+    page: str = "",
+    **options: Any,
 ) -> AsyncIterator[Bench]:
     """A bot that explains; `may_read` says which other chats it may read."""
     benches: list[Bench] = []
@@ -359,7 +364,7 @@ async def explaining(
         return None
 
     made = Options(
-        features=[explain_feature(read_session, open_copy)],
+        features=[explain_feature(read_session, open_copy, page)],
         tools=reading_tools(find_size),
         read_session=read_session,
         **options,

@@ -42,6 +42,7 @@ from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound
 from bubbot.ports.command import CommandContext
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.store import OrdersEntries
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
@@ -330,6 +331,7 @@ async def open_bot(
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
             read_session=session_reader(partial(_session_tape, store, installed.references, workspace), may_read),
+            ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
         )
         bot_features = BotFeatures(
             kernel,

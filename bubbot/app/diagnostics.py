@@ -13,12 +13,16 @@ from typing import Any
 from bubbot import plugins
 from bubbot.app.budget import budget_settings
 from bubbot.app.installed import FEATURE_GROUP, feature_section, load_features
+from bubbot.features.access.checks import ACCESS_CHECKS
 from bubbot.features.budget.checks import BUDGET_CHECKS
 from bubbot.features.budget.health import read_budget_health
 from bubbot.features.files.checks import FILE_CHECKS
+from bubbot.features.otel.checks import OTEL_CHECKS
+from bubbot.features.otel.state import read_otel_health
 from bubbot.features.schedule.checks import SCHEDULE_CHECKS
 from bubbot.features.schedule.health import read_schedule_health
 from bubbot.features.shell.checks import SHELL_CHECKS
+from bubbot.features.trace.checks import TRACE_CHECKS
 from bubbot.features.web.checks import WEB_CHECKS
 from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 from bubbot.ports.checks import Check, HomeReader
@@ -54,11 +58,14 @@ class Diagnostics:
 
 OWN_DIAGNOSTICS = (
     Diagnostics("schedule", lambda settings: settings.schedule, read_schedule_health, SCHEDULE_CHECKS),
+    Diagnostics("access", checks=ACCESS_CHECKS),
     Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
     Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
     Diagnostics("budget", budget_settings, read_budget_health, BUDGET_CHECKS),
     Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
     Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
+    Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
+    Diagnostics("otel", lambda settings: settings.otel, read_otel_health, OTEL_CHECKS),
 )
 """Those of bubbot, in the order of their findings."""
 

@@ -13,6 +13,7 @@ from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.explain.events import EXPLAIN_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.events import MEMORY_EVENTS
+from bubbot.features.otel.events import OTEL_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
@@ -33,6 +34,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
         **EXPLAIN_EVENTS,
+        **OTEL_EVENTS,
     }
 )
 """The payload models of our own features, by the name of the event."""

@@ -33,6 +33,7 @@ from bubbot.features.files.feature import files_feature
 from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.shared_zone import SharedZones
+from bubbot.features.otel.feature import OtelConfig, OtelFeature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
@@ -176,6 +177,11 @@ class BotFeatures:
             )
         if self.budget:
             self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
+        if "otel" in names:
+            otel = OtelFeature(
+                kernel, otel_config(settings), lambda: {name for tool in self._list_tools() for name in tool.names}
+            )
+            self._lasting["otel"] = LastingFeature(otel.feature(), otel_config)
         if self.approvals:
             self._lasting["approvals"] = LastingFeature(self.approvals.feature(), lambda settings: settings.approvals)
 
@@ -239,8 +245,10 @@ class BotFeatures:
             "files": lambda: files_feature(self._home.path, settings.tools.files),
             "agents": lambda: agents_feature(settings.agents, list_tools),
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
-            "why": lambda: why_feature(self.strategies),
-            "explain": lambda: explain_feature(self._kernel.read_session, self._kernel.open_copy),
+            "why": lambda: why_feature(self.strategies, settings.trace.address),
+            "explain": lambda: explain_feature(
+                self._kernel.read_session, self._kernel.open_copy, settings.trace.address
+            ),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
             "web": lambda: web_feature(settings.tools.web),
@@ -340,6 +348,11 @@ class BotFeatures:
         """Remove the files that channels keep of a session."""
         with suppress(FileNotFoundError):
             shutil.rmtree(session_folder(self._home.path, session))
+
+
+def otel_config(settings: Settings) -> OtelConfig:
+    """Return what the export of traces takes of these settings."""
+    return OtelConfig(settings.otel, settings.secrets(), settings.bot.name)
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:

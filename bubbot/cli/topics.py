@@ -33,6 +33,8 @@ ENVIRONMENT_TEXTS: Mapping[str, str] = {
     "XDG_RUNTIME_DIR": "where the socket of a running bot is, if its home has too long a path",
     "TZ": "the time zone that `bubbot init` suggests",
     "BUBBOT_PLAIN": "`1`: every command runs as with --plain, for screen readers: lines only, nothing is drawn twice",
+    "DISPLAY": "or WAYLAND_DISPLAY: a window can be opened, so `bubbot trace` opens a browser",
+    "WAYLAND_DISPLAY": "as DISPLAY",
     "TERM": "`dumb`: lines only, as with --plain",
     "NO_COLOR": "if set: no colours. Only `chat` and progress on a terminal have some; a pipe never gets any, so FORCE_COLOR "
     "changes nothing there",

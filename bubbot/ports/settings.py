@@ -6,7 +6,7 @@ A field declares its default, bounds and description once; errors, the example c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, cast, get_args, get_origin
@@ -146,6 +146,10 @@ class SettingsSection(BaseModel):
         """Return the predicate of the sentence about an unknown key. It omits the value, which may be a secret."""
         otherwise = "; docs/reference/config.md lists all settings."
         return f"is not a setting{did_you_mean(key, cls.model_fields, before='; ', otherwise=otherwise)}"
+
+    def derived_secrets(self) -> Iterator[str]:
+        """Yield what is secret besides whole values, such as the key in a header."""
+        yield from ()
 
 
 class AdapterSettings(SettingsSection):

@@ -20,6 +20,7 @@ RESTART_REQUIRED = frozenset(
         "http",
         "health",
         "server",
+        "trace",
         "search",
         "log.format",
     }

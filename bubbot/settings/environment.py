@@ -105,6 +105,11 @@ def terminal_style() -> str:
     return "dumb" if dumb else "plain" if plain else "colour"
 
 
+def has_display() -> bool:
+    """Return true if a window can be opened: a browser without one would take the terminal."""
+    return bool(read_variables().get("DISPLAY") or read_variables().get("WAYLAND_DISPLAY"))
+
+
 def is_set(value: str) -> bool:
     """Return true for a switch that is on: anything except nothing, `0`, `false` and `no`."""
     return value.strip().lower() not in ("", "0", "false", "no", "off")

@@ -29,6 +29,7 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
@@ -55,6 +56,7 @@ from bubbot.settings.sections import (
     ServerSettings,
     SettingDescription,
     StoreSettings,
+    TraceSettings,
     describe_table,
 )
 from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - others import it from here
@@ -148,6 +150,8 @@ class Settings(BaseModel):
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
     server: ServerSettings = ServerSettings()
+    trace: TraceSettings = TraceSettings()
+    otel: OtelSettings = OtelSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
@@ -572,6 +576,8 @@ def _secrets_of(section: BaseModel) -> Iterator[str]:
             yield from _secrets_of(value)
         elif isinstance(value, SecretStr):
             yield value.get_secret_value()
+    if isinstance(section, SettingsSection):
+        yield from section.derived_secrets()
 
 
 def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:

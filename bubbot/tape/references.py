@@ -179,6 +179,11 @@ class ReferenceRegistry:
         for path in self.of_event(entry.name or "").sessions if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
 
+    def find_entries(self, entry: TapeEntry) -> Iterator[object]:
+        """Yield what stands in the fields of an event that name entries of the same tape."""
+        for path in self.of_event(entry.name or "").entries if entry.kind == Kind.EVENT else ():
+            yield from _values(entry.payload.get("data"), _steps(path))
+
     def with_events(self, events: Mapping[str, type]) -> ReferenceRegistry:
         """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already.
 

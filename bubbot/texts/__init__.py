@@ -136,6 +136,10 @@ class Texts:
         is_ours = text and self._catalogue(f"strategy.{name}").entries[f"strategy.{name}"].singular == english
         return text if is_ours else english
 
+    def panel(self, name: str, english: str) -> str:
+        """Return the heading of a panel of the trace page; in English for those of installed packages."""
+        return self._translate(f"panel.{name}") or english
+
     def topic(self, topic: str) -> str:
         """Return the heading of a part of the list of commands."""
         return self.say(f"topic.{topic}")

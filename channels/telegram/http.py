@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.request import getproxies
 
@@ -27,6 +29,7 @@ READ_SECONDS = 20.0
 """Seconds without a byte of the answer, for calls that name no limit."""
 CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds for closing connections; a wedged one does not answer that either."""
+_JSON_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "application/json"})
 
 
 class TelegramHttp(BaseRequest):
@@ -105,8 +108,9 @@ class DirectHttp(TelegramHttp):
         seconds = read_timeout if isinstance(read_timeout, int | float) else READ_SECONDS
         timeout = aiohttp.ClientTimeout(connect=POOL_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=seconds)
         try:
+            body, headers = _body(request_data)
             async with session.request(
-                method, url, data=_form(request_data), timeout=timeout, allow_redirects=False
+                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 payload = await response.read()
                 self.date = response.headers.get("date", "")
@@ -160,14 +164,15 @@ def open_http(settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -
     return (ProxiedHttp if is_proxied else DirectHttp)(settings, trust, pool=pool)
 
 
-def _form(request_data: RequestData | None) -> aiohttp.FormData | dict[str, str] | None:
+def _body(request_data: RequestData | None) -> tuple[aiohttp.FormData | bytes | None, Mapping[str, str]]:
+    """Return the body and its headers: a form only if it holds files, since one takes ten times as long as JSON."""
     if request_data is None:
-        return None
+        return None, {}
     if not request_data.contains_files:
-        return request_data.json_parameters
+        return json.dumps(request_data.parameters).encode(), _JSON_HEADERS
     form = aiohttp.FormData(quote_fields=False)
     for name, value in request_data.json_parameters.items():
         form.add_field(name, value)
     for name, (filename, content, media_type) in request_data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=media_type)
-    return form
+    return form, {}

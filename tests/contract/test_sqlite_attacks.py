@@ -239,6 +239,7 @@ def test_what_sql_can_refuse_is_refused(home: Path, attack: str) -> None:
     assert not attempt(home, ATTACKS[attack])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.law("T1", "T16", "T17")
 @pytest.mark.parametrize("restored", [True, False], ids=["triggers put back", "triggers gone"])
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -271,6 +272,7 @@ def weakened(name: str) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.law("T1")
 @pytest.mark.parametrize("way", [0, 1], ids=["dropped", "weakened"])
 @pytest.mark.parametrize("name", TRIGGERS)
@@ -323,6 +325,7 @@ def test_a_database_without_its_triggers_is_not_written_to_and_the_command_in_th
     assert run(home, "ask", "hello").returncode == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.law("T16", "T17")
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def found(query: TapeQuery) -> list[TapeEntry]:
     return evaluate([entry.with_id(place) for place, entry in enumerate(TAPE, 1)], query)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T9")
 @pytest.mark.parametrize("name", FILTERS)
 async def test_every_filter_over_every_part_equals_evaluate(filled: TapeStore, name: str) -> None:
@@ -105,6 +106,7 @@ async def test_every_filter_over_every_part_equals_evaluate(filled: TapeStore, n
     assert [list(answer) for answer in answers] == [found(query) for query in queries]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.law("T9")
 @pytest.mark.parametrize("first", FILTERS)
 async def test_two_filters_together_equal_evaluate(filled: TapeStore, first: str) -> None:

@@ -124,7 +124,7 @@ async def test_a_press_that_a_webhook_brings_is_answered_once_it_was_received() 
             assert scripted.sent(ANSWERED) == []
             assert await channel.handle(SECRET, update) == 200  # type: ignore[attr-defined]
             [answer] = scripted.sent(ANSWERED)
-        assert (answer["callback_query_id"], answer["text"]) == (99, "Too late.")
+        assert (answer["callback_query_id"], answer["text"]) == ("99", "Too late.")
         [press] = heard.events
         assert isinstance(press, ButtonPress)
         assert (press.button, press.message, press.chat) == ("k/0", "5", "7")

@@ -29,6 +29,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 class TestSecrets:
     """The token is in the address of every request; it must be in no log line and in no error."""
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("proxied", [False, True])
     @pytest.mark.parametrize(
         "failure",

@@ -27,6 +27,7 @@ def _source() -> str:
 SOURCE = _source()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("term", "code"), list(_rows()), ids=lambda value: value if len(value) < 30 else None)
 def test_a_word_of_the_glossary_is_in_the_code(term: str, code: str) -> None:
     names = re.findall(r"`([^`]+)`", code)

@@ -37,6 +37,7 @@ def test_a_new_module_is_there_and_the_old_one_is_gone(old: str, new: str) -> No
     assert not exists(old) or f"{new.strip('`')}".startswith(f"{old.strip('`')}.")  # a package with that module in it
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("old", "new"), rows("old name | new name"))
 def test_a_new_name_is_a_class_and_the_old_one_is_gone(old: str, new: str) -> None:
     assert re.search(rf"^class {new.strip('`')}\b", SOURCE, re.MULTILINE)

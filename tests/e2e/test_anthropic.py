@@ -140,6 +140,7 @@ STAYING: dict[str, tuple[Says | Fails, type[ModelError], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("step", "kind", "cost"), STAYING.values(), ids=STAYING)
 async def test_what_stays_is_an_error_of_ours(step: Says | Fails, kind: type[ModelError], cost: int) -> None:
     outcome, requests = await outcome_of(NAME, AnthropicServer([step]))
@@ -148,6 +149,7 @@ async def test_what_stays_is_an_error_of_ours(step: Says | Fails, kind: type[Mod
         assert outcome.waits == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cut", [True, False], ids=["dropped", "closed"])
 @pytest.mark.parametrize("events", range(EVENTS + 1))
 async def test_a_stream_without_its_last_event_is_never_an_answer(events: int, cut: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server as TelegramServer
 from tests.fakes.botapi.world import User
 from tests.fakes.discordapi.server import Server as DiscordServer
-from tests.fakes.effect_server import EffectServer, effect_server
+from tests.fakes.effect_server import EffectServer
 
 SAY = Texts(command_prefix="/").say
 ACCESS = "bubbot/access"
@@ -45,14 +45,6 @@ SCRIPT: dict[str, Any] = {
     ],
     "default": [{"text": "You said: {text}"}],
 }
-
-
-@pytest.fixture
-def service(home: Path) -> Iterator[EffectServer]:
-    with effect_server() as found:
-        home.mkdir(exist_ok=True)
-        (home / "service").write_text(found.address)
-        yield found
 
 
 @pytest.fixture
@@ -237,6 +229,7 @@ class TestTelegram:
             room.say("/schedule_run plain")
             await server.until(lambda: [one for one in said(room) if "Once" in keys(one)], 30)
             card = next(one for one in said(room) if "Once" in keys(one))
+            assert list(keys(card)) == ["Once", "Deny"]  # a job has grants of its own
             room.press(card["message_id"], keys(card)["Once"])
             await server.until(lambda: "It is sent." in texts(room), 30)
         assert service.done == {SENT: 1}

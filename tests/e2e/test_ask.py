@@ -48,12 +48,14 @@ def _chat(home: Path, sockets: Path, **env: str) -> Iterator[None]:
         assert chat.process.wait(20) == 0
 
 
+@pytest.mark.sampled(2)
 def test_text_that_is_piped_in_stands_before_the_question(place: Path) -> None:
     done = run(place, "ask", "what went wrong?", lines="one\ntwo\n")
     assert (done.returncode, done.stdout.decode()) == (0, "You said: one\ntwo\n\nwhat went wrong?\n")
     assert run(place, "ask", lines="all of it\n").stdout == b"You said: all of it\n"
 
 
+@pytest.mark.sampled(2)
 def test_files_go_with_the_question_by_path_and_by_standard_input(place: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk\n")
     done = run(place, "ask", "read these", "-a", str(tmp_path / "notes.txt"), "-a", "-", lines="and bread\n")
@@ -65,12 +67,14 @@ def test_files_go_with_the_question_by_path_and_by_standard_input(place: Path, t
     )
 
 
+@pytest.mark.sampled(2)
 def test_on_a_terminal_it_prints_the_answer_and_no_prompt(place: Path) -> None:
     with Terminal(place, "ask", "hello", first="You said: hello") as terminal:
         assert terminal.ended() == 0
         assert terminal.sent == "You said: hello\r\n"
 
 
+@pytest.mark.sampled(2)
 def test_a_model_and_instructions_are_for_one_question(place: Path) -> None:
     done = run(place, "ask", "-m", "scripted", "-s", "Answer in rhymes.", "hello")
     assert (done.returncode, done.stdout) == (0, b"You said: hello\n"), done.stderr
@@ -89,6 +93,7 @@ def test_the_model_of_one_question_leaves_that_of_its_session_as_it_was(tmp_path
     assert run(home, "ask", "hello", env=OTHER_MODEL).returncode == 1
 
 
+@pytest.mark.sampled(2)
 def test_an_unknown_model_is_refused_before_anything_is_stored(place: Path) -> None:
     done = run(place, "ask", "-m", "nowhere/x", "hello")
     assert (done.returncode, done.stdout) == (2, b"")
@@ -96,6 +101,7 @@ def test_an_unknown_model_is_refused_before_anything_is_stored(place: Path) -> N
     assert "nowhere" not in run(place, "tape", "show", "stdin:default").stdout.decode()
 
 
+@pytest.mark.sampled(2)
 def test_four_questions_at_once_are_all_answered(place: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda number: run(place, "ask", f"number {number}"), range(4)))
@@ -168,6 +174,7 @@ def test_a_failed_turn_prints_json_for_programs(tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["status"]) == (1, "failed")
 
 
+@pytest.mark.sampled(2)
 def test_a_lost_answer_is_one_sentence_and_the_next_question_does_not_print_it(place: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -184,6 +191,7 @@ def test_a_lost_answer_is_one_sentence_and_the_next_question_does_not_print_it(p
     assert run(place, "ask", "next").stdout == b"You said: next\n"
 
 
+@pytest.mark.sampled(2)
 def test_a_reader_that_stops_is_no_failure(place: Path) -> None:
     text = "x" * 400_000
     done = subprocess.run(

@@ -104,7 +104,7 @@ def _mask(output: bytes, home: Path) -> str:
     return text
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_answer_is_that_of_the_table(name: str, tmp_path: Path, used: Path) -> None:
     row = ROWS[name]

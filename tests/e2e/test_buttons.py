@@ -98,6 +98,7 @@ class TestTelegram:
             await server.until(lambda: not keys(room.message(echo["message_id"])), 30)
             assert room.message(echo["message_id"])["text"].endswith("✓ Remove · Ada")
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "point",
         [
@@ -179,6 +180,7 @@ class TestDiscord:
             removed = on_discord.named(home, "bubbot/schedule", "schedule/removed")
             assert len(removed) == 1
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("point", "is_kept"),
         [

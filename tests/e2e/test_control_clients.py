@@ -148,6 +148,7 @@ CLIENTS: list[tuple[tuple[str, ...], bytes]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not FULL.exists(), reason="has no disk that is always full")
 @pytest.mark.parametrize("output", ["closed", "full", "left"])
 def test_a_client_without_an_output_fails_in_one_sentence_and_the_daemon_goes_on(home: Path, output: str) -> None:
@@ -176,6 +177,7 @@ def without_output(home: Path, output: str, *arguments: str, given: bytes = b"")
         os.close(out)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not FULL.exists(), reason="has no disk that is always full")
 @pytest.mark.parametrize("beside", [True, False])
 def test_a_lost_answer_does_not_come_first_in_the_next_script(tmp_path: Path, sockets: Path, beside: bool) -> None:
@@ -239,6 +241,7 @@ async def told(home: Path, pieces: Sequence[bytes], expected: bytes) -> bytes:
 HEAD = f"POST /api/do/status HTTP/1.1\r\nHost: x\r\n{PROTOCOL_HEADER}: {PROTOCOL}\r\n".encode()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("pieces", "expected"),
     [

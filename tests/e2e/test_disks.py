@@ -125,6 +125,7 @@ async def test_with_a_full_disk_the_bot_ends_when_told_and_starts_when_there_is_
         await everybody_is_answered_once(server, platform, people, daemon, "slow")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "command", [("status",), ("tape", "list"), ("tape", "search", "default", "tea"), ("tape", "verify")]
 )

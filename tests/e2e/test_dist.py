@@ -86,6 +86,7 @@ def test_the_wheel_has_everything_that_is_no_module(wheel: zipfile.ZipFile) -> N
         "share/man/man1/bubbot.1",
         "bubbot/features/shell/requirements.txt",
         "bubbot/features/usage/requirements.txt",
+        "bubbot/features/otel/requirements.txt",
         "bubbot/models/embeddings/requirements.txt",
         "bubbot/features/web/requirements.txt",
         "bubbot/models/local/requirements.txt",

@@ -28,7 +28,7 @@ SCRIPT = {
 NO_LIMITS = {"messages_per_minute": 0, "messages_per_hour": 0, "bytes_per_day": 0}
 
 
-@pytest.fixture(params=[OnTelegram, OnDiscord])
+@pytest.fixture(params=[OnTelegram, pytest.param(OnDiscord, marks=pytest.mark.proof)])
 async def platform(request: pytest.FixtureRequest) -> AsyncIterator[Platform]:
     if request.param is OnTelegram:
         async with TelegramServer(limits=None, conflict_pause=0.1) as telegram:

@@ -206,6 +206,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path)
         assert "newer bubbot" in sentence(done)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", ["header", "middle", "empty", "text"])
 def test_a_damaged_database_is_told_and_left_alone(tmp_path: Path, damage: str) -> None:
     home = tmp_path / "home"

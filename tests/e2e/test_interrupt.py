@@ -77,6 +77,7 @@ def test_in_the_background_it_is_ignored(bubbot: Path) -> None:
     assert done.stdout.startswith(b"bubbot ")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("milliseconds", [1, 5, 20, 50, 100, 300])
 def test_after_some_milliseconds(bubbot: Path, milliseconds: int) -> None:
     with start(bubbot, "chat") as process:

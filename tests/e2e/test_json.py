@@ -76,6 +76,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access grant-reading": ("access", "grant-reading", "telegram:42", "default"),
     "access readings": ("access", "readings"),
     "access revoke-reading": ("access", "revoke-reading", "telegram:42", "default"),
+    "access grant-audit": ("access", "grant-audit", "anna", "default"),
+    "access audits": ("access", "audits"),
+    "access revoke-audit": ("access", "revoke-audit", "anna", "default"),
     "access history": ("access", "history"),
     "access revoke": ("access", "revoke", "telegram", "42"),
     "model install": ("model", "install", "--dry-run"),
@@ -90,7 +93,7 @@ REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "a
 """They need a person who wrote, a running bot, or a card: tests/unit/features/approvals/test_turns.py runs those with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
-                "access readings", "access history", "model install", "service status"}  # fmt: skip
+                "access readings", "access audits", "access history", "model install", "service status"}  # fmt: skip
 """They have a result in a home where no bot ever ran."""
 FORMATS = jsonschema.FormatChecker()
 

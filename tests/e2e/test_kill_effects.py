@@ -46,6 +46,7 @@ def points(sample: Sequence[str]) -> list[Any]:
     return [pytest.param(point, marks=() if point in sample else pytest.mark.proof) for point in POINTS]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T19", "T20")
 @pytest.mark.parametrize("point", points(SAMPLE))
 def test_a_kill_at_any_boundary_repeats_no_effect(tmp_path: Path, point: str) -> None:

@@ -74,6 +74,7 @@ async def test_the_figures_see_a_bot_that_looks_for_nothing(tmp_path: Path) -> N
     assert (code, [len(one.pieces) for one in found.values()]) == (KILLED, [1])
 
 
+@pytest.mark.proof
 async def test_kills_at_random_instants_leave_no_piece_of_an_answer(tmp_path: Path) -> None:
     async with both() as platforms:
         found = await kills_of_live_answers(tmp_path / "home", platforms, seed=7, lives=2, chats=1, debounce=1)

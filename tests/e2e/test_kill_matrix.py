@@ -55,6 +55,7 @@ def points(sample: Sequence[str]) -> list[Any]:
     return [pytest.param(point, marks=() if point in sample else pytest.mark.proof) for point in POINTS]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T3", "T14")
 @pytest.mark.parametrize("point", points(WIDER_SAMPLE))
 def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path, point: str) -> None:
@@ -64,6 +65,7 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path, point: st
     assert bench.faults(MESSAGES) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T3", "T14")
 @pytest.mark.parametrize("point", points(SAMPLE))
 def test_the_kernel_alone_loses_and_doubles_nothing(tmp_path: Path, point: str) -> None:

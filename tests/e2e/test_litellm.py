@@ -36,6 +36,7 @@ def test_loading_stops_the_event_loop_only_briefly() -> None:
 WITHOUT = [["--help"], ["tape", "list"], ["ask", ",help"], ["ask", ",context"]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", WITHOUT, ids=" ".join)
 def test_what_asks_no_model_never_loads_litellm(tmp_path: Path, arguments: list[str]) -> None:
     program = (

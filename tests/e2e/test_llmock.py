@@ -17,7 +17,7 @@ from tests.e2e.model_paths import make_model, model_path  # noqa: F401 - a fixtu
 
 # Warnings of pydantic about litellm's own code, and of the judge's: not ours to mend.
 pytestmark = [
-    pytest.mark.usefixtures("model_path"),
+    pytest.mark.usefixtures("loaded_litellm", "model_path"),  # one of its two providers is litellm's in any case
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 

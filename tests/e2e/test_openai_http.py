@@ -22,12 +22,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bubbot.errors import ModelRefused, ModelUnavailable
-from bubbot.models.openai.client import MAX_TRANSCRIPTION_BYTES
+from bubbot.models.openai.client import MAX_TRANSCRIPTION_BYTES, READS_AT_ONCE
 from bubbot.models.openai.proxies import find_proxy
 from bubbot.ports.model import ModelReply, ModelRequest
 from tests.e2e.provider_server import Answer, listening, read_request, serving
 from tests.e2e.proxy_server import proxying
-from tests.e2e.test_openai_direct import HELLO, Plays, answered, asking
+from tests.e2e.test_openai_direct import HELLO, REQUEST, Plays, answered, asking, chunk
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +111,28 @@ def stream(*pieces: bytes) -> bytes:
     """A response that keeps its connection open."""
     body = b"".join(pieces)
     return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+
+
+async def test_the_words_of_a_long_answer_are_read_together() -> None:
+    """The first pieces are shown as they come; after them the client looks for more a few times a second."""
+    count = 200
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        pieces = [chunk({"content": f"{number} "}) for number in range(count)]
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for piece in (*pieces, *HELLO[1:]):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            for _ in range(10):  # rounds of the event loop, in which a client that looks finds this piece alone
+                await asyncio.sleep(0)
+        writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    async with listening(serve) as address, asking(address) as model:
+        *texts, reply = [event async for event in model.stream(REQUEST)]
+    assert isinstance(reply, ModelReply)
+    assert reply.text == "".join(f"{number} " for number in range(count))
+    assert READS_AT_ONCE <= len(texts) < count // 2
 
 
 @dataclass

@@ -166,6 +166,7 @@ PASSING = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", PASSING.values(), ids=PASSING)
 async def test_what_passes_costs_one_more_request(first: Step) -> None:
     reply, server = await answer(first, says("better now"))
@@ -212,6 +213,7 @@ STAYING: dict[str, tuple[Step, type[ModelError], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("step", "kind", "cost"), STAYING.values(), ids=STAYING)
 async def test_what_stays_is_an_error_of_ours_at_a_known_price(step: Step, kind: type[ModelError], cost: int) -> None:
     if step.status == 422 and via() == "litellm":

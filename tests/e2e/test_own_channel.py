@@ -167,6 +167,7 @@ async def _killed(box: Box, chance: random.Random, env: Mapping[str, str], *, at
         box.read()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kills", [6, pytest.param(40, marks=pytest.mark.proof)])
 async def test_a_kill_at_any_instant_loses_and_doubles_nothing(
     tmp_path: Path, installed: Mapping[str, str], kills: int

@@ -251,6 +251,7 @@ class TestFeature:
         assert failed["fix"].endswith("-m pip install --upgrade bubbot-garden")
         assert {"config.ok", "plugin.ok"} <= findings.keys()
 
+    @pytest.mark.proof
     def test_its_own_test_passes_where_it_is_installed(self, tmp_path: Path, shopping: Mapping[str, str]) -> None:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:simcord", "--rootdir", str(tmp_path)]
         done = subprocess.run(

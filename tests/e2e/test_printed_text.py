@@ -67,6 +67,9 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "access readings": [("access", "readings")],
     "access grant-reading": [("access", "grant-reading", "telegram\x9b:4", "evil\x1b[2J")],
     "access revoke-reading": [("access", "revoke-reading", "telegram:4", "evil\x9b")],
+    "access audits": [("access", "audits")],
+    "access grant-audit": [("access", "grant-audit", "ann\x9b", "evil\x1b[2J")],
+    "access revoke-audit": [("access", "revoke-audit", "ann", "evil\x9b")],
     "access approve": [("access", "approve", "\x1b[2J")],
     "approvals list": [("approvals", "list"), ("approvals", "list", "--json")],
     "approvals show": [("approvals", "show", "\x1b[2J")],
@@ -76,6 +79,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals revoke": [("approvals", "revoke", "1")],
     "why": [("why", "evil"), ("why", "default", "--json"), ("why", "default", "\x1b[2J")],
     "explain": [("explain", "evil", "\x1b[2J"), ("explain", "default", "\x9bwhy?", "--json")],
+    "trace": [("trace", "--token", "\x1b[2J\u202e")],
     "usage": [("usage",), ("usage", "--json"), ("usage", "--chat", "stdin:\x1b[2J")],
     "status": [("status",), ("status", "--json")],
     "doctor": [("doctor", "--offline"), ("doctor", "--offline", "--json")],
@@ -153,6 +157,7 @@ def obeyed(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("action", RUNS)
 def test_a_command_prints_nothing_that_a_terminal_obeys(home: Path, action: str) -> None:
     for arguments in RUNS[action]:

@@ -54,6 +54,7 @@ def restored(tmp_path: Path) -> Iterator[tuple[Path, KeyServer]]:
         yield other, server
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_daemon", [False, True])
 def test_no_key_goes_to_an_address_of_the_backup_before_the_release(
     restored: tuple[Path, KeyServer], tmp_path: Path, *, is_daemon: bool

@@ -155,6 +155,7 @@ async def test_channels_come_and_go_and_change_their_tokens(tmp_path: Path) -> N
             assert daemon.process.returncode is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("replaced", [False, True], ids=["people", "the adapter"])
 async def test_nothing_is_lost_or_doubled_while_settings_change_again_and_again(tmp_path: Path, replaced: bool) -> None:
     home = tmp_path / "home"

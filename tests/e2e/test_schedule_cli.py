@@ -40,6 +40,7 @@ def test_a_job_is_added_paused_resumed_edited_and_removed(tmp_path: Path) -> Non
     assert bot.run(home, "schedule", "show", "tea").returncode == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", ["alone", "chat", "daemon"])
 def test_a_job_that_waits_for_the_daemon_says_so(tmp_path: Path, place: str) -> None:
     home = tmp_path / "home"

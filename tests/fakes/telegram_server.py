@@ -127,6 +127,9 @@ class ScriptedServer:
 
 
 async def _parameters(request: web.Request) -> dict[str, Any]:
+    if request.content_type == "application/json":
+        values: dict[str, Any] = await request.json()
+        return values
     found: dict[str, Any] = {}
     for name, value in (await request.post()).items():
         if isinstance(value, web.FileField):

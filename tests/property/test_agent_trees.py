@@ -42,6 +42,7 @@ async def try_tree(seed: int, folder: Path, store: TapeStore) -> None:
     assert await store.forks() == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T13", "T14")
 @pytest.mark.parametrize("part", range(4))
 async def test_trees_with_a_death_at_any_write(tmp_path: Path, part: int) -> None:

@@ -69,13 +69,13 @@ def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, se
     assert run(tmp_path / "home", seed, 1_000, lives=4, everywhere=not seed).world.leaks == []
 
 
-def first_leak(home: Path, often: Sequence[str], turns: int = 400) -> Sequence[str]:
+def first_leak(home: Path, guard: Guard, turns: int = 400) -> Sequence[str]:
     """Let people act until somebody sees too much."""
-    acts = Acts(World(home), Random(3))
+    acts = Acts(World(home), Random(guard.seed))
 
     async def live() -> None:
         async with acts.world.life():
-            await acts.run(turns, stop_at_leak=True, often=often)
+            await acts.run(turns, stop_at_leak=True, often=guard.often)
             await acts.world.audit()
 
     asyncio.run(live())
@@ -138,35 +138,41 @@ def _recall_subtasks(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Guard:
-    """What keeps words where they belong: `remove` takes it away, and people do what it is for more `often`."""
+    """What keeps words where they belong: `remove` takes it away, and people do what it is for more `often`.
+
+    With the `seed` a leak comes early; with any other one it comes too, but later.
+    """
 
     remove: Callable[[pytest.MonkeyPatch], None]
     often: Sequence[str] = ()
+    seed: int = 3
 
 
-def replaced(target: object, name: str, by: object, *often: str) -> Guard:
+def replaced(target: object, name: str, by: object, *often: str, seed: int) -> Guard:
     """A guard that is one function."""
-    return Guard(lambda patch: patch.setattr(target, name, by), often)
+    return Guard(lambda patch: patch.setattr(target, name, by), often, seed)
 
 
 GUARDS = {
-    "the grant": replaced(AccessService, "may_read", lambda *_: True),
-    "taking a grant back": replaced(AccessService, "revoke_reading", _revoke_nothing, "grant", "model_reads"),
-    "the chat of a thread": replaced(reading_rule, "_is_thread_of", lambda *_: True),
-    "the binding of a topic": Guard(_trust_bindings, ("open_topic", "model_reads", "remember")),
-    "own memory in groups": replaced(memory_feature, "choose_zones", _choose_in_groups),
+    "the grant": replaced(AccessService, "may_read", lambda *_: True, seed=10),
+    "taking a grant back": replaced(AccessService, "revoke_reading", _revoke_nothing, "grant", "model_reads", seed=9),
+    "the chat of a thread": replaced(reading_rule, "_is_thread_of", lambda *_: True, seed=1),
+    "the binding of a topic": Guard(_trust_bindings, ("open_topic", "model_reads", "remember"), seed=5),
+    "own memory in groups": replaced(memory_feature, "choose_zones", _choose_in_groups, seed=5),
     "own memory elsewhere": replaced(
-        memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link"
+        memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link", seed=7
     ),
-    "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody),
-    "the workspace of a chat": replaced(files, "workspace_folder", lambda home, _: home / "sessions", "model_reads"),
-    "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask")),
-    "sub-tasks in evidence": Guard(_recall_subtasks, ("invent",)),
-    "sub-tasks for others": replaced(TapeEntry, "is_shown_to", lambda *_: True, "invent"),
+    "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody, seed=10),
+    "the workspace of a chat": replaced(
+        files, "workspace_folder", lambda home, _: home / "sessions", "model_reads", seed=7
+    ),
+    "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask"), seed=9),
+    "sub-tasks in evidence": Guard(_recall_subtasks, ("invent",), seed=6),
+    "sub-tasks for others": replaced(TapeEntry, "is_shown_to", lambda *_: True, "invent", seed=6),
 }
 
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     GUARDS[guard].remove(monkeypatch)
-    assert first_leak(tmp_path / "home", GUARDS[guard].often)
+    assert first_leak(tmp_path / "home", GUARDS[guard])

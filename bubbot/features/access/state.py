@@ -21,6 +21,8 @@ GRANTED = "access/granted"
 REVOKED = "access/revoked"
 READING_GRANTED = "access/reading_granted"
 READING_REVOKED = "access/reading_revoked"
+AUDIT_GRANTED = "access/audit_granted"
+AUDIT_REVOKED = "access/audit_revoked"
 CODE = "access/code"
 CODE_REMINDED = "access/code_reminded"
 CODE_USED = "access/code_used"
@@ -36,6 +38,9 @@ AccountKey: TypeAlias = tuple[str, str]
 
 ReadingKey: TypeAlias = tuple[str, str]
 """The session that may be read, and the session that may read it."""
+
+AuditKey: TypeAlias = tuple[AccountKey, str]
+"""An auditor, and the session whose tape the auditor may see. The channel of one who has no account is empty."""
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -82,6 +87,35 @@ class ReadingGrant:
     giver: str
     date: str = ""
     entry: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditGrant:
+    """The permission of an auditor to see the tape of a session. It is no role: it gives no right to speak.
+
+    Attributes:
+        auditor: the auditor.
+        session: the session.
+        giver: `terminal` or `channel:id`.
+        date: when it was given.
+        entry: its id on the tape.
+    """
+
+    auditor: AccountKey
+    session: str
+    giver: str
+    date: str = ""
+    entry: int = field(default=0, compare=False)
+
+    @property
+    def auditor_name(self) -> str:
+        """The auditor as people type it: `telegram:42`, or a name."""
+        return format_auditor(self.auditor)
+
+
+def format_auditor(auditor: AccountKey) -> str:
+    """Write an auditor as people type it."""
+    return ":".join(filter(None, auditor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +178,8 @@ class LinkCode:
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """The current grants, the newest codes, the newest givers of wrong codes with times, and which chat may read which.
+    """The current grants, the newest codes, the newest givers of wrong codes with times, which chat may read which, and
+    which auditor may see which.
 
     `persons` holds the accounts of each person who has several, in the order they were linked; `former` pairs of
     accounts that were linked once.
@@ -157,6 +192,11 @@ class AccessState:
     link_codes: tuple[LinkCode, ...] = ()
     persons: tuple[tuple[AccountKey, ...], ...] = ()
     former: tuple[tuple[AccountKey, AccountKey], ...] = ()
+    audits: Mapping[AuditKey, AuditGrant] = field(default_factory=lambda: MappingProxyType({}))
+
+    def audited_sessions(self, auditor: AccountKey) -> frozenset[str]:
+        """Return the sessions whose tapes an auditor may see."""
+        return frozenset(session for each, session in self.audits if each == auditor)
 
     def linked_accounts(self, account: AccountKey) -> tuple[AccountKey, ...]:
         """Return the accounts of the person with this one, in the order they were linked; at least the account."""
@@ -201,7 +241,10 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         grants = MappingProxyType({key: grant for key, grant in state.grants.items() if key != account})
         # A code from before the revocation must not undo it.
         codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in state.codes)
-        return replace(_without_link(state, account), grants=grants, codes=codes)
+        audits = MappingProxyType({key: grant for key, grant in state.audits.items() if key[0] != account})
+        return replace(_without_link(state, account), grants=grants, codes=codes, audits=audits)
+    if entry.name in (AUDIT_GRANTED, AUDIT_REVOKED):
+        return replace(state, audits=_with_audit(state.audits, entry))
     if entry.name in (READING_GRANTED, READING_REVOKED):
         return replace(state, readings=_with_reading(state.readings, entry))
     if entry.name in _LINK_FACTS:
@@ -305,6 +348,15 @@ def _with_reading(readings: Mapping[ReadingKey, ReadingGrant], entry: TapeEntry)
     return MappingProxyType(updated)
 
 
+def _with_audit(audits: Mapping[AuditKey, AuditGrant], entry: TapeEntry) -> Mapping[AuditKey, AuditGrant]:
+    data: JsonObject = entry.payload["data"]
+    key = ((data["channel"], data["id"]), data["session"])
+    updated = {each: grant for each, grant in audits.items() if each != key}
+    if entry.name == AUDIT_GRANTED:
+        updated[key] = AuditGrant(*key, data["by"], entry.date, entry.id)
+    return MappingProxyType(updated)
+
+
 def _code_from(entry: TapeEntry) -> PairingCode:
     data = entry.payload["data"]
     return PairingCode(
@@ -331,6 +383,7 @@ def _encode_state(state: AccessState) -> JsonObject:
         "codes": [[code.entry, code.status, code.is_reminded] for code in state.codes],
         "refusals": [[giver, timestamp(at)] for giver, at in state.refusals],
         "readings": [grant.entry for grant in state.readings.values()],
+        "audits": [grant.entry for grant in state.audits.values()],
         "link_codes": [[code.entry, code.status, code.claimant, code.claim] for code in state.link_codes],
         "persons": state.persons,
         "former": state.former,
@@ -350,6 +403,9 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
     readings: Mapping[ReadingKey, ReadingGrant] = MappingProxyType({})
     for entry_id in state.get("readings", ()):
         readings = _with_reading(readings, entries[entry_id])
+    audits: Mapping[AuditKey, AuditGrant] = MappingProxyType({})
+    for entry_id in state.get("audits", ()):
+        audits = _with_audit(audits, entries[entry_id])
     links = tuple(
         replace(_link_code_from(entries[entry_id]), status=status, claimant=_account(claimant), claim=claim)
         for entry_id, status, claimant, claim in state.get("link_codes", ())
@@ -357,7 +413,14 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
     persons = tuple(tuple((channel, number) for channel, number in person) for person in state.get("persons", ()))
     former = tuple((_account(one), _account(other)) for one, other in state.get("former", ()))
     return AccessState(
-        grants, codes, refusals, readings, links, persons, cast("tuple[tuple[AccountKey, AccountKey], ...]", former)
+        grants,
+        codes,
+        refusals,
+        readings,
+        links,
+        persons,
+        cast("tuple[tuple[AccountKey, AccountKey], ...]", former),
+        audits,
     )
 
 
@@ -367,14 +430,16 @@ def _account(value: Sequence[str] | None) -> AccountKey | None:
 
 ACCESS_PROJECTION = Projection[AccessState](
     name="access",
-    version=3,
-    older_versions=(2,),
+    version=4,
+    older_versions=(2, 3),
     tapes="bubbot/access",
     events=(
         GRANTED,
         REVOKED,
         READING_GRANTED,
         READING_REVOKED,
+        AUDIT_GRANTED,
+        AUDIT_REVOKED,
         CODE,
         CODE_REMINDED,
         CODE_USED,
@@ -389,13 +454,21 @@ ACCESS_PROJECTION = Projection[AccessState](
         *state["grants"],
         *(entry_id for entry_id, *_ in (*state["codes"], *state.get("link_codes", ()))),
         *state.get("readings", ()),
+        *state.get("audits", ()),
     ],
     interval=500,
     size=lambda state: (
-        len(state.grants) + len(state.codes) + len(state.readings) + len(state.link_codes) + len(state.persons)
+        len(state.grants)
+        + len(state.codes)
+        + len(state.readings)
+        + len(state.audits)
+        + len(state.link_codes)
+        + len(state.persons)
     ),
 )
-"""Grants, pairing codes, wrong codes, linked accounts, and which chat may read which. Version 2 had neither of the last two."""
+"""Grants, pairing codes, wrong codes, linked accounts, which chat may read which, and which auditor may see which.
+
+Version 3 had no auditors; version 2 had neither these nor the two before them."""
 
 
 @dataclass(frozen=True, slots=True)

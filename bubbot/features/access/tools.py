@@ -9,8 +9,15 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from pydantic import Field, field_validator
 
 from bubbot.errors import AccessError, ConfigError, ToolRetry
-from bubbot.features.access.service import ACCESS_TAPE, LINK_CODE_LIFETIME, TERMINAL, AccessService, LinkRefusal
-from bubbot.features.access.state import AccountKey, LinkCode, RoleGrant
+from bubbot.features.access.service import (
+    ACCESS_TAPE,
+    LINK_CODE_LIFETIME,
+    TERMINAL,
+    AccessService,
+    LinkRefusal,
+    parse_auditor,
+)
+from bubbot.features.access.state import AccountKey, LinkCode, RoleGrant, format_auditor
 from bubbot.identity import is_id
 from bubbot.ports.channel import TERMINAL_CHANNEL, Button, ButtonSet, Outbound, Role
 from bubbot.ports.text import clean
@@ -63,6 +70,20 @@ class ReadingArgs(ToolArgs):
     def _drop_joining_word(cls, value: str) -> str:
         """Read `telegram:42 to discord:7` as it is meant."""
         return value.removeprefix("to ").strip()
+
+
+class AuditArgs(ToolArgs):
+    """The arguments of `audit.add` and `audit.revoke`."""
+
+    auditor: str = Field(description="who looks: an account such as telegram:42, or a name", max_length=200)
+    session: str = Field(description="the chat whose tape is shown, such as telegram:7", max_length=1_000)
+    positional: ClassVar[tuple[str, ...]] = ("auditor", "session")
+
+    @field_validator("session")
+    @classmethod
+    def _drop_joining_word(cls, value: str) -> str:
+        """Read `anna of telegram:7` as it is meant."""
+        return value.removeprefix("of ").strip()
 
 
 class GrantArgs(PersonArgs):
@@ -133,7 +154,7 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
     )
     async def access_approve(turn: Turn, args: ApproveArgs) -> str:
         """Let the person in who was given this code."""
-        with _explain_refusal(turn):
+        with explain_refusal(turn):
             grant = await find_access().approve(args.code, Role(args.role), _giver(turn))
         return turn.texts.say("access_changed", person=_describe(grant, turn), id=grant.id, channel=grant.channel)
 
@@ -151,7 +172,7 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
     )
     async def access_grant(turn: Turn, args: GrantArgs) -> str:
         """Give a person a role, in place of the one granted before."""
-        with _explain_refusal(turn):
+        with explain_refusal(turn):
             grant = await find_access().grant(_channel(turn, args), args.id, Role(args.role), _giver(turn))
         return turn.texts.say("access_changed", person=_describe(grant, turn), id=grant.id, channel=grant.channel)
 
@@ -170,12 +191,12 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
     async def access_revoke(turn: Turn, args: PersonArgs) -> str:
         """Take back what was granted."""
         channel = _channel(turn, args)
-        with _explain_refusal(turn):
+        with explain_refusal(turn):
             await find_access().revoke(channel, args.id, _giver(turn))
         return turn.texts.say("access_revoked", id=args.id, channel=channel)
 
     people = (access_list, access_approve, access_grant, access_revoke)
-    return *people, *reading_tools(find_access), *_link_tools(find_access, send)
+    return *people, *reading_tools(find_access), *audit_tools(find_access), *_link_tools(find_access, send)
 
 
 def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
@@ -196,8 +217,8 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
     )
     async def grant_add(turn: Turn, args: ReadingArgs) -> str:
         """Let everybody in one chat read what was said in another one. Both are ids of sessions; ,grants lists them."""
-        with _explain_refusal(turn):
-            grant = await find_access().grant_reading(args.source, args.reader, _owner(turn))
+        with explain_refusal(turn):
+            grant = await find_access().grant_reading(args.source, args.reader, owner_of(turn, ",grant"))
         return turn.texts.say("reading_granted", source=grant.source, reader=grant.reader)
 
     @tool(
@@ -228,11 +249,69 @@ def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
     )
     async def grant_revoke(turn: Turn, args: ReadingArgs) -> str:
         """Take back that one chat reads what was said in another one; answers under way read no further."""
-        with _explain_refusal(turn):
-            await find_access().revoke_reading(args.source, args.reader, _owner(turn))
+        with explain_refusal(turn):
+            await find_access().revoke_reading(args.source, args.reader, owner_of(turn, ",grant"))
         return turn.texts.say("reading_revoked", source=args.source, reader=args.reader)
 
     return grant_add, grant_list, grant_revoke
+
+
+def audit_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
+    """Build the commands about auditors; `find_access` returns the people of the running bot."""
+
+    @tool(
+        "audit.add",
+        effect=ADMINISTERS,
+        commands=("audit",),
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Let an auditor see a chat",
+            (",audit telegram:42 of telegram:7", ",audit anna of telegram:-1001"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def audit_add(turn: Turn, args: AuditArgs) -> str:
+        """Let an auditor see the tape of one chat on the trace page. It gives no right to speak."""
+        with explain_refusal(turn):
+            grant = await find_access().grant_audit(args.auditor, args.session, owner_of(turn, ",audit"))
+        return turn.texts.say("audit_granted", auditor=grant.auditor_name, session=grant.session)
+
+    @tool(
+        "audit.list",
+        effect=READS_PEOPLE,
+        commands=("audits",),
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(HelpTopic.ADMIN, "Which auditors see which chats", (",audits",), place=CommandPlace.DIRECT),
+    )
+    async def audit_list(turn: Turn, args: NoArgs) -> str:
+        """List which auditors may see the tapes of which chats."""
+        grants = find_access().list_audits()
+        lines = [turn.texts.say("audit_line", auditor=each.auditor_name, session=each.session) for each in grants]
+        return "\n".join(lines) or turn.texts.say("audits_none")
+
+    @tool(
+        "audit.revoke",
+        effect=ADMINISTERS,
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Take an audit back",
+            (",audit.revoke telegram:42 of telegram:7", ",audit.revoke auditor=anna session=telegram:7"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def audit_revoke(turn: Turn, args: AuditArgs) -> str:
+        """Take back that an auditor sees the tape of a chat; the next page shows nothing of it."""
+        with explain_refusal(turn):
+            await find_access().revoke_audit(args.auditor, args.session, owner_of(turn, ",audit"))
+        auditor = format_auditor(parse_auditor(args.auditor))
+        return turn.texts.say("audit_revoked", auditor=auditor, session=args.session)
+
+    return audit_add, audit_list, audit_revoke
 
 
 def _link_tools(find_access: Callable[[], AccessService], send: SendMessage) -> tuple[Tool, ...]:
@@ -328,7 +407,7 @@ def _account_label(account: AccountKey) -> str:
 
 
 @contextmanager
-def _explain_refusal(turn: Turn) -> Iterator[None]:
+def explain_refusal(turn: Turn) -> Iterator[None]:
     """Tell the person why the service refuses."""
     try:
         yield
@@ -340,14 +419,14 @@ def _giver(turn: Turn) -> str:
     return f"{turn.session.partition(':')[0]}:{turn.sender.id}"
 
 
-def _owner(turn: Turn) -> str:
+def owner_of(turn: Turn, command: str) -> str:
     """Return the giver of what only owners give: in a terminal that is the owner of the operating system's account.
 
     Raises:
         ToolRetry: nobody typed it in a direct chat.
     """
     if not turn.has_power_over_other_chats:
-        raise ToolRetry(turn.texts.say("only_direct", command=turn.texts.format_commands(",grant")))
+        raise ToolRetry(turn.texts.say("only_direct", command=turn.texts.format_commands(command)))
     return TERMINAL if turn.session.partition(":")[0] == TERMINAL_CHANNEL else _giver(turn)
 
 

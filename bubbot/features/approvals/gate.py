@@ -345,7 +345,9 @@ class CallGate:
         is_cut_off = any(call.is_cut_off for call in card.calls)
         named = {(call.tool.name, call.plan.target) for call in card.calls}
         can_stand = verdict is Verdict.ASK and not is_cut_off and len(named) <= MAX_NAMED
-        can_stand = can_stand and all(map(_has_standing, card.calls))
+        can_stand = (
+            can_stand and all(map(_has_standing, card.calls)) and not is_job(turn)
+        )  # a job has grants of its own
         head = await turn.tape.head()
         tainted = dict.fromkeys(
             (tape, entry)

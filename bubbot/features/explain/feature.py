@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.feature import Feature, OpenCopy, ReadSession
 from bubbot.features.explain.reading import UNKNOWN, ExplainTask
-from bubbot.features.explain.tools import FormatLink, explain_tools, no_link
+from bubbot.features.explain.tools import explain_tools
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn
 
@@ -19,15 +19,15 @@ Use the names, numbers, dates and words that stand in the cited entries; put wha
 No headings, no other lines. If the record does not tell, answer {UNKNOWN} and nothing else. Write in the language of the question."""
 
 
-def explain_feature(read_session: ReadSession, open_copy: OpenCopy, link: FormatLink = no_link) -> Feature:
+def explain_feature(read_session: ReadSession, open_copy: OpenCopy, page: str = "") -> Feature:
     """Build the record.
 
     Args:
         read_session: opens the tapes that a chat was granted.
         open_copy: opens any tape, for the person at the terminal.
-        link: returns the address of the page that shows an entry.
+        page: the address of the trace page; empty: nobody serves it.
     """
-    tools = explain_tools(read_session, open_copy, link)
+    tools = explain_tools(read_session, open_copy, page)
     return Feature(name="explain", tools=tools, prompt=(describe_explanation,))
 
 

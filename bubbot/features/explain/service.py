@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import tzinfo
 from typing import Any, Literal
 
@@ -74,6 +74,7 @@ class Explanation:
         read: the entries that the model was shown.
         problems: why its answers were refused, in order.
         reason: why no model answered.
+        tape: the name of the tape that it is about.
     """
 
     status: ExplainStatus
@@ -81,6 +82,7 @@ class Explanation:
     read: frozenset[Citation] = frozenset()
     problems: tuple[str, ...] = ()
     reason: str = ""
+    tape: str = ""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class ExplainService:
             await run_uninterrupted(self._close(turn, attempt, Explanation("failed", reason="stopped")))
             raise
         await run_uninterrupted(self._close(turn, attempt, explanation))
-        return explanation
+        return replace(explanation, tape=attempt.fork.name)
 
     async def _open(self, turn: Turn, question: str, chat: str) -> _Attempt:
         """Open the fork, with a window of its own that begins with the question."""

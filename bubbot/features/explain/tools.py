@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote
 
 from pydantic import Field
 
@@ -21,8 +22,6 @@ MAX_QUESTION_CHARS = 2_000
 TIMEOUT_SECONDS = 600.0
 MAX_NAMED = 40
 """Entries that an answer names at most as those that were read."""
-FormatLink: TypeAlias = Callable[[str, int], str]
-"""Return the address that shows an entry of a tape; empty if no page does."""
 
 
 class ExplainArgs(ToolArgs):
@@ -33,12 +32,7 @@ class ExplainArgs(ToolArgs):
     positional: ClassVar[tuple[str, ...]] = ("question",)
 
 
-def no_link(tape: str, entry: int) -> str:
-    """Return nothing: no page shows entries."""
-    return ""
-
-
-def explain_tools(read_session: ReadSession, open_copy: OpenCopy, link: FormatLink) -> list[Tool]:
+def explain_tools(read_session: ReadSession, open_copy: OpenCopy, page: str) -> list[Tool]:
     """Make the command, and the tools of its model. The arguments: see `explain_feature`."""
 
     @tool(
@@ -61,17 +55,17 @@ def explain_tools(read_session: ReadSession, open_copy: OpenCopy, link: FormatLi
 
         service = ExplainService(read_session, open_copy)
         explanation = await service.explain(turn, args.question.strip(), args.chat.strip())
-        return format_explanation(explanation, turn.texts, link, turn.tape.name)
+        return format_explanation(explanation, turn.texts, page)
 
     return [session_explain, *explaining_tools()]
 
 
-def format_explanation(explanation: Explanation, texts: Texts, link: FormatLink, tape: str) -> str:
-    """Write an explanation for people. `tape`: the name of the tape of the chat."""
+def format_explanation(explanation: Explanation, texts: Texts, page: str) -> str:
+    """Write an explanation for people. `page`: see `explain_feature`."""
     read = _format_read(explanation.read, texts)
     match explanation.status:
         case "founded":
-            return "\n".join(_format_statement(each, link, tape) for each in explanation.statements)
+            return "\n".join(_format_statement(each, page, explanation.tape) for each in explanation.statements)
         case "unknown":
             return texts.say("explain_unknown", entries=read)
         case "unfounded":
@@ -80,14 +74,15 @@ def format_explanation(explanation: Explanation, texts: Texts, link: FormatLink,
             return texts.say("explain_failed", reason=explanation.reason.rstrip("."), entries=read)
 
 
-def _format_statement(statement: Statement, link: FormatLink, tape: str) -> str:
-    cited = [_format_citation(each, link, tape) for each in statement.citations]
+def _format_statement(statement: Statement, page: str, tape: str) -> str:
+    cited = [_format_citation(each, page, tape) for each in statement.citations]
     return f"{statement.text} [{', '.join(cited)}]"
 
 
-def _format_citation(citation: Citation, link: FormatLink, tape: str) -> str:
-    address = link(citation.tape or tape, citation.entry)
-    return f"{citation} {address}" if address else str(citation)
+def _format_citation(citation: Citation, page: str, tape: str) -> str:
+    if not page or citation.tape:  # a session of another chat is no name of a tape
+        return str(citation)
+    return f"{citation} {page}/session/{quote(tape, safe='')}/entry/{citation.entry}"
 
 
 def _format_read(read: Collection[Citation], texts: Texts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from pydantic import Field, model_validator
 
@@ -37,8 +38,8 @@ class WhyArgs(ToolArgs):
         return {"turn": word} if is_trace else arguments
 
 
-def why_tool(strategies: ContextStrategies) -> Tool:
-    """Make the command; the strategies rebuild requests."""
+def why_tool(strategies: ContextStrategies, page: str = "") -> Tool:
+    """Make the command; the strategies rebuild requests, and `page` is the address of the trace page, if there is one."""
 
     @tool(
         "session.why",
@@ -60,7 +61,12 @@ def why_tool(strategies: ContextStrategies) -> Tool:
             from bubbot.features.why.lineage import read_step_lineage
 
             lineage = await read_step_lineage(turn.tape, explanation)
-            return format_explanation(explanation, turn.texts, lineage, await read_foreign(turn.tape, explanation))
+            text = format_explanation(explanation, turn.texts, lineage, await read_foreign(turn.tape, explanation))
+            if page and turn.has_power_over_other_chats:
+                # Without a token: the answer goes onto the tape, and through the platform.
+                address = f"{page}/session/{quote(turn.tape.name, safe='')}/turn/{explanation.first}"
+                text += f"\n{turn.texts.say('why_page', address=address)}"
+            return text
         if trace:
             raise ToolRetry(turn.texts.say("why_unknown", trace=trace))
         return turn.texts.say("why_none")

@@ -7,6 +7,11 @@ from bubbot.features.why.commands import tape_vouch, why_tool
 from bubbot.runtime.context.strategy import ContextStrategies
 
 
-def why_feature(strategies: ContextStrategies) -> Feature:
-    """Build the record; the strategies rebuild requests."""
-    return Feature(name="why", tools=(why_tool(strategies), tape_vouch))
+def why_feature(strategies: ContextStrategies, page: str = "") -> Feature:
+    """Build the record.
+
+    Args:
+        strategies: rebuild requests.
+        page: the address of the trace page; empty: nobody serves it.
+    """
+    return Feature(name="why", tools=(why_tool(strategies, page), tape_vouch))

@@ -39,7 +39,12 @@ MAX_TRANSCRIPTION_BYTES = 16 * 1024 * 1024
 """Bytes of a transcription at most; a server that sends more is not answering."""
 DRAIN_SECONDS = 0.5
 """Seconds to wait for the end of a finished stream; without it the connection cannot be used again."""
+READS_AT_ONCE = 8
+"""Reads of a stream that wait for nothing but the next bytes. Whoever answers in more pieces writes a long answer."""
+READ_INTERVAL_SECONDS = 0.05
+"""Seconds between two further reads: an event of one word costs little if several come together, and nobody reads faster."""
 _DONE = b"[DONE]"
+_DECODER = json.JSONDecoder()
 _FAILED_FINISHES = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, Mistral and DeepSeek for an answer that failed; a retry may succeed."""
 _FINISHES: Mapping[str, str] = {
@@ -113,7 +118,10 @@ class OpenaiClient:
         try:
             if not 200 <= response.status < 300:
                 raise await self._read_failure(response)
+            reads = 0
             while not answer.is_done:
+                if (reads := reads + 1) > READS_AT_ONCE:
+                    await response.pause(READ_INTERVAL_SECONDS)
                 seconds, sentence = (limits.idle, silent) if answer.has_output else (deadline - loop.time(), late)
                 try:
                     chunk = await self._await_step(seconds, sentence, response.read(), answer=answer)
@@ -239,8 +247,8 @@ class OpenaiClient:
                 if data.strip() == _DONE:
                     answer.is_done = True
                     break
-                event = json.loads(data)
-                if error := event.get("error"):
+                event = _DECODER.decode(data.decode())  # `json.loads` would look for the encoding
+                if "error" in event and (error := event["error"]):
                     body = error if isinstance(error, Mapping) else {"message": str(error)}
                     code = body.get("code", body.get("status_code"))
                     status = code if isinstance(code, int) and 400 <= code < 600 else None
@@ -298,18 +306,22 @@ class StreamedAnswer(ReplyAssembler):
 
     def add(self, event: Mapping[str, Any]) -> str:
         """Add one event and return its text."""
-        self.response_id = self.response_id or event.get("id") or None
-        counts = event.get("usage") or (event.get("x_groq") or {}).get("usage")
-        if counts and (counts.get("prompt_tokens") or counts.get("completion_tokens")):
-            self.usage = read_usage(counts)
+        if self.response_id is None:
+            self.response_id = event.get("id") or None
+        if "usage" in event or "x_groq" in event:
+            counts = event.get("usage") or (event.get("x_groq") or {}).get("usage")
+            if counts and (counts.get("prompt_tokens") or counts.get("completion_tokens")):
+                self.usage = read_usage(counts)
         choices = event.get("choices")
         if not choices:
             return ""
         reason = choices[0].get("finish_reason")
         if reason:
             self.finish = _FINISHES.get(reason, reason)
-        delta = choices[0].get("delta") or {}
-        for call in delta.get("tool_calls") or ():
+        delta = choices[0].get("delta")
+        if not delta:
+            return ""
+        for call in (delta["tool_calls"] or ()) if "tool_calls" in delta else ():
             function = call.get("function") or {}
             self.add_call(
                 call.get("index") or 0,
@@ -319,7 +331,8 @@ class StreamedAnswer(ReplyAssembler):
             )
         content = delta.get("content")
         text = content if isinstance(content, str) else self._add_parts(content or ())
-        self.reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
+        if "reasoning_content" in delta or "reasoning" in delta:
+            self.reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
         self.text += text
         return text
 

@@ -55,6 +55,10 @@ class HttpResponse(Protocol):
         """Return the next piece of the body, decompressed; empty at its end. Raise `ConnectionFailed`."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """Leave what arrives within so many seconds to the system, to read it at once."""
+        ...
+
     async def aclose(self) -> None:
         """Drop the connection, unless the body was read to its end; never raise."""
         ...
@@ -165,6 +169,16 @@ class AiohttpResponse:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError):
             raise ConnectionFailed("the connection broke") from None
+
+    async def pause(self, seconds: float) -> None:
+        """See `HttpResponse.pause`."""
+        connection = self._response.connection  # none after the last byte
+        transport = connection.transport if connection is not None else None
+        if isinstance(transport, asyncio.ReadTransport):
+            transport.pause_reading()
+        await asyncio.sleep(seconds)
+        if isinstance(transport, asyncio.ReadTransport):
+            transport.resume_reading()
 
     async def aclose(self) -> None:
         """See `HttpResponse.aclose`."""

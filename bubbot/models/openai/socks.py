@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -63,6 +64,10 @@ class SocksResponse:
             return await anext(self._pieces, b"")
         except (httpx.HTTPError, httpx.StreamError, OSError):
             raise ConnectionFailed("the connection broke") from None
+
+    async def pause(self, seconds: float) -> None:
+        """See `HttpResponse.pause`; httpx reads when it is asked."""
+        await asyncio.sleep(seconds)
 
     async def aclose(self) -> None:
         """See `HttpResponse.aclose`."""

@@ -35,6 +35,8 @@ def _addresses(settings: Settings) -> Iterator[tuple[str, tuple[str, int]]]:
         yield "health", (settings.health.host, settings.health.port)
     if settings.server.port:
         yield "server", (settings.server.host, settings.server.port)
+    if settings.trace.port:
+        yield "trace", (settings.trace.host, settings.trace.port)
     if any(table.get("mode") == "webhook" for table in settings.channels.values()):
         yield "http", (settings.http.host, settings.http.port)
 

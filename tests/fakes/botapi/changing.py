@@ -163,10 +163,12 @@ def set_reaction(site: Site, bot: Bot, params: Params) -> bool:
 def answer_callback(site: Site, bot: Bot, params: Params) -> bool:
     query = params.text("callback_query_id")
     asked = site.world.callbacks.pop(query, None)
-    if asked is None or site.world.clock.now() - asked > 60:
+    if asked is None or site.world.clock.now() - asked.time > 60:
         raise bad("query is too old and response timeout expired or query ID is invalid")
     if len(params.text("text")) > 200:
         raise bad("MESSAGE_TOO_LONG")
+    if text := params.text("text"):
+        site.world.happened(asked.chat, "service", bot.user.name(), f"to {asked.person.name()} alone: {text}")
     return True
 
 

@@ -92,6 +92,8 @@ def described(message: Json) -> str:
     if "poll" in message:
         words.append(f"[poll: {message['poll']['question']}]")
     words.append(words_of(message))
+    rows = message.get("reply_markup", {}).get("inline_keyboard", [])
+    words += [f"[{' | '.join(key['text'] for key in row)}]" for row in rows]
     return " ".join(word for word in words if word)
 
 

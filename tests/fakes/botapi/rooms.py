@@ -11,7 +11,7 @@ from tests.fakes.botapi.errors import Json
 from tests.fakes.botapi.hearing import tell
 from tests.fakes.botapi.messages import FOLDERS, poll_options, post, said
 from tests.fakes.botapi.text import check, find, in_order, units, words_of
-from tests.fakes.botapi.world import Chat, User, World
+from tests.fakes.botapi.world import Chat, Press, User, World
 from tests.fakes.platform import rooms
 
 Link = tuple[str, str]
@@ -172,7 +172,9 @@ class Room(rooms.Room[User]):
         if person is None or data not in [one.get("callback_data") for one in buttons]:
             raise ValueError(f"message {number} has no button with the data {data!r}")
         query = str(4_000_000_000_000_000_000 + next(self.world.numbers))
-        self.world.callbacks[query] = self.world.clock.now()
+        self.world.callbacks[query] = Press(self.world.clock.now(), self.chat, person)
+        label = next(one["text"] for one in buttons if one.get("callback_data") == data)
+        self.world.happened(self.chat, "service", person.name(), f"pressed “{label}” on #{number}")
         shown = {"id": query, "from": person.json(), "message": under, "chat_instance": str(self.chat.id), "data": data}
         for bot in self.world.bots_in(self.chat):
             if under.get("from", {}).get("id") == bot.user.id:

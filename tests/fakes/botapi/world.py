@@ -133,6 +133,15 @@ class File:
     mime: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A button that was pressed, until the bot answers."""
+
+    time: float
+    chat: Chat
+    person: User
+
+
 @dataclass
 class World(platform.World[Chat]):
     """Everything, with the counters for ids."""
@@ -143,7 +152,7 @@ class World(platform.World[Chat]):
     chats: dict[tuple[int, int], Chat] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     linked: dict[str, tuple[str, float]] = field(default_factory=dict)
-    callbacks: dict[str, float] = field(default_factory=dict)
+    callbacks: dict[str, Press] = field(default_factory=dict)
     common_ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 

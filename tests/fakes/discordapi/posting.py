@@ -121,8 +121,7 @@ def describe(world: World, one: Message) -> str:
     parts += [f"[file {file.name}, {file.size} bytes]" for file in one.files]
     parts += [f"[embed: {embed.get('title') or embed.get('description') or ''}]" for embed in one.embeds]
     parts += [f"[sticker {sticker['name']}]" for sticker in one.stickers]
-    if one.components:
-        parts.append("[components]")
+    parts += [f"[{' | '.join(part['label'] for part in row['components'])}]" for row in one.components]
     if one.reference is not None:
         parts.insert(0, f"(to #{world.number(one.reference[1])})")
     if one.interaction is not None and "original_response_message_id" not in one.interaction:

@@ -77,8 +77,11 @@ def _option(desk: Desk, channel: Channel, declared: Json, value: object, resolve
 
 def press(desk: Desk, channel: Channel, user: User, message: Message, button: str) -> Interaction:
     """Presses a button of a message."""
-    if button not in {part.get("custom_id") for row in message.components for part in row.get("components", [])}:
+    labels = {part.get("custom_id"): part["label"] for row in message.components for part in row.get("components", [])}
+    if button not in labels:
         raise ValueError(f"the message has no button {button}")
     one = _begin(desk, channel, user, COMPONENT, button, message)
-    desk.world.happened(channel, "service", user.name(), f"pressed {button} on #{desk.world.number(message.id)}")
+    desk.world.happened(
+        channel, "service", user.name(), f"pressed “{labels[button]}” on #{desk.world.number(message.id)}"
+    )
     return desk.begin(one, {"component_type": 2, "custom_id": button, "id": 1})

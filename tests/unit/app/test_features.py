@@ -68,7 +68,7 @@ async def ping(turn: Turn, args: NoArgs) -> str:
 
 
 class TestSubsets:
-    @pytest.mark.sampled(4)
+    @pytest.mark.sampled(8)
     @pytest.mark.parametrize("features", SUBSETS, ids=lambda subset: "+".join(subset) or "none")
     async def test_a_bot_answers_with_these_features_alone(self, tmp_path: Path, features: tuple[str, ...]) -> None:
         async with opened(tmp_path / "home", features) as (app, _):
@@ -203,7 +203,7 @@ class TestPackages:
         alone = await offline_snapshot(None, home, SETTINGS, now=now)
         for snapshot in (running, alone):
             *own, last = snapshot.reports
-            assert [report.name for report in own] == ["schedule", "budget"]
+            assert [report.name for report in own] == ["schedule", "budget", "otel"]
             assert last.trouble.startswith("The feature plants cannot report its health (")
             assert not snapshot.is_healthy
             assert "firings" in as_json(snapshot)

@@ -110,6 +110,7 @@ HELLO = re.compile(r"You said: hello\b")
 
 
 class TestLeftOut:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         ("code", "reason"),
         [
@@ -158,7 +159,8 @@ class TestLeftOut:
             assert HELLO.search(await bench.say("hello"))
             assert "no command ,ping" in await bench.say(",ping")
             assert bench.problems() == {"odd": f"lifespan: {FAILURES[failure]}"}
-            assert [name for feature in bench.app.features.lasting for name in feature.background] == ["schedules"]
+            background = [name for feature in bench.app.features.lasting for name in feature.background]
+            assert background == ["schedules", "export of traces"]
 
     async def test_a_lifespan_that_cannot_be_left_is_named_and_the_bot_ends_in_order(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -236,6 +238,7 @@ class TestTurn:
             assert bench.problems()["odd"].startswith("find_traces: ")
             assert "tape/erased" not in await bench.names()
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("where", ["around_turn", "around_model", "around_choice"])
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
     async def test_middleware_that_fails_fails_the_turn_with_a_sentence_that_names_the_feature(

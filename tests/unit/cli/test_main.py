@@ -373,6 +373,7 @@ class TestProcess:
         )
         assert done.returncode == 9
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         "module",
         [

@@ -208,6 +208,7 @@ class Varied(ScriptedModel):
             yield item
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T8")
 @pytest.mark.parametrize(
     ("selector", "traits"),

@@ -232,11 +232,12 @@ def test_hostile_arguments_are_answered_and_never_raise(lines: list[str]) -> Non
 @pytest.mark.parametrize(
     ("role", "words"),
     [
-        (Role.OWNER, HOSTILE),
-        (Role.MEMBER, HOSTILE[::6]),
+        (Role.OWNER, HOSTILE[::3]),
+        (Role.MEMBER, HOSTILE[1::6]),
+        pytest.param(Role.OWNER, HOSTILE, marks=pytest.mark.proof),
         pytest.param(Role.MEMBER, HOSTILE, marks=pytest.mark.proof),
     ],
-    ids=["owner", "member", "member-all"],
+    ids=["owner", "member", "owner-all", "member-all"],
 )
 async def test_every_command_answers_every_hostile_word(role: Role, words: Sequence[str]) -> None:
     for name in NAMES:  # each on a tape of its own: the cost grows with its square

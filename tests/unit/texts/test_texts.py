@@ -542,6 +542,7 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "panel.",
     "argument_",
     "cron_",
     "w_",
@@ -557,18 +558,21 @@ BUILT = (
     "approval_",
     "why_row_",
     "why_call_",
+    "trace_from_",
+    "trace_kind_",
+    "trace_none_",
 )
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,
 tests/unit/features/memory/test_shared_zone.py, tests/unit/features/access/test_links.py and
-tests/unit/features/approvals/test_sentences.py theirs."""
+tests/unit/features/approvals/test_sentences.py theirs, tests/unit/features/trace/test_templates.py those of the trace page."""
 
 
 def _spelt() -> set[str]:
     """Every word of the source that stands in quotes; no syntax tree is needed for that."""
     return {
         word
-        for path, text in _sources().items()
+        for path, text in (*_sources().items(), *_templates())
         if path.parent.name != "texts"
         for word in re.findall(r"""["']([\w.-]+)["']""", text)
     }
@@ -577,6 +581,11 @@ def _spelt() -> set[str]:
 @cache
 def _sources() -> Mapping[Path, str]:
     return {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "bubbot").rglob("*.py"))}
+
+
+def _templates() -> Iterator[tuple[Path, str]]:
+    """Templates of pages, which say sentences too."""
+    return ((path, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "bubbot").rglob("templates/*.html")))
 
 
 def _speaking_nodes() -> Iterator[tuple[Path, ast.AST]]:

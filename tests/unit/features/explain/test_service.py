@@ -299,3 +299,10 @@ async def test_without_a_guard_a_lie_is_told(guard: str, monkeypatch: pytest.Mon
             obeyed = [entry for entry in memory if "Eve" in str(entry.payload)]
             is_told = bool(obeyed) if guard == "tools" else text.startswith(lie.partition(" [")[0])
             assert is_told is is_removed, text
+
+
+async def test_citations_are_links_if_there_is_a_page() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel(), page="http://localhost:8") as bench:
+        await write(bench, TRAIN)
+        text = await explain(bench, "The train leaves at 18:40. [#2]", opens=[2])
+        assert text == "The train leaves at 18:40. [#2 http://localhost:8/session/test%3Ahome/entry/2]"

@@ -132,24 +132,23 @@ async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore
     assert panel["rows"][-1] == [["the rest", "the rest"], 9 * 30.0, ["270.00 USD", "270.00 USD"]]
 
 
-async def test_the_image_is_a_png_or_an_svg(memory_store: InMemoryStore, tmp_path: Path) -> None:
+async def test_the_image_is_a_png(memory_store: InMemoryStore, tmp_path: Path) -> None:
     from PIL import Image
 
-    chart = await built(await spent(memory_store, "test:home"))
-    drawn = await draw_chart(Texts(), chart)
+    drawn = await draw_chart(Texts(), await built(await spent(memory_store, "test:home")))
     (tmp_path / "chart.png").write_bytes(drawn.image)
     with Image.open(tmp_path / "chart.png") as image:
         image.load()
         assert image.width == 1200
         assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 2, "it is not empty"
-    svg = await draw_chart(Texts(), {**chart, "format": "svg"})
-    assert ET.fromstring(svg.image).tag.endswith("}svg")
 
 
 @pytest.mark.proof
 async def test_an_svg_drawn_twice_has_the_same_bytes(memory_store: InMemoryStore) -> None:
     chart = {**await built(await spent(memory_store, "test:home")), "format": "svg"}
-    assert (await draw_chart(Texts(), chart)).image == (await draw_chart(Texts(), chart)).image
+    first = (await draw_chart(Texts(), chart)).image
+    assert ET.fromstring(first).tag.endswith("}svg")
+    assert first == (await draw_chart(Texts(), chart)).image
 
 
 @pytest.mark.parametrize("kind", ["ttf", pytest.param("ttc", marks=pytest.mark.proof)])

@@ -11,6 +11,7 @@ import pytest
 
 from bubbot.app.offline import newest_backup
 from bubbot.features.budget.health import BudgetUsage, budget_health
+from bubbot.features.otel.state import ExportState
 from bubbot.features.schedule.health import NextFiring, schedule_health
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.formatter import HealthFormatter, describe_activity
@@ -68,7 +69,7 @@ FULL = HealthSnapshot(
         LoggedWarning("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "message not delivered"),
         LoggedWarning("2026-11-22T11:59:00.000Z", "error", "channel.refused", "channel old refused"),
     ),
-    reports=(SCHEDULE, BUDGET),
+    reports=(SCHEDULE, BUDGET, ExportState().report(CONTEXT, "")),
 )
 
 

@@ -87,6 +87,7 @@ def test_only_a_name_that_makes_the_encoding_certain_has_one(name: str, encoding
     assert find_encoding_name(name) == encoding
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(("name", "encoding"), [("openai/gpt-4o", "o200k_base"), ("openai/gpt-4", "cl100k_base")])
 def test_texts_have_the_tokens_tiktoken_counts(
@@ -131,6 +132,7 @@ def test_what_is_no_text_is_not_counted(tokenizers: TokenizerCache, part: Any) -
     assert tokenizers.count("openai/gpt-4o", [user([text, part])], ()) is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("char", [" ", "a", "\n", "^", "漢"])
 def test_a_long_run_of_one_character_is_counted_too(tokenizers: TokenizerCache, char: str) -> None:
     """In one piece, a million blanks overflow a stack inside tiktoken, which ends in a panic."""

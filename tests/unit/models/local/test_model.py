@@ -242,6 +242,7 @@ async def test_a_killed_child_is_unavailable_and_the_next_request_works() -> Non
         assert (await ask(model, request(user("Say hello."), max_tokens=2)))[1].text
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_a_child_that_died_between_requests_is_replaced() -> None:
     async with opened(max_tokens=2) as model:
@@ -318,7 +319,8 @@ async def test_what_the_library_logs_after_an_exception_does_not_hide_it() -> No
     assert list(tail) == [b"RuntimeError: no model\n"]
 
 
-@pytest.mark.parametrize("when", ["idle", "generating"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("when", ["generating", "idle"])
 def test_the_worker_ends_when_its_stdin_closes(when: str) -> None:
     options = {"weights": str(local.find_weights()), "context_tokens": 2048, "threads": 1}
     with subprocess.Popen(
@@ -388,6 +390,7 @@ async def test_what_is_longer_than_the_context_is_counted_too() -> None:
             await ask(model, asked)
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_a_count_that_is_given_up_leaves_a_model_that_answers() -> None:
     async with opened() as model:

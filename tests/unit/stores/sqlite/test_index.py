@@ -193,6 +193,7 @@ async def test_spellings_take_turns_and_no_more_is_read_than_is_shown(
     assert len(proposed) == len(set(proposed)) < 40
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
 async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer, typed: str) -> None:
     await chat.append([message("user", "the Database Migration 数据库迁移 café olé")])
@@ -243,6 +244,7 @@ async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, fi
     assert await found(chat, f"{LONG_WORD[:3]}xy{LONG_WORD[3:60]} see") == [1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("typed", ["electroencephalgraphically", "counterrevolutionaris", "avialabel", "prclaen"])
 async def test_words_of_any_length_are_repaired(chat: TapeService, filler: Indexer, typed: str) -> None:
     words = "electroencephalographically counterrevolutionaries available preclean"

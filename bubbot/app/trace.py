@@ -1,0 +1,103 @@
+"""The trace page of a home: its pages over the tapes, opened for reading only, and who may look at them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from hmac import compare_digest
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from bubbot.app.installed import load_features, load_strategies
+from bubbot.app.panels import load_panels, open_boundary
+from bubbot.app.stores import find_workspace, open_home_store, unused_clock
+from bubbot.app.tapes import now, tape_service
+from bubbot.features.access.audits import AuditorDirectory
+from bubbot.features.access.service import ACCESS_TAPE
+from bubbot.features.trace.pages import TraceDeps, TracePages
+from bubbot.features.trace.tokens import TraceTokens, read_key
+from bubbot.home import Home
+from bubbot.ports.channel import Role
+from bubbot.records import dataclass
+from bubbot.server.pages import Admission, AdmitViewer, PagesAddress
+from bubbot.settings.loader import Settings
+from bubbot.settings.sections import TraceSettings
+from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
+from bubbot.texts import Texts
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTrace:
+    """The open trace page of a home.
+
+    Attributes:
+        pages: the pages.
+        auditors: who may see some sessions.
+    """
+
+    pages: TracePages
+    auditors: AuditorDirectory
+
+
+@asynccontextmanager
+async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]:
+    """Open the pages of a home, also while its bot runs. Raise a `StoreError` if there is nothing to read."""
+    store = await open_home_store(settings.store, home, now=unused_clock, readonly=True)
+    try:
+        workspace = await find_workspace(store, home)
+        installed = load_features()
+        panels = load_panels(settings, installed)
+
+        def open_reader(viewer: Viewer) -> TapeBoundary:
+            return open_boundary(store, viewer, workspace, panels, installed)
+
+        texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
+        pages = TracePages(TraceDeps(open_reader, load_strategies(), texts, zone, now, panels))
+        yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
+    finally:
+        await store.aclose()
+
+
+def trace_tokens(home: Home) -> TraceTokens:
+    """Return what makes and checks the tokens of a home. Raise `ConfigError` if its key cannot be used."""
+    return TraceTokens(read_key(home.path, os.urandom), lambda: now().timestamp())
+
+
+def admit_owner(token: str) -> AdmitViewer:
+    """Admit whoever has this token, as the user of this process: the owner."""
+
+    async def admit(given: str) -> Admission | None:
+        return Admission(OWNER, is_local=True) if compare_digest(given.encode(), token.encode()) else None
+
+    return admit
+
+
+def admit_people(tokens: TraceTokens, role_of: Callable[[str, str], Role], auditors: AuditorDirectory) -> AdmitViewer:
+    """Admit people with tokens of this home, each to what they may see now.
+
+    Args:
+        tokens: check the tokens.
+        role_of: returns the role of an account, by channel and id.
+        auditors: who may see some sessions.
+    """
+
+    async def admit(given: str) -> Admission | None:
+        holder = tokens.read(given)
+        if holder is None:
+            return None
+        channel, _, number = holder.person.rpartition(":")
+        if channel and role_of(channel, number).at_least(Role.OWNER):
+            return Admission(OWNER, holder.seconds)
+        viewer = await auditors.find_viewer(holder.person)
+        return Admission(viewer, holder.seconds) if viewer.sessions else None
+
+    return admit
+
+
+def pages_address(settings: TraceSettings, *, host: str | None = None, port: int | None = None) -> PagesAddress:
+    """Return where the pages are served."""
+    name = urlsplit(settings.url).hostname if settings.url else None
+    hosts = [*settings.hosts, *([name] if name else [])]
+    is_https = bool(settings.url and settings.url.startswith("https:"))
+    return PagesAddress("trace", host or settings.host, settings.port or 0 if port is None else port, hosts, is_https)

@@ -1,0 +1,25 @@
+"""What the doctor finds of access: who may look at tapes."""
+
+from __future__ import annotations
+
+from bubbot.features.access.state import ACCESS_PROJECTION
+from bubbot.log import printable
+from bubbot.ports.checks import Check, Finding, HomeReader
+from bubbot.tape.projection import read_projection
+
+
+async def check_audits(home: HomeReader) -> list[Finding]:
+    """Name the auditors and how many chats each may see."""
+    async with home.open_tape(ACCESS_PROJECTION.tapes) as tape:
+        state = await read_projection(ACCESS_PROJECTION, tape)
+    seen: dict[str, int] = {}
+    for grant in state.audits.values():
+        seen[grant.auditor_name] = seen.get(grant.auditor_name, 0) + 1
+    if not seen:
+        return []
+    names = ", ".join(f"{printable(name)} ({count})" for name, count in sorted(seen.items()))
+    cause = f"Auditors may see the tapes of chats: {names}. bubbot access audits lists them."
+    return [Finding("access.audits", "ok", cause)]
+
+
+ACCESS_CHECKS = (Check("the auditors", check_audits, reads_tapes=True),)

@@ -1,0 +1,144 @@
+"""Approvals and effects on the trace page: what was decided about each call, what waits for a yes, and what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bubbot.features.approvals.events import ASKED, CHECKED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
+from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE
+from bubbot.ports.panel import (
+    Block,
+    Cell,
+    Moment,
+    Panel,
+    PanelQuery,
+    PanelReader,
+    Paragraph,
+    Table,
+    TapeLink,
+)
+from bubbot.tape.boundary import SharedTape
+from bubbot.tape.entry import Kind, TapeEntry, timestamp
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.projection import read_projection
+from bubbot.tape.query import IdRanges, TapeQuery
+
+ANSWERS = (OPENED, DECIDED, REJECTED, GRANTED, REVOKED)
+APPROVALS = SharedTape(APPROVALS_TAPE, facts=ANSWERS)
+EFFECT_BEGIN, EFFECT_END = "effect.begin", "effect.end"
+MAX_ENDS_READ = 2_000
+
+
+async def read_effects(reader: PanelReader, query: PanelQuery) -> list[Block]:
+    """Show what was decided about the calls of a chat, and what began and ended outside."""
+    texts, tape = reader.texts, reader.tapes.open_tape(query.tape, query.session)
+    facts, more = await _read_page(tape, (CHECKED, ASKED, EFFECT_BEGIN), query)
+    ends = await _read_ends(tape, facts)
+    rows = tuple(_effect_row(reader, query.tape, entry, ends) for entry in facts)
+    columns = tuple(map(texts.say, ("panel_fact", "panel_when", "panel_tool", "panel_result", "panel_why")))
+    table = Table(texts.say("panel_effects"), columns, rows, texts.say("panel_effects_none"), more)
+    unknown = [entry for entry in facts if entry.name == EFFECT_BEGIN and _call(entry) not in ends]
+    notes: list[Block] = [Paragraph(texts.say("panel_effects_unknown"), "warning")] if unknown else []
+    return [*notes, table]
+
+
+async def _read_page(tape: TapeHandle, names: Sequence[str], query: PanelQuery) -> tuple[list[TapeEntry], str]:
+    """Return a page of facts, newest first, and the cursor of the next one."""
+    cursor = query.cursor_id()
+    part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
+    wanted = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=tuple(names), newest=True, limit=query.limit + 1)
+    found = (await tape.fetch([wanted]))[0]
+    shown = [entry for entry in found[: query.limit] if not entry.erased]
+    return shown, str(found[query.limit - 1].id) if len(found) > query.limit else ""
+
+
+async def _read_ends(tape: TapeHandle, facts: Sequence[TapeEntry]) -> Mapping[str, str]:
+    """Return how the effects of a page ended, by call. A call without an end has none: whether it happened is unknown."""
+    begun = [entry.id for entry in facts if entry.name == EFFECT_BEGIN]
+    if not begun:
+        return {}
+    part = IdRanges(((min(begun), None),))
+    query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(EFFECT_END,), limit=MAX_ENDS_READ)
+    ends = (await tape.fetch([query]))[0]
+    return {_call(entry): str(_data(entry).get("status", "")) for entry in ends if not entry.erased}
+
+
+def _data(entry: TapeEntry) -> Mapping[str, Any]:
+    return {} if entry.erased else entry.payload["data"]
+
+
+def _call(entry: TapeEntry) -> str:
+    return str(_data(entry).get("call", ""))
+
+
+def _effect_row(reader: PanelReader, tape: str, entry: TapeEntry, ends: Mapping[str, str]) -> tuple[Cell, ...]:
+    data, texts = _data(entry), reader.texts
+    if entry.name == EFFECT_BEGIN:
+        tool, result, why = str(data["tool"]), ends.get(_call(entry)) or texts.say("panel_unknown"), str(data["once"])
+    elif entry.name == ASKED:
+        tool = ", ".join(str(call["tool"]) for call in data["calls"])
+        result, why = f"{data['id']}: {data['verdict']}", " ".join(map(str, data["why"]))
+    else:
+        tool, result = str(data["tool"]), str(data["verdict"])
+        why = " ".join((str(data["effect"]), str(data["row"]), *map(str, data["columns"])))
+    return (TapeLink(entry.name or "", tape=tape, entry=entry.id), Moment(entry.date), tool, result, why)
+
+
+async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
+    """Show the cards that wait, what may run without asking, and who decided what."""
+    texts, tape = reader.texts, reader.tapes.open_tape(APPROVALS_TAPE)
+    state = await read_projection(APPROVALS_PROJECTION, tape)
+    cards: list[tuple[Cell, ...]] = [
+        (
+            TapeLink(card.id, tape=APPROVALS_TAPE, entry=card.entry),
+            TapeLink(card.session, session=card.session),
+            ", ".join(card.tools),
+            f"{card.channel}:{card.asker.id}",
+            Moment(timestamp(card.expires)),
+        )
+        for card in state.open.values()
+        if card.expires > reader.now
+    ]
+    grants: list[tuple[Cell, ...]] = [
+        (
+            TapeLink(f"#{grant.entry}", tape=APPROVALS_TAPE, entry=grant.entry),
+            grant.tool,
+            f"{grant.target.kind.value} {grant.target.value}",
+            TapeLink(grant.session, session=grant.session) if grant.session else "",
+            grant.giver,
+            Moment(grant.date),
+        )
+        for grant in state.grants.values()
+    ]
+    facts, more = await _read_page(tape, ANSWERS, query)
+
+    return [
+        Table(texts.say("panel_cards"), tuple(map(texts.say, ("panel_card", "panel_chat", "panel_tool", "panel_asker", "panel_expires"))), tuple(cards),
+              texts.say("panel_cards_none")),
+        Table(texts.say("panel_grants"), tuple(map(texts.say, ("panel_entry", "panel_tool", "panel_covers", "panel_chat", "panel_by", "panel_when"))), tuple(grants),
+              texts.say("panel_grants_none")),
+        Table(texts.say("panel_answers"), tuple(map(texts.say, ("panel_fact", "panel_when", "panel_card", "panel_chat", "panel_result", "panel_by"))),
+              tuple(map(_answer_row, facts)), texts.say("panel_answers_none"), more),
+    ]  # fmt: skip
+
+
+def _answer_row(entry: TapeEntry) -> tuple[Cell, ...]:
+    data = _data(entry)
+    session = str(data.get("session", ""))
+    result = [data.get("verdict"), data.get("scope"), data.get("tool"), data.get("value"), data.get("reason")]
+    person = ":".join(str(data[name]) for name in ("channel", "by") if data.get(name))
+    return (
+        TapeLink((entry.name or "").removeprefix("approval."), tape=APPROVALS_TAPE, entry=entry.id),
+        Moment(entry.date),
+        str(data.get("id") or data.get("approval") or ""),
+        TapeLink(session, session=session) if session else "",
+        " ".join(str(part) for part in result if part),
+        person,
+    )
+
+
+PANELS = (
+    Panel("effects", "Approvals and effects", "session", read_effects),
+    Panel("approvals", "Approvals", "deployment", read_approvals, (APPROVALS,)),
+)

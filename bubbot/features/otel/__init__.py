@@ -1,0 +1,1 @@
+"""Traces: turns as OpenTelemetry spans, for the tools people have."""

@@ -1,0 +1,123 @@
+"""How much of a turn goes out: what was said, who said it, and under which names."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from bubbot.ports.model import ToolCall
+from bubbot.records import dataclass
+from bubbot.tape.entry import thaw
+
+MAX_TEXT_CHARS = 20_000
+"""The longest text of a message, argument or result; the rest is on the tape."""
+MAX_LIST_CHARS = 400_000
+"""The longest list of messages of one span; older messages are left out."""
+UNKNOWN_TOOL = "unknown"
+SUB_TASK = "sub-task"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What a receiver may see.
+
+    Attributes:
+        content: see `[otel] content`.
+        redact: takes the secrets of the bot out of a text.
+        key: makes pseudonyms.
+        agent: the name of the bot.
+        tools: the names of the tools that exist: in any other name a model may have written something.
+    """
+
+    content: str
+    redact: Callable[[str], str]
+    key: bytes
+    agent: str = "bubbot"
+    tools: Collection[str] = ()
+
+    @property
+    def has_content(self) -> bool:
+        """True if messages, arguments and results go out."""
+        return self.content != "off"
+
+    def label(self, text: str) -> str:
+        """Return a word of bubbot or of a provider, such as the name of a model, as it goes out."""
+        return text if self.content == "full" else self.redact(text)
+
+    def text(self, text: str) -> str:
+        """Return a text that somebody wrote, as it goes out. Called only if there is content."""
+        shown = self.label(text)
+        rest = len(shown) - MAX_TEXT_CHARS
+        return shown if rest <= 0 else f"{shown[:MAX_TEXT_CHARS]}… [{rest} more characters]"
+
+    def identify(self, what: str, name: str) -> str:
+        """Return the id of a chat or person: a pseudonym, the same each time, unless everything goes out."""
+        if self.content == "full":
+            return name
+        return hmac.digest(self.key, f"{what}:{name}".encode(), "sha256").hex()[:16]
+
+    def tool(self, name: str) -> str:
+        """Return the name of a tool."""
+        return self.label(name) if self.has_content or name in self.tools else UNKNOWN_TOOL
+
+    def sub_agent(self, name: str) -> str:
+        """Return the name of a sub-task, which a model may have chosen."""
+        return self.text(name) if name and self.has_content else SUB_TASK
+
+    def write_json(self, value: object) -> str:
+        """Encode a value, without secrets that only its JSON shows."""
+        return self.label(json.dumps(value, ensure_ascii=False))
+
+    def message(self, role: str, content: object) -> dict[str, Any]:
+        """Build a message; its content is text, or a list of parts."""
+        return {"role": role, "parts": self._parts(content)}
+
+    def _parts(self, content: object) -> list[dict[str, Any]]:
+        if isinstance(content, str):
+            return [{"type": "text", "content": self.text(content)}] if content.strip() else []
+        parts: list[dict[str, Any]] = []
+        for part in content if isinstance(content, Sequence) else ():
+            if not isinstance(part, Mapping):
+                continue
+            if part.get("type") == "text":
+                parts += self._parts(str(part.get("text", "")))
+            elif self.content == "full":  # an attachment: its name, kind and size; never its bytes
+                parts.append({**thaw(part), "type": str(part.get("type", "file"))})
+            else:
+                parts.append({"type": self.label(str(part.get("type", "file")))})
+        return parts
+
+    def call_part(self, call: ToolCall) -> dict[str, Any]:
+        """Build the part of a message that calls a tool."""
+        return {
+            "type": "tool_call",
+            "id": self.label(call.id),
+            "name": self.tool(call.name),
+            "arguments": self.arguments(call),
+        }
+
+    def arguments(self, call: ToolCall) -> object:
+        """Return the arguments of a call, as an object if they are one and not too long."""
+        shown = self.text(call.arguments)
+        try:
+            return json.loads(shown)
+        except ValueError:
+            return shown
+
+    def result_message(self, call: str, text: str) -> dict[str, Any]:
+        """Build the message with the result of a call."""
+        part = {"type": "tool_call_response", "id": self.label(call), "response": self.text(text)}
+        return {"role": "tool", "parts": [part]}
+
+    def write_messages(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Encode messages; the oldest of a list that is too long are left out, and a message says so."""
+        texts = [self.write_json(message) for message in messages]
+        size, first = 0, len(texts)
+        while first and (size := size + len(texts[first - 1])) <= MAX_LIST_CHARS:
+            first -= 1
+        if first:
+            note = {"type": "text", "content": f"[{first} older messages left out]"}
+            texts = [json.dumps({"role": "system", "parts": [note]}), *texts[first:]]
+        return self.label(f"[{', '.join(texts)}]")

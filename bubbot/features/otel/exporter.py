@@ -1,0 +1,252 @@
+"""Following the tapes: each turn that was merged is sent as spans, in order, from a checkpoint on.
+
+The tape is the queue: nothing is kept in memory but the turns of one request. The checkpoint is written after the receiver
+has taken them, so that a kill in between sends them again, under the same ids: none is lost, and a receiver that tells spans
+apart by their ids has none twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+
+from bubbot.concurrency import Backoff
+from bubbot.errors import TapeCorrupt, TraceReceiverFailed
+from bubbot.features.otel.content import Exposure
+from bubbot.features.otel.encoding import encode_request, read_rejected
+from bubbot.features.otel.events import EXPORTED, REFUSED
+from bubbot.features.otel.sender import SpanSender
+from bubbot.features.otel.spans import TURN_ENDS, SpanData, TurnSpans
+from bubbot.features.otel.state import ExportState
+from bubbot.ports.store import OrdersEntries, PositionedEntry
+from bubbot.records import dataclass
+from bubbot.tape.entry import Kind, TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.service import TapeService
+
+log = logging.getLogger(__name__)
+
+PAGE_ENTRIES = 500
+"""Entries read at a time."""
+MAX_REQUEST_SPANS = 500
+MAX_REQUEST_BYTES = 2_000_000
+"""Spans and bytes after which a request takes no further turn; a single turn may have more."""
+GATHER_SECONDS = 1.0
+"""Seconds to wait for further turns before a request."""
+QUIET_SECONDS = 60.0
+"""Seconds after which the tapes are looked at although no turn ended here."""
+IDLE_POSITIONS = 20_000
+"""Positions without a turn after which a checkpoint spares the next start from reading them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTurn:
+    """A turn to send: its id, the global position of its end, and its spans."""
+
+    id: str
+    position: int
+    spans: tuple[SpanData, ...]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The turns of a request, and the position up to which there are no others."""
+
+    turns: list[ExportedTurn] = field(default_factory=list)
+    position: int = 0
+    spans: int = 0
+    bytes: int = 0
+
+    def add(self, turn: ExportedTurn) -> None:
+        """Add a turn."""
+        self.turns.append(turn)
+        self.spans += len(turn.spans)
+        self.bytes += sum(span.size for span in turn.spans)
+
+    @property
+    def is_full(self) -> bool:
+        """True if it should be sent before another turn is read."""
+        return self.spans >= MAX_REQUEST_SPANS or self.bytes >= MAX_REQUEST_BYTES
+
+
+class TraceExporter:
+    """Sends the turns of all tapes to one receiver."""
+
+    def __init__(
+        self,
+        entries: OrdersEntries,
+        open_tape: Callable[[str], TapeService],
+        tape: TapeHandle,
+        sender: SpanSender,
+        exposure: Exposure,
+        *,
+        state: ExportState,
+        service: str,
+        version: str,
+        backoff: Backoff,
+        now: Clock,
+        woken: asyncio.Event,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Set the parts.
+
+        Args:
+            entries: the order of the entries of all tapes.
+            open_tape: opens a tape by its name.
+            tape: that of the export.
+            sender: sends to the receiver.
+            exposure: what the receiver may see.
+            state: gets how it goes.
+            service: the name of the bot at the receiver.
+            version: of bubbot.
+            backoff: the waits after failures.
+            now: the clock.
+            woken: is set if a turn was merged.
+            sleep: waits for that many seconds.
+        """
+        self._entries = entries
+        self._open_tape = open_tape
+        self._tape = tape
+        self._sender = sender
+        self._exposure = exposure
+        self._state = state
+        self._service = service
+        self._version = version
+        self._backoff = backoff
+        self._now = now
+        self._woken = woken
+        self._sleep = sleep
+
+    async def run(self, position: int) -> None:
+        """Send everything after a position, and what comes, until cancelled."""
+        checkpoint = position
+        while True:
+            self._woken.clear()
+            async for batch in self._read_batches(position):
+                position = batch.position
+                if batch.turns or position - checkpoint >= IDLE_POSITIONS:
+                    await self._deliver(batch, checkpoint)
+                    checkpoint = position
+            await self._look(position)
+            if not self._state.behind:  # else the checkpoint just written, or what came meanwhile, is read first
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(QUIET_SECONDS):
+                        await self._woken.wait()
+            await self._sleep(GATHER_SECONDS)
+
+    async def _read_batches(self, position: int) -> AsyncIterator[_Batch]:
+        """Yield the turns that ended after a position, in requests; the last may have none."""
+        batch = _Batch(position=position)
+        while page := await self._entries.read_after(batch.position, PAGE_ENTRIES):
+            for positioned in page:
+                batch.position = positioned.position
+                if positioned.entry.name in TURN_ENDS and (turn := await self._read_turn(positioned)) is not None:
+                    batch.add(turn)
+                    if batch.is_full:
+                        yield batch
+                        batch = _Batch(position=batch.position)
+        yield batch
+
+    async def _read_turn(self, end: PositionedEntry) -> ExportedTurn | None:
+        """Read the turn that ends here; None if there is nothing of it to send."""
+        tape = self._open_tape(end.tape)
+        before = IdRanges(((1, end.entry.id),))
+        query = TapeQuery(end.tape, before, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=1)
+        try:
+            starts = (await tape.fetch([query]))[0]
+            if not starts:  # the end was recorded for a fork that no turn wrote
+                return None
+            cited = _cited_spans(starts[0])
+            queries = [TapeQuery(end.tape, IdRanges(((starts[0].id, end.entry.id),)))]
+            queries += [TapeQuery(end.tape, IdRanges(cited))] if cited else []
+            entries, *further = await tape.fetch(queries)
+            spans = TurnSpans(entries, self._exposure, further[0] if further else ()).build()
+        except (TapeCorrupt, LookupError, TypeError, ValueError, AttributeError) as error:
+            # An imported or a damaged entry: it is looked at by `bubbot tape verify`, and holds up no other turn.
+            log.warning(
+                "turn not sent, its facts cannot be read: %s: %s", type(error).__name__, error,
+                extra={"action": "otel.unreadable", "tape": end.tape, "entry": end.entry.id},
+            )  # fmt: skip
+            return None
+        turn = str(end.entry.meta.get("turn", ""))
+        return ExportedTurn(turn, end.position, tuple(spans)) if spans else None
+
+    async def _deliver(self, batch: _Batch, checkpoint: int) -> None:
+        """Send the turns until they are taken, then write the checkpoint."""
+        rejected = await self._send(batch.turns, checkpoint) if batch.turns else 0
+        data: dict[str, int] = {"position": batch.position, "turns": len(batch.turns), "spans": batch.spans}
+        if rejected:
+            data["rejected"] = rejected
+        await self._tape.append([event(EXPORTED, data)])
+
+    async def _send(self, turns: Sequence[ExportedTurn], checkpoint: int) -> int:
+        """Send turns until they are taken; return how many spans were not, because nothing will make the receiver take them.
+
+        A request that it does not take is halved, until one turn is left that is at fault.
+        """
+        spans = [span for turn in turns for span in turn.spans]
+        body = await asyncio.to_thread(encode_request, spans, self._service, self._version)
+        failures = 0
+        while True:
+            try:
+                rejected = read_rejected(await self._sender.send(body))
+            except TraceReceiverFailed as error:
+                if error.is_final and len(turns) > 1:
+                    half = len(turns) // 2
+                    return await self._send(turns[:half], checkpoint) + await self._send(turns[half:], checkpoint)
+                if error.is_final:
+                    return await self._refuse(turns[0], error)
+                failures += 1
+                await self._note_failure(error, failures, checkpoint)
+            else:
+                self._note_success(len(spans) - rejected, rejected)
+                return rejected
+
+    async def _refuse(self, turn: ExportedTurn, error: TraceReceiverFailed) -> int:
+        """Record that the receiver does not take a turn; the next ones are sent."""
+        self._state.rejected += len(turn.spans)
+        log.warning(
+            "the receiver of traces refuses a turn: %s", error, extra={"action": "otel.refused", "trace": turn.id[:8]}
+        )
+        await self._tape.append([event(REFUSED, {"turn": turn.id, "status": error.status})])
+        return len(turn.spans)
+
+    async def _note_failure(self, error: TraceReceiverFailed, failures: int, checkpoint: int) -> None:
+        """Note that a request failed, and wait."""
+        wait = self._backoff.delay_seconds(failures) if error.retry_after is None else error.retry_after
+        self._state.failures += 1
+        if not self._state.error:
+            self._state.since = timestamp(self._now())
+            log.warning(
+                "traces wait, their receiver has not taken them: %s", error,
+                extra={"action": "otel.failed", "seconds": round(wait)},
+            )  # fmt: skip
+        self._state.error = str(error)
+        await self._look(checkpoint)
+        await self._sleep(wait)
+
+    def _note_success(self, sent: int, rejected: int) -> None:
+        if self._state.error:
+            log.info("traces are taken again", extra={"action": "otel.taken"})
+        if rejected:
+            log.warning(
+                "the receiver of traces has not taken some spans", extra={"action": "otel.rejected", "spans": rejected}
+            )
+        self._state.sent += sent
+        self._state.rejected += rejected
+        self._state.error = self._state.since = ""
+
+    async def _look(self, position: int) -> None:
+        """Look how many entries wait."""
+        self._state.behind = max(0, await self._entries.newest_position() - position)
+
+
+def _cited_spans(start: TapeEntry) -> tuple[tuple[int, int], ...]:
+    """Return the ids of messages that an interrupted attempt left, and that this turn answers."""
+    data: Mapping[str, object] = start.payload.get("data") or {}
+    messages = data.get("messages", ())
+    return tuple((int(each), int(each)) for each in messages) if isinstance(messages, (list, tuple)) else ()

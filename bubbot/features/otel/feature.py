@@ -1,0 +1,166 @@
+"""The feature: turns as traces, for the tools people have. Off by default; then nothing of it is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Sequence
+
+from bubbot import __version__
+from bubbot.concurrency import Backoff
+from bubbot.errors import ConfigError
+from bubbot.feature import Apply, Feature, Kernel
+from bubbot.features.otel.events import BEGAN, ENDED, EXPORTED, OTEL_TAPE
+from bubbot.features.otel.settings import OtelSettings
+from bubbot.features.otel.state import OTEL_METRICS, ExportState
+from bubbot.log import Redactor
+from bubbot.records import dataclass
+from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.fork import MergeResult
+from bubbot.tape.query import TapeQuery
+
+MAX_RETRY_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class OtelConfig:
+    """What the feature takes of the settings: its section, the secrets to redact, and the name of the bot."""
+
+    settings: OtelSettings
+    secrets: Sequence[str]
+    agent: str
+
+
+class OtelFeature:
+    """Sends turns to a receiver while it is on.
+
+    Attributes:
+        state: how that goes.
+    """
+
+    def __init__(self, kernel: Kernel, config: OtelConfig, list_tools: Callable[[], Collection[str]]) -> None:
+        """Build it without reading anything.
+
+        Args:
+            kernel: what it may use.
+            config: the settings.
+            list_tools: returns the names of all tools.
+        """
+        self._kernel = kernel
+        self._config = config
+        self._list_tools = list_tools
+        self._tape = kernel.open_tape(OTEL_TAPE)
+        self._woken = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.state = ExportState()
+
+    def feature(self) -> Feature:
+        """Build the record."""
+        return Feature(
+            name="otel",
+            on_merged=(self._wake,),
+            background={"export of traces": self._run},
+            health=lambda context: self.state.report(context, self._config.settings.url),
+            metrics=OTEL_METRICS,
+            prepare=self._prepare,
+        )
+
+    async def _wake(self, _merged: MergeResult) -> None:
+        self._woken.set()
+
+    async def _prepare(self, config: OtelConfig) -> Apply:
+        _require_packages(config.settings)
+
+        def apply() -> None:
+            if config != self._config:
+                self._config = config
+                self._changed.set()
+
+        return apply
+
+    async def _run(self) -> None:
+        """Export while it is on; begin again with the new settings if these change."""
+        while True:
+            self._changed.clear()
+            work = asyncio.create_task(self._export() if self._config.settings.url else self._record_end())
+            change = asyncio.create_task(self._changed.wait())
+            try:
+                await asyncio.wait((work, change), return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()  # raises what ended it: the supervisor tries again
+                    await change
+            finally:
+                for task in (work, change):
+                    task.cancel()
+                await asyncio.gather(work, change, return_exceptions=True)
+
+    async def _read_newest(self) -> TapeEntry | None:
+        """Return the fact that says where the export stands; None if it never ran."""
+        query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(BEGAN, EXPORTED, ENDED), newest=True, limit=1)
+        return next(iter((await self._tape.fetch([query]))[0]), None)
+
+    async def _record_end(self) -> None:
+        """Record that it is off, if it was on: what is said from now on is never sent, whenever it is on again."""
+        newest = await self._read_newest()
+        if newest is not None and newest.name != ENDED:
+            await self._tape.append([event(ENDED)])
+
+    async def _begin(self) -> int:
+        """Return the position to go on from; switched on just now, that is the present."""
+        newest = await self._read_newest()
+        if newest is not None and newest.name != ENDED:
+            return int(newest.payload["data"]["position"])
+        entries = self._kernel.ordered_entries
+        position = await entries.newest_position() if entries else 0
+        await self._tape.append([event(BEGAN, {"position": position, "key": self._kernel.new_id()})])
+        return position
+
+    async def _read_key(self) -> bytes:
+        """Return the key of the pseudonyms: that of the first time, so that they stay the same."""
+        query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(BEGAN,), limit=1)
+        ((first,),) = await self._tape.fetch([query])
+        return str(first.payload["data"]["key"]).encode()
+
+    async def _export(self) -> None:
+        # Imported here: a bot that sends nothing loads nothing of this.
+        from aiohttp import ClientSession, ClientTimeout
+
+        from bubbot.features.otel.content import Exposure
+        from bubbot.features.otel.exporter import TraceExporter
+        from bubbot.features.otel.sender import SpanSender
+
+        config, kernel, entries = self._config, self._kernel, self._kernel.ordered_entries
+        if entries is None:
+            raise ConfigError("[otel] endpoint is set, but this store does not order its entries: no traces are sent.")
+        _require_packages(config.settings)
+        settings, position = config.settings, await self._begin()
+        redactor, key = Redactor(config.secrets), await self._read_key()
+        exposure = Exposure(settings.content, redactor, key, config.agent, self._list_tools())
+        async with ClientSession(timeout=ClientTimeout(settings.timeout)) as session:
+            exporter = TraceExporter(
+                entries,
+                kernel.open_tape,
+                self._tape,
+                SpanSender(session, settings.url, settings.read_headers(), kernel.now),
+                exposure,
+                state=self.state,
+                service=settings.service,
+                version=__version__,
+                backoff=Backoff(random.random, max_seconds=MAX_RETRY_SECONDS),
+                now=kernel.now,
+                woken=self._woken,
+            )
+            await exporter.run(position)
+
+
+def _require_packages(settings: OtelSettings) -> None:
+    """Raise `ConfigError` if traces are to be sent and the packages for that are missing."""
+    if not settings.url:
+        return
+    from bubbot.features.otel.encoding import format_install_command, otel_is_installed
+
+    if not otel_is_installed():
+        raise ConfigError(
+            "[otel] endpoint is set, but the packages for traces are not installed: nothing is sent. "
+            f"Install them with {format_install_command()} and start the bot again."
+        )

@@ -1,0 +1,57 @@
+"""How the export goes, for status and metrics."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
+from bubbot.records import dataclass
+
+OTEL_METRICS = (
+    MetricSpec("bubbot_otel_spans_sent", "Spans that the receiver of traces has taken.", "counter"),
+    MetricSpec("bubbot_otel_spans_rejected", "Spans that it will never take.", "counter"),
+    MetricSpec("bubbot_otel_requests_failed", "Requests to it that failed; their spans are sent again.", "counter"),
+    MetricSpec("bubbot_otel_entries_behind", "Entries that wait to be looked at for spans."),
+)
+
+
+@dataclass(slots=True)
+class ExportState:
+    """How the export goes, for reports.
+
+    Attributes:
+        sent: spans that were taken.
+        rejected: spans that the receiver will never take: by its answers, and those of turns that it refuses.
+        failures: requests that failed.
+        behind: entries after the checkpoint, as of the last look.
+        error: why the last request failed; empty since one was taken.
+        since: when the requests began to fail.
+    """
+
+    sent: int = 0
+    rejected: int = 0
+    failures: int = 0
+    behind: int = 0
+    error: str = ""
+    since: str = ""
+
+    def report(self, context: HealthContext, url: str) -> FeatureHealth:
+        """Report it; `url` is the receiver, empty if nothing is sent."""
+        values = (self.sent, self.rejected, self.failures, self.behind)
+        samples = tuple(MetricSample(spec.name, value) for spec, value in zip(OTEL_METRICS, values, strict=True))
+        if not url:
+            return FeatureHealth(name="otel", samples=samples)
+        say = context.texts.say
+        lines = [say("st_traces_is", host=urlsplit(url).netloc, spans=self.sent, entries=self.behind)]
+        if self.rejected:
+            lines.append(say("st_traces_rejected", spans=self.rejected))
+        if self.error:
+            lines.append(say("st_traces_failing", since=context.format_time(self.since), reason=self.error))
+        row = HealthRow(say("st_traces"), tuple(lines), is_trouble=bool(self.error))
+        return FeatureHealth(name="otel", rows=(row,), samples=samples)
+
+
+async def read_otel_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
+    """Report nothing: only a running bot sends something."""
+    return FeatureHealth(name="otel")

@@ -1,0 +1,1 @@
+"""Trace: the page that shows what happened, for people with a browser."""

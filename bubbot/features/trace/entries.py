@@ -1,0 +1,186 @@
+"""An entry as the page shows it: who or what, and its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bubbot.features.trace.words import Excerpt
+from bubbot.records import dataclass
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
+
+ROW_CHARS = 600
+"""Characters of one text in a list."""
+MAX_PARTS = 20
+"""Texts of one entry in a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordPart:
+    """A text of an entry.
+
+    Attributes:
+        label: what it is, such as the name of a tool; empty for the words of a message.
+        words: the text.
+        is_code: it is JSON or arguments, and no prose.
+        is_error: it tells that something went wrong.
+    """
+
+    label: str
+    words: Excerpt
+    is_code: bool = False
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """An entry in a list.
+
+    Attributes:
+        id: its id.
+        kind: its kind.
+        name: of an anchor or event; the role of a message.
+        date: when, ISO 8601; empty if unknown.
+        turn: the id of its turn; empty for none.
+        author: who wrote it, as shown; empty if no person did.
+        model: the model that wrote it; empty for none.
+        parts: its texts.
+        provenance: `own`, `people`, `world`, or empty.
+        origin: who it comes from besides people: a job, a sub-task; empty for people.
+        erased: its content was erased.
+        is_cut: the list does not show all of it.
+    """
+
+    id: int
+    kind: str
+    name: str
+    date: str
+    turn: str
+    author: str
+    model: str
+    parts: tuple[WordPart, ...]
+    provenance: str
+    origin: str
+    erased: bool
+    is_cut: bool
+
+
+def describe_entry(entry: TapeEntry, limit: int = ROW_CHARS) -> EntryRow:
+    """Describe an entry in at most `limit` characters for each of its texts."""
+    texts = list(_texts(entry))
+    parts = tuple(
+        WordPart(label, Excerpt.of(text, limit), is_code, is_error)
+        for label, text, is_code, is_error in texts[:MAX_PARTS]
+    )
+    sender, origin = entry.meta.get("sender"), text_of(entry.meta, "origin")
+    return EntryRow(
+        entry.id,
+        str(entry.kind),
+        entry.name or (text_of(entry.payload, "role") if entry.kind == Kind.MESSAGE else ""),
+        entry.date,
+        text_of(entry.meta, "turn"),
+        text_of(sender, "name") or text_of(sender, "id") if isinstance(sender, Mapping) else "",
+        text_of(entry.meta, "model"),
+        parts,
+        text_of(entry.meta, "provenance"),
+        "" if origin == "human" else origin,
+        entry.erased,
+        any(part.words.rest for part in parts) or len(texts) > MAX_PARTS,
+    )
+
+
+def text_of(value: JsonObject, key: str) -> str:
+    """Return a text of an object; empty if it is missing or no text: entries of imported tapes may hold anything."""
+    found = value.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def pretty(value: Any) -> str:
+    """Write a value for reading."""
+    return json.dumps(thaw(value), ensure_ascii=False, indent=2)
+
+
+def pretty_arguments(text: Any) -> str:
+    """Write the arguments of a call for reading; as they are if they are not JSON."""
+    if not isinstance(text, str):
+        return pretty(text)
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _texts(entry: TapeEntry) -> Iterator[tuple[str, str, bool, bool]]:
+    """Yield label, text, whether it is code and whether it is an error."""
+    payload = entry.payload
+    match entry.kind:
+        case _ if entry.erased:
+            return
+        case Kind.MESSAGE:
+            for label, text in content_texts(payload.get("content")):
+                yield label, text, False, False
+        case Kind.TOOL_CALL:
+            if text := text_of(payload, "content"):
+                yield "", text, False, False
+            for call in objects(payload.get("calls")):
+                yield call_name(call), pretty_arguments(call_arguments(call)), True, False
+        case Kind.TOOL_RESULT:
+            yield from _result_texts(payload)
+        case Kind.ERROR:
+            yield text_of(payload, "kind"), text_of(payload, "message"), False, True
+        case Kind.SYSTEM if "content" in payload:
+            yield "", text_of(payload, "content"), False, False
+        case _:
+            shown = {Kind.ANCHOR: "state", Kind.EVENT: "data"}.get(Kind(entry.kind)) if entry.name else None
+            yield "", pretty(payload.get(shown, {}) if shown else payload), True, False
+
+
+def _result_texts(payload: JsonObject) -> Iterator[tuple[str, str, bool, bool]]:
+    for result in objects(payload.get("results")):
+        for label, text in content_texts(result.get("content")):
+            yield label or text_of(result, "tool_call_id"), text, False, result.get("is_error") is True
+
+
+def content_texts(content: Any) -> Iterator[tuple[str, str]]:
+    """Yield label and text of a message's content, which may be a list of parts."""
+    if isinstance(content, str):
+        yield "", content
+    elif isinstance(content, Sequence):
+        for part in content:
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+                yield text_of(part, "name"), part["text"]
+            elif isinstance(part, Mapping):
+                yield text_of(part, "name") or text_of(part, "type"), _describe_part(part)
+            else:
+                yield "", pretty(part)
+    elif content is not None:
+        yield "", pretty(content)
+
+
+def _describe_part(part: JsonObject) -> str:
+    """Describe a part that is no text; addresses that hold whole files are not shown."""
+    address = part.get("image_url")
+    url = text_of(address, "url") if isinstance(address, Mapping) else ""
+    if url.startswith("data:"):
+        return f"{url.partition(',')[0]}, … ({len(url)} characters)"
+    return pretty(part)
+
+
+def objects(value: Any) -> Iterator[JsonObject]:
+    """Yield the objects of a list."""
+    for item in value if isinstance(value, Sequence) and not isinstance(value, str) else ():
+        if isinstance(item, Mapping):
+            yield item
+
+
+def call_name(call: JsonObject) -> str:
+    """Return the name of the tool of a call."""
+    function = call.get("function")
+    return text_of(function, "name") if isinstance(function, Mapping) else ""
+
+
+def call_arguments(call: JsonObject) -> Any:
+    """Return the arguments of a call, as the model wrote them."""
+    function = call.get("function")
+    return function.get("arguments", "") if isinstance(function, Mapping) else ""

@@ -1,0 +1,38 @@
+"""A part of a session as one file: it opens anywhere, without a network and without scripts."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+
+from bubbot.errors import ConfigError
+from bubbot.features.trace.entries import describe_entry
+from bubbot.features.trace.timeline import TurnGroup, group_turns
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.texts import Texts
+
+MAX_EXPORT_ENTRIES = 2000
+EXPORT_CHARS = 100_000
+"""Characters of one text in a file."""
+
+
+async def read_slice(tape: TapeHandle, first: int, last: int, texts: Texts) -> tuple[TurnGroup, ...]:
+    """Read the entries of a part. Raise `ConfigError` if there are none, or too many."""
+    head = await tape.head()
+    last = min(last, head)
+    if not 1 <= first <= last:
+        raise ConfigError(texts.say("trace_export_empty", first=first, last=last, head=head))
+    if last - first >= MAX_EXPORT_ENTRIES:
+        sentence = texts.say(
+            "trace_export_limit", limit=MAX_EXPORT_ENTRIES, first=last - MAX_EXPORT_ENTRIES + 1, last=last
+        )
+        raise ConfigError(sentence)
+    entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(((first, last),)))]))[0]
+    return group_turns([describe_entry(entry, EXPORT_CHARS) for entry in entries])
+
+
+def file_policy(style: str) -> str:
+    """Return the content security policy of a file: this style, and nothing else."""
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -1,0 +1,376 @@
+"""The pages: which there are, and what each reads. Nothing is written, and nothing is read but through the boundary."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, TypeAlias
+
+from bubbot.errors import AccessError, BubbotError, EntryNotFound
+from bubbot.features.trace.entries import describe_entry, pretty, text_of
+from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
+from bubbot.features.trace.panels import PanelView, parse_panel_query
+from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
+from bubbot.features.trace.request import RequestReader
+from bubbot.features.trace.sessions import SessionDirectory, SessionRow
+from bubbot.features.trace.timeline import group_turns, read_running, read_timeline, read_turns
+from bubbot.features.trace.turn import find_turn, read_turn
+from bubbot.features.trace.words import TextPage
+from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
+from bubbot.ports.panel import FeaturePanel, PanelQuery
+from bubbot.records import dataclass
+from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.tape.boundary import TapeBoundary, Viewer
+from bubbot.tape.entry import Kind, TapeEntry, timestamp
+from bubbot.tape.handle import Clock
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX
+from bubbot.texts import Texts
+
+SESSIONS_PER_PAGE = 50
+TEXT_PAGE_CHARS = 30_000
+TAIL_ENTRIES = 200
+KINDS = ("sessions", "archives", "system")
+
+OpenReader: TypeAlias = Callable[[Viewer], TapeBoundary]
+"""Open the tapes as a viewer may see them."""
+Values: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDeps:
+    """What the pages are made from.
+
+    Attributes:
+        open_reader: opens the tapes for a viewer.
+        strategies: rebuild what a model was shown.
+        texts: the sentences.
+        zone: the time zone in which times are shown.
+        now: the clock.
+        panels: what the other features show.
+    """
+
+    open_reader: OpenReader
+    strategies: ContextStrategies
+    texts: Texts
+    zone: tzinfo
+    now: Clock
+    panels: Sequence[FeaturePanel] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link to a page, with its name."""
+
+    name: str
+    text: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class TapePlace:
+    """One tape, for one viewer, while a page about it is made."""
+
+    request: PageRequest
+    reader: TapeBoundary
+    tape: TapeService
+    row: SessionRow
+
+
+class TracePages:
+    """The pages of the trace. See `Pages`."""
+
+    def __init__(self, deps: TraceDeps) -> None:
+        self._deps = deps
+        self._renderer = PageRenderer(deps.texts, deps.zone)
+        self._directory = SessionDirectory()
+        self._requests = RequestReader(deps.strategies)
+        self._of_tape: Mapping[str, Callable[[TapePlace, Sequence[str]], Awaitable[PageAnswer]]] = {
+            "": self._show_timeline,
+            "turns": self._show_turns,
+            "turn": self._show_turn,
+            "step": self._show_step,
+            "entry": self._show_entry,
+            "tail": self._show_tail,
+            "export": self._show_export,
+            "panel": self._show_tape_panel,
+        }
+        self._panels: Mapping[tuple[str, str], FeaturePanel] = {
+            (each.panel.scope, each.panel.name): each for each in deps.panels
+        }
+        self._panel_names = {
+            scope: [name for kind, name in self._panels if kind == scope] for scope in ("session", "deployment")
+        }
+
+    def find_asset(self, name: str) -> PageAnswer | None:
+        """See `Pages`."""
+        if name not in STATIC_TYPES:
+            return None
+        return PageAnswer(self._renderer.read_static(name), STATIC_TYPES[name])
+
+    def ask_for_token(self, form: LoginForm) -> PageAnswer:
+        """See `Pages`."""
+        body = self._renderer.render("login.html", form=form, viewer=None, site_links=())
+        return PageAnswer(body, status=401)
+
+    def show_error(self, error: BubbotError, status: int) -> PageAnswer:
+        """See `Pages`."""
+        reason = self._deps.texts.reason(error)
+        return PageAnswer(self._renderer.render("error.html", reason=reason, viewer=None, site_links=()), status=status)
+
+    async def answer(self, request: PageRequest) -> PageAnswer:
+        """See `Pages`."""
+        reader = self._deps.open_reader(request.viewer)
+        match request.path:
+            case ():
+                return await self._show_sessions(request, reader)
+            case ("panel", name):
+                return await self._show_panel(request, reader, name)
+            case ("session", name, *rest) if _may_open(reader, name):
+                row = await self._directory.find(reader, name)
+                if row.entries == 0 and not row.is_running:
+                    raise EntryNotFound(f"there is no tape {name[:100]!r}")
+                place = TapePlace(request, reader, reader.open_tape(name, row.session), row)
+                action, *parts = rest or ("",)
+                if action in self._of_tape:
+                    return await self._of_tape[action](place, parts)
+            case ("session", name, *_):
+                raise AccessError(f"{request.viewer.name} may not see the tape {name[:100]}")
+        raise EntryNotFound("there is no such page")
+
+    async def _page(self, template: str, request: PageRequest, **values: Any) -> PageAnswer:
+        # In a thread: the turns of the bot go on meanwhile.
+        body = await asyncio.to_thread(
+            self._renderer.render, template, viewer=request.viewer, site_links=self._site_links(), **values
+        )
+        return PageAnswer(body)
+
+    async def _tape_page(self, template: str, place: TapePlace, **values: Any) -> PageAnswer:
+        return await self._page(
+            template,
+            place.request,
+            row=place.row,
+            tape=place.row.tape,
+            tape_links=self._tape_links(place.row.tape),
+            **values,
+        )
+
+    def _site_links(self) -> list[PageLink]:
+        return [
+            PageLink(name, self._title(each), url("panel", name))
+            for (scope, name), each in self._panels.items()
+            if scope == "deployment"
+        ]
+
+    def _tape_links(self, tape: str) -> list[PageLink]:
+        if tape.startswith(SYSTEM_TAPE_PREFIX):
+            return []
+        return [
+            PageLink(name, self._title(each), url("session", tape, "panel", name))
+            for (scope, name), each in self._panels.items()
+            if scope == "session"
+        ]
+
+    def _title(self, each: FeaturePanel) -> str:
+        return self._deps.texts.panel(each.panel.name, each.panel.title)
+
+    async def _show_panel(self, request: PageRequest, reader: TapeBoundary, name: str) -> PageAnswer:
+        values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query))
+        return await self._page("panel.html", request, **values)
+
+    async def _show_tape_panel(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
+        query = parse_panel_query(place.request.query, place.row.session, place.row.tape)
+        values = await self._read_panel("session", parts[0] if len(parts) == 1 else "", place.reader, query)
+        return await self._tape_page("tape_panel.html", place, **values)
+
+    async def _read_panel(self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery) -> Values:
+        each = self._panels.get((scope, name))
+        if each is None:
+            raise EntryNotFound("there is no such page")
+        deps = self._deps
+        blocks = await each.read(reader, query, zone=deps.zone, now=deps.now(), texts=deps.texts)
+        view = PanelView(each, query, reader, self._panel_names)
+        return {"blocks": blocks, "view": view, "title": self._title(each), "name": name}
+
+    async def _show_export(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
+        """Ask which part, or send it as a file."""
+        texts, request = self._deps.texts, place.request
+        first, last = request.number("first"), request.number("last")
+        if first is None or last is None:
+            first = max(place.row.entries - MAX_EXPORT_ENTRIES + 1, 1)
+            return await self._tape_page("export.html", place, first=first)
+        groups = await read_slice(place.tape, first, last, texts)
+        style = self._renderer.style
+        written = timestamp(self._deps.now())[:19].replace("T", " ")
+        body = await asyncio.to_thread(
+            self._renderer.render,
+            "file.html",
+            row=place.row,
+            groups=groups,
+            first=groups[0].rows[0].id,
+            last=groups[-1].rows[-1].id,
+            written=f"{written} UTC",
+            style=style,
+            policy=file_policy(style),
+        )
+        return PageAnswer(body, filename=f"trace-{first}-{groups[-1].rows[-1].id}.html", policy=file_policy(style))
+
+    async def _show_sessions(self, request: PageRequest, reader: TapeBoundary) -> PageAnswer:
+        kind = request.query.get("kind", KINDS[0])
+        kind = kind if kind in KINDS else KINDS[0]
+        rows = await self._directory.list_rows(reader, kind)
+        number = min(max(request.number("page", 1) or 1, 1), max(-(-len(rows) // SESSIONS_PER_PAGE), 1))
+        shown = rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
+        kinds = KINDS if request.viewer.sees_all else KINDS[:2]
+        return await self._page(
+            "sessions.html",
+            request,
+            rows=shown,
+            kind=kind,
+            kinds=kinds,
+            number=number,
+            total=len(rows),
+            has_more=number * SESSIONS_PER_PAGE < len(rows),
+        )
+
+    async def _show_timeline(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
+        request = place.request
+        timeline = await read_timeline(place.tape, request.number("before"), request.number("from"))
+        running = await read_running(place.reader, place.row.tape) if timeline.is_newest else ()
+        return await self._tape_page(
+            "timeline.html", place, timeline=timeline, groups=group_turns(timeline.rows), running=running
+        )
+
+    async def _show_turns(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
+        turns = await read_turns(place.tape, place.request.number("before"))
+        return await self._tape_page("turns.html", place, turns=turns)
+
+    async def _show_tail(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
+        """Return what came after an entry, and what a running turn has written so far, without the page around it."""
+        after = place.request.number("after", 0) or 0
+        head = place.row.entries
+        low = max(after + 1, head - TAIL_ENTRIES + 1)
+        query = TapeQuery(place.row.tape, IdRanges(((low, head),)))
+        entries = (await place.tape.fetch([query]))[0] if low <= head else ()
+        groups = group_turns(tuple(map(describe_entry, entries)))
+        running = await read_running(place.reader, place.row.tape)
+        return await self._tape_page("tail.html", place, groups=groups, running=running, head=head)
+
+    async def _show_turn(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
+        if len(parts) != 1:
+            raise EntryNotFound("there is no such page")
+        span = await find_turn(place.tape, parts[0])
+        return await self._tape_page("turn.html", place, turn=await read_turn(place.tape, span))
+
+    async def _show_step(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
+        if not parts:
+            raise EntryNotFound("there is no such page")
+        step = await place.tape.entry(_entry_id(parts[0]))
+        if len(parts) > 1:
+            text = await self._requests.read_part(place.reader, place.tape, step, parts[1])
+            base = url("session", place.row.tape, "step", step.id, parts[1])
+            return await self._show_text(
+                place, text, base, self._deps.texts.say("trace_part", step=step.id, part=parts[1])
+            )
+        shown = await self._requests.read(place.reader, place.tape, step, place.request.number("message"))
+        turn = await read_turn(place.tape, await find_turn(place.tape, str(step.id)))
+        rows = [row for row in turn.steps if row.fork == text_of(step.meta, "fork")]
+        position = next((index for index, row in enumerate(rows) if row.id == step.id), None)
+        if position is None:
+            raise EntryNotFound(f"the entry {step.id} is not among the first entries of its turn: see the timeline")
+        template = "step_part.html" if place.request.query.get("part") == "step" else "step.html"
+        return await self._tape_page(
+            template,
+            place,
+            step=rows[position],
+            position=position,
+            steps=rows,
+            turn=turn,
+            shown=shown,
+        )
+
+    async def _show_entry(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
+        if not parts:
+            raise EntryNotFound("there is no such page")
+        entry = await place.tape.entry(_entry_id(parts[0]))
+        if len(parts) == 3 and parts[1] == "blob":
+            return await self._show_blob(place, entry, parts[2])
+        row = describe_entry(entry, TEXT_PAGE_CHARS)
+        facts = pretty({"payload": entry.payload, "meta": entry.meta})
+        return await self._tape_page(
+            "entry.html",
+            place,
+            entry=row,
+            key=entry.key,
+            facts=TextPage.of(facts, place.request.number("page", 1) or 1, TEXT_PAGE_CHARS),
+            blobs=_blobs_of(entry) if _may_open_blobs(place, entry) else (),
+            address=url("session", place.row.tape, "entry", entry.id),
+        )
+
+    async def _show_blob(self, place: TapePlace, entry: TapeEntry, digest: str) -> PageAnswer:
+        if not _may_open_blobs(place, entry) or digest not in _blobs_of(entry):
+            raise EntryNotFound(f"the entry {entry.id} has no such blob")
+        data = await place.reader.get_blob(place.row.tape, digest)
+        if (media_type := image_type(data)) and place.request.query.get("raw"):
+            return PageAnswer(data, media_type)
+        address = url("session", place.row.tape, "entry", entry.id, "blob", digest)
+        title = self._deps.texts.say("trace_blob", entry=entry.id, digest=digest[:12], size=len(data))
+        if media_type:
+            return await self._tape_page("image.html", place, title=title, address=address, entry_id=entry.id)
+        return await self._show_text(place, data.decode(errors="backslashreplace"), address, title)
+
+    async def _show_text(self, place: TapePlace, text: str, address: str, title: str) -> PageAnswer:
+        page = TextPage.of(text, place.request.number("page", 1) or 1, TEXT_PAGE_CHARS)
+        return await self._tape_page("text.html", place, page=page, address=address, title=title)
+
+
+def _may_open(reader: TapeBoundary, tape: str) -> bool:
+    """Return true for the tapes that a viewer may see whole."""
+    return reader.viewer.sees_all or (reader.may_read(tape) and not tape.startswith(SYSTEM_TAPE_PREFIX))
+
+
+def _entry_id(text: str) -> int:
+    number = parse_number(text)
+    if number is None:
+        raise EntryNotFound(f"{text[:50]!r} is no entry: entries have numbers")
+    return number
+
+
+def _may_open_blobs(place: TapePlace, entry: TapeEntry) -> bool:
+    """Return false for the blobs of requests, if a viewer sees some tapes only: `may_see_system` decides on these."""
+    is_request = entry.kind == Kind.SYSTEM or entry.name == "loop.step"
+    return not entry.erased and (place.reader.viewer.sees_all or not is_request)
+
+
+def _blobs_of(entry: TapeEntry) -> tuple[str, ...]:
+    """List the digests that an entry names: full results, attachments, versions of files."""
+    found: dict[str, None] = {}
+
+    def walk(value: Any, key: str = "") -> None:
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                walk(item, str(name))
+        elif isinstance(value, tuple):
+            for item in value:
+                walk(item, key)
+        elif isinstance(value, str) and len(value) == 64 and key in ("digest", "blobs", "system", "tools", "messages"):
+            found[value] = None
+
+    walk(entry.payload)
+    return tuple(found)
+
+
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+def image_type(data: bytes) -> str:
+    """Return the media type of an image in which nothing can run, by its first bytes; empty for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for mark, kind in _IMAGES if data.startswith(mark)), "")

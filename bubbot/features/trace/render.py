@@ -1,0 +1,89 @@
+"""Templates: how a page becomes HTML. Every value is escaped; a name that a template lacks is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from bubbot.features.trace.words import reveal
+from bubbot.texts import Texts
+
+PACKAGE = "bubbot.features.trace"
+STATIC_TYPES = {"trace.css": "text/css", "trace.js": "text/javascript"}
+
+
+class PageRenderer:
+    """Renders templates in one language and time zone."""
+
+    def __init__(self, texts: Texts, zone: tzinfo) -> None:
+        self.texts = texts
+        self._zone = zone
+
+    def render(self, template: str, **values: Any) -> bytes:
+        """Render a template."""
+        return self._environment.get_template(template).render(values).encode()
+
+    @cached_property
+    def _environment(self) -> Environment:
+        environment = Environment(
+            loader=PackageLoader(PACKAGE),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.filters["reveal"] = reveal
+        environment.filters["money"] = _format_money
+        environment.filters["count"] = _format_count
+        environment.globals.update(
+            say=self.texts.say,
+            status=self.texts.status,
+            language=self.texts.language if self.texts.is_translated else "en",
+            when=self._format_date,
+            url=url,
+        )
+        return environment
+
+    def read_static(self, name: str) -> bytes:
+        """Read a file of the style or the scripts."""
+        return (files(PACKAGE) / "static" / name).read_bytes()
+
+    @cached_property
+    def style(self) -> Markup:
+        """The style, for a file that holds it: it has nothing in it that ends an element."""
+        return Markup(self.read_static("trace.css").decode())  # noqa: S704 - a file of ours
+
+    def _format_date(self, date: str) -> str:
+        """Write a time in the zone of the deployment; as it is if it is none."""
+        try:
+            moment = datetime.fromisoformat(date)
+        except ValueError:
+            return date
+        return moment.astimezone(self._zone).strftime("%Y-%m-%d %H:%M:%S") if moment.tzinfo else date
+
+
+def url(*parts: object, **query: object) -> str:
+    """Write an address on this server, of foreign parts too; parameters that are None or empty are left out."""
+    path = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    given = {name.rstrip("_"): value for name, value in query.items() if value not in (None, "", 0)}
+    return f"{path}?{urlencode(_texts(given))}" if given else path
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _format_money(value: float | None) -> str:
+    return "" if value is None else f"${value:.6f}".rstrip("0").rstrip(".")
+
+
+def _format_count(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"

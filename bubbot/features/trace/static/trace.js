@@ -1,0 +1,65 @@
+// Scrubbing through the steps of a turn, and what comes while a page is open. Without it the links lead to the same pages.
+
+const parse = (text) => new DOMParser().parseFromString(text, "text/html");
+
+async function read(address) {
+  const answer = await fetch(address, { credentials: "same-origin", redirect: "error" });
+  return answer.ok ? parse(await answer.text()) : null;
+}
+
+function scrub(box) {
+  let wanted = 0;
+
+  async function show(step, base, focus) {
+    const turn = (wanted += 1);
+    const page = await read(`${base}/${step}?part=step`);
+    if (page === null || turn !== wanted) return; // an older one came late
+    box.replaceChildren(...page.body.childNodes);
+    history.replaceState(null, "", `${base}/${step}`);
+    if (focus) box.querySelector("input[type=range]")?.focus();
+  }
+
+  box.addEventListener("input", ({ target }) => {
+    if (!target.matches("input[type=range]")) return;
+    show(target.dataset.steps.split(" ")[target.value - 1], target.dataset.base, true);
+  });
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches?.("input, textarea, select") ?? false;
+    if (isTyping || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const link = box.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
+    const range = box.querySelector("input[type=range]");
+    if (!link || !range) return;
+    event.preventDefault();
+    show(new URL(link.href).pathname.split("/").pop(), range.dataset.base, false);
+  });
+}
+
+function follow(status) {
+  const entries = document.getElementById("entries");
+  const running = document.getElementById("running");
+  let count = 0;
+
+  async function look() {
+    if (!document.hidden) {
+      const page = await read(`${status.dataset.tail}?after=${status.dataset.head}`).catch(() => null);
+      const found = page?.querySelector("[data-head]");
+      if (found) {
+        status.dataset.head = found.dataset.head;
+        const added = found.querySelector("[data-part=entries]");
+        count += added.querySelectorAll(".entry").length;
+        entries.append(...added.childNodes);
+        const part = found.querySelector("[data-part=running]");
+        if (part.innerHTML !== running.innerHTML) running.replaceChildren(...part.childNodes);
+        if (count) status.textContent = `${status.dataset.text} ${count}`;
+      }
+    }
+    setTimeout(look, 1500);
+  }
+
+  setTimeout(look, 1500);
+}
+
+const step = document.getElementById("step");
+if (step) scrub(step);
+const tail = document.getElementById("tail");
+if (tail) follow(tail);

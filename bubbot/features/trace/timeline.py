@@ -1,0 +1,152 @@
+"""The entries of a tape, a page at a time, and the turns that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from bubbot.features.trace.entries import EntryRow, describe_entry
+from bubbot.features.trace.turn import TURN_ENDS, TURN_START, end_status
+from bubbot.records import dataclass
+from bubbot.tape.boundary import TapeBoundary
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import IdRanges, TapeQuery
+
+PAGE_ENTRIES = 100
+PAGE_TURNS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A page of a tape, oldest entry first.
+
+    Attributes:
+        rows: its entries.
+        first: the id of the first one.
+        last: that of the last one; 0 on an empty tape.
+        head: the newest entry of the tape.
+    """
+
+    rows: tuple[EntryRow, ...]
+    first: int
+    last: int
+    head: int
+
+    @property
+    def is_newest(self) -> bool:
+        """True if nothing comes after it."""
+        return self.last >= self.head
+
+    @property
+    def is_oldest(self) -> bool:
+        """True if nothing stands before it."""
+        return self.first <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGroup:
+    """Entries that follow each other and belong to one turn; to none if `turn` is empty."""
+
+    turn: str
+    rows: tuple[EntryRow, ...]
+
+    @property
+    def first(self) -> int:
+        """The first entry."""
+        return self.rows[0].id
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLine:
+    """A turn in the list of turns.
+
+    Attributes:
+        first: the entry that began it.
+        turn: its id.
+        date: when it began.
+        status: how it ended; empty: it has not.
+        asked: the message that it answers; None for none.
+    """
+
+    first: int
+    turn: str
+    date: str
+    status: str
+    asked: EntryRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnList:
+    """A page of turns, newest first; `older`: the entry before which the next page begins, 0 for none."""
+
+    lines: tuple[TurnLine, ...]
+    older: int
+
+
+async def read_timeline(tape: TapeHandle, before: int | None, first: int | None) -> Timeline:
+    """Read a page: the entries before one, or from one on; the newest if neither is given."""
+    head = await tape.head()
+    if first is not None:
+        low = min(max(first, 1), max(head, 1))
+        high = min(low + PAGE_ENTRIES - 1, head)
+    else:
+        high = head if before is None else min(max(before - 1, 1), head)
+        low = max(high - PAGE_ENTRIES + 1, 1)
+    entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(((low, high),)))]))[0] if high else ()
+    return Timeline(tuple(map(describe_entry, entries)), low, high, head)
+
+
+def group_turns(rows: Sequence[EntryRow]) -> tuple[TurnGroup, ...]:
+    """Group entries that follow each other by their turns."""
+    return tuple(TurnGroup(turn, tuple(group)) for turn, group in groupby(rows, key=lambda row: row.turn))
+
+
+async def read_running(reader: TapeBoundary, tape: str) -> tuple[EntryRow, ...]:
+    """Read what running turns of a tape have written so far: it is durable, and not merged."""
+    rows: list[EntryRow] = []
+    for fork in await reader.forks(tape):
+        entries = [entry for batch in fork.staged if batch.tape == tape for entry in batch.entries]
+        rows += [describe_entry(entry.with_id(fork.base + place)) for place, entry in enumerate(entries, 1)]
+    return tuple(rows)
+
+
+async def read_turns(tape: TapeHandle, before: int | None) -> TurnList:
+    """Read the newest turns, or those before an entry."""
+    head = await tape.head()
+    high = head if before is None else min(before - 1, head)
+    names = (TURN_START, *TURN_ENDS)
+    query = TapeQuery(
+        tape.name,
+        IdRanges(((1, high),)),
+        kinds=(Kind.EVENT,),
+        names=names,
+        newest=True,
+        limit=2 * PAGE_TURNS,
+    )
+    found = (await tape.fetch([query]))[0] if high > 0 else ()
+    pairs: list[tuple[TapeEntry, TapeEntry | None]] = []
+    end: TapeEntry | None = None
+    for entry in found:
+        if entry.name == TURN_START:
+            pairs.append((entry, end))
+            end = None
+        else:
+            end = entry
+    queries = [
+        TapeQuery(tape.name, IdRanges(((start.id, end.id if end else start.id + 20),)), kinds=(Kind.MESSAGE,), limit=1)
+        for start, end in pairs
+    ]
+    messages = await tape.fetch(queries) if queries else []
+    lines = tuple(
+        TurnLine(
+            start.id,
+            str(start.meta.get("turn", "")),
+            start.date,
+            end_status(end) if end else "",
+            describe_entry(asked[0], 300) if asked else None,
+        )
+        for (start, end), asked in zip(pairs, messages, strict=True)
+    )
+    older = pairs[-1][0].id if len(found) == 2 * PAGE_TURNS and pairs else 0
+    return TurnList(lines, older)

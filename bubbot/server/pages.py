@@ -1,0 +1,273 @@
+"""Pages for browsers, on an address of their own: who may look, and what a page may do.
+
+A browser proves who looks by a token: once in the address or in a form, then in a cookie that no script can read. Nothing
+is changed here but that cookie.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
+from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
+from bubbot.records import dataclass
+from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, HttpRefused, listen, suspend_deadline
+from bubbot.tape.boundary import Viewer
+
+log = logging.getLogger(__name__)
+
+PAGE_LIMITS = HttpLimits(connections=64, body_bytes=4096)
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Server": "bubbot",
+}
+TOKEN_PARAMETER = "token"  # noqa: S105 - the name of a parameter
+MAX_TOKEN_CHARS = 500
+HTTP_SEE_OTHER, HTTP_BAD_REQUEST, HTTP_FORBIDDEN, HTTP_NOT_FOUND, HTTP_MISDIRECTED = 303, 400, 403, 404, 421
+HTTP_SERVER_ERROR = 500
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::\d{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Somebody who may look.
+
+    Attributes:
+        viewer: what they may see.
+        seconds: for how long the browser keeps the token; None: until it is closed.
+        is_local: they are the user of this process.
+    """
+
+    viewer: Viewer
+    seconds: int | None = None
+    is_local: bool = False
+
+
+AdmitViewer: TypeAlias = Callable[[str], Awaitable[Admission | None]]
+"""Return who has a token, which is foreign; None: nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagesAddress:
+    """Where pages are served.
+
+    Attributes:
+        section: of the settings, for errors.
+        host: the address to listen on.
+        port: the port; 0 for any that is free.
+        hosts: further names of this machine in requests.
+        is_https: something before this server encrypts: the cookie is sent over nothing else.
+    """
+
+    section: str
+    host: str
+    port: int
+    hosts: Sequence[str] = ()
+    is_https: bool = False
+
+
+@asynccontextmanager
+async def serve_pages(
+    pages: Pages, address: PagesAddress, admit: AdmitViewer, limits: HttpLimits = PAGE_LIMITS
+) -> AsyncIterator[int]:
+    """Serve pages until the block ends; yield the port.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    server = PageServer(pages, address, admit)
+    at = HttpAddress(address.section, address.host, address.port)
+    async with listen(at, server.routes(), HttpConnections(limits), [server.guard]) as port:
+        server.port = port
+        log.info("serving pages", extra={"action": "pages.listening", "host": address.host, "port": port})
+        yield port
+
+
+class PageServer:
+    """The HTTP side of pages.
+
+    Attributes:
+        port: that it listens on; other servers of this machine have other cookies.
+    """
+
+    def __init__(self, pages: Pages, address: PagesAddress, admit: AdmitViewer) -> None:
+        self.port = address.port
+        self._pages = pages
+        self._address = address
+        self._admit = admit
+        self._names = {name.lower() for name in (address.host, *address.hosts, "localhost")}
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes."""
+        return [
+            web.get("/static/{name}", self._send_asset),
+            web.get("/login", self._show_login),
+            web.post("/login", self._log_in),
+            web.post("/logout", self._log_out),
+            web.get("/{path:.*}", self._show),
+        ]
+
+    @property
+    def guard(self) -> Middleware:
+        """The middleware that refuses foreign names and pages, and turns errors into pages."""
+
+        @web.middleware
+        async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.can_read_body:  # with the deadline, which also holds for the body
+                return await self._answer(request, handler)
+            with suspend_deadline(request):
+                return await self._answer(request, handler)
+
+        return guarded
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._check_origin(request)
+            return await handler(request)
+        except HttpRefused as refused:
+            log.warning("request refused: %s", refused, extra={"action": "pages.refused", "status": refused.status})
+            response = self._send(self._pages.show_error(ConfigError(refused.reason), refused.status))
+            response.force_close()
+            return response
+        except AccessError as error:
+            return self._send(self._pages.show_error(error, HTTP_FORBIDDEN))
+        except EntryNotFound as error:
+            return self._send(self._pages.show_error(error, HTTP_NOT_FOUND))
+        except ConfigError as error:
+            return self._send(self._pages.show_error(error, HTTP_BAD_REQUEST))
+        except BubbotError as error:
+            return self._send(self._pages.show_error(error, HTTP_SERVER_ERROR))
+        except web.HTTPClientError as error:  # the library's: no such path or method
+            return self._send(self._pages.show_error(EntryNotFound(error.reason), error.status))
+        except ConnectionError:
+            raise
+        except Exception as error:  # a defect of ours must not cost others the bot
+            log.exception("page failed", extra={"action": "pages.failed"})
+            reason = f"something went wrong here ({type(error).__name__}); see the log"
+            return self._send(self._pages.show_error(BubbotError(reason), HTTP_SERVER_ERROR))
+
+    def _check_origin(self, request: web.Request) -> None:
+        """Refuse requests under a foreign name, as after DNS rebinding, and those that pages of other sites make."""
+        match = _HOST.fullmatch(request.host)
+        if match is None or not self._is_ours(match[1]):
+            raise HttpRefused(
+                HTTP_MISDIRECTED,
+                f"the host {request.host[:100]!r} is not a name of this bot: add it to [{self._address.section}] hosts "
+                "if it is yours",
+            )
+        for origin in request.headers.getall("Origin", []):
+            if origin.partition("://")[2] != request.host:
+                raise HttpRefused(HTTP_FORBIDDEN, "pages of other sites may not use this one")
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.strip("[]").lower()
+        try:
+            return name in self._names or bool(ipaddress.ip_address(name))
+        except ValueError:
+            return False
+
+    @property
+    def _cookie(self) -> str:
+        """The name of the cookie: browsers send a cookie to all ports of a host."""
+        return f"bubbot_{self._address.section}_{self.port}"
+
+    async def _find(self, token: str) -> Admission | None:
+        return await self._admit(token) if 0 < len(token) <= MAX_TOKEN_CHARS and token.isascii() else None
+
+    async def _send_asset(self, request: web.Request) -> web.StreamResponse:
+        asset = self._pages.find_asset(request.match_info["name"])
+        if asset is None:
+            raise EntryNotFound("there is no such file")
+        return self._send(asset)
+
+    async def _show(self, request: web.Request) -> web.StreamResponse:
+        if TOKEN_PARAMETER in request.query:
+            rest = [(name, value) for name, value in request.query.items() if name != TOKEN_PARAMETER]
+            target = quote(request.path) + (f"?{urlencode(rest)}" if rest else "")
+            return await self._enter(request.query[TOKEN_PARAMETER], target)
+        admission = await self._find(request.cookies.get(self._cookie, ""))
+        if admission is None:
+            if request.headers.get("Sec-Fetch-Site") == "cross-site":
+                # A link from another site comes without the cookie, which is strict; asked again from here it is sent.
+                return self._bounce(request)
+            return self._send(self._pages.ask_for_token(LoginForm(request.path_qs)))
+        path = tuple(unquote(part) for part in request.raw_path.partition("?")[0].split("/") if part)
+        query = dict(request.query.items())  # the last value of each
+        return self._send(
+            await self._pages.answer(PageRequest(path, query, admission.viewer, is_local=admission.is_local))
+        )
+
+    def _bounce(self, request: web.Request) -> web.Response:
+        response = self._send(PageAnswer())
+        response.headers["Refresh"] = f"0; url={_local_path(str(request.rel_url))}"
+        return response
+
+    async def _show_login(self, request: web.Request) -> web.StreamResponse:
+        return self._send(self._pages.ask_for_token(LoginForm(_local_path(request.query.get("next", "/")))))
+
+    async def _log_in(self, request: web.Request) -> web.StreamResponse:
+        form = await request.post()
+        token, target = form.get(TOKEN_PARAMETER, ""), form.get("next", "/")
+        if not isinstance(token, str) or not isinstance(target, str):
+            raise HttpRefused(HTTP_BAD_REQUEST, "the token is a file: type it into the field")
+        return await self._enter(token.strip(), target)
+
+    async def _enter(self, token: str, target: str) -> web.StreamResponse:
+        """Keep a token in a cookie, and go on without it in the address."""
+        target = _local_path(target)
+        admission = await self._find(token)
+        if admission is None:
+            log.warning("wrong token", extra={"action": "pages.refused"})
+            return self._send(self._pages.ask_for_token(LoginForm(target, is_wrong=True)))
+        response = self._send(PageAnswer(status=HTTP_SEE_OTHER, location=target))
+        response.set_cookie(
+            self._cookie,
+            token,
+            max_age=admission.seconds,
+            httponly=True,
+            samesite="Strict",
+            secure=self._address.is_https,
+        )
+        return response
+
+    async def _log_out(self, _request: web.Request) -> web.StreamResponse:
+        response = self._send(PageAnswer(status=HTTP_SEE_OTHER, location="/login"))
+        response.del_cookie(self._cookie, httponly=True, samesite="Strict")
+        return response
+
+    def _send(self, answer: PageAnswer) -> web.Response:
+        charset = "utf-8" if answer.content_type.startswith("text/") else None
+        response = web.Response(
+            body=answer.body, status=answer.status, content_type=answer.content_type, charset=charset, headers=HEADERS
+        )
+        response.headers["Content-Security-Policy"] = answer.policy or CONTENT_POLICY
+        if answer.location:
+            response.headers["Location"] = answer.location
+        if answer.filename:
+            response.headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
+        return response
+
+
+def _local_path(target: str) -> str:
+    """Return a path on this server; the first page if the target leads elsewhere."""
+    parts = urlsplit(target)
+    is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_local and not parts.scheme and not parts.netloc and target.isascii() else "/"

@@ -1,0 +1,33 @@
+"""Doctor findings of access. Each is planted."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from bubbot.features.access.checks import check_audits
+from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
+from bubbot.ports.checks import HomeReader
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.planting import found, plants
+
+UNUSED: Any = None
+
+
+@plants("access.audits")
+def test_auditors_are_named(memory_store: InMemoryStore) -> None:
+    tape = TapeService(memory_store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    home = HomeReader(Path(), Path(), None, UNUSED, UNUSED, lambda _: nullcontext(tape))
+    assert asyncio.run(check_audits(home)) == []
+
+    async def grant() -> None:
+        access = AccessService(tape, now=SteppingClock(), random=CountingSalt())
+        for session in ("telegram:7", "telegram:8"):
+            await access.grant_audit("anna", session, TERMINAL)
+
+    asyncio.run(grant())
+    assert "anna (2)" in found(asyncio.run(check_audits(home)))["access.audits"].cause

@@ -1,0 +1,115 @@
+"""Settings of the traces, and doctor findings about them. Each is planted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.app.features import otel_config
+from bubbot.errors import ConfigError
+from bubbot.features.otel import encoding
+from bubbot.features.otel.checks import check_otel
+from bubbot.features.otel.settings import OtelSettings
+from bubbot.home import Home
+from bubbot.ports.checks import Finding, HomeReader
+from bubbot.settings.loader import load
+from tests.planting import found, mend, mends, plants
+from tests.traced import settings_for, traced
+
+UNUSED: Any = None
+
+
+def check(home: Home) -> list[Finding]:
+    """What is found under the settings of a home."""
+    settings = load(home=home.path).otel
+    return asyncio.run(check_otel(HomeReader(home.path, home.config, settings, UNUSED, UNUSED, UNUSED)))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home that exists."""
+    made = Home(tmp_path / "home")
+    made.path.mkdir()
+    return made
+
+
+def test_nothing_is_said_of_what_is_off(home: Home) -> None:
+    assert check(home) == []
+
+
+@plants("otel.ok")
+@pytest.mark.parametrize(
+    ("content", "said"), [("off", "without anything"), ("redacted", "without secrets"), ("full", "who said")]
+)
+def test_where_traces_go_and_what_is_in_them(home: Home, content: str, said: str) -> None:
+    home.config.write_text(f'[otel]\nendpoint = "http://localhost:6006/"\ncontent = "{content}"\n')
+    (finding,) = found(check(home)).values()
+    assert (finding.id, "localhost:6006" in finding.cause, said in finding.cause) == ("otel.ok", True, True)
+
+
+@plants("otel.unencrypted")
+@mends("otel.unencrypted")
+def test_texts_or_keys_over_plain_http_to_another_machine(home: Home, tmp_path: Path) -> None:
+    home.config.write_text('[otel]\nendpoint = "http://traces.example.com"\n')
+    assert "otel.unencrypted" not in found(check(home)), "there is nothing to read in them"
+    home.config.write_text('[otel]\nendpoint = "http://traces.example.com"\ncontent = "full"\n')
+    assert found(check(home))["otel.unencrypted"].level == "warning"
+    text = '[otel]\nendpoint = "https://traces.example.com"\ncontent = "full"\n'
+    mend(lambda: check(home), "otel.unencrypted", tmp_path, text=text)
+
+
+@plants("otel.packages_missing")
+def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "find_spec", lambda _: None)
+    home.config.write_text('[otel]\nendpoint = "http://127.0.0.1:6006"\n')
+    (finding,) = found(check(home)).values()
+    assert finding.id == "otel.packages_missing"
+    assert "--require-hashes" in finding.fix
+
+
+async def test_a_reload_says_that_packages_are_missing_and_the_bot_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "find_spec", lambda _: None)
+    async with traced(settings_for(tmp_path), tmp_path, begun=False) as bot:
+        with pytest.raises(ConfigError, match=r"nothing is sent\. Install them with"):
+            await bot.features.prepare(settings_for(tmp_path, endpoint="http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('endpoint = "localhost:6006"', "has to be a whole web address"),
+        ('endpoint = "http://me:hidden-word@h"', "[otel] headers is for keys"),
+        ('headers = "hidden-word"', "has to be pairs such as authorization=Bearer KEY"),
+        ('headers = "a b=hidden-word"', "has to be pairs"),
+        ('content = "some"', "must be one of off, redacted, full"),
+        ("timeout = 0", "must be a number above 0"),
+        ('service = ""', "service"),
+        ('endpiont = "http://h"', "did you mean 'endpoint'"),
+    ],
+)
+def test_a_wrong_value_gets_a_sentence_that_shows_no_secret(home: Home, text: str, sentence: str) -> None:
+    home.config.write_text(f"[otel]\n{text}\n")
+    with pytest.raises(ConfigError) as error:
+        load(home=home.path)
+    assert sentence in str(error.value)
+    assert "hidden-word" not in str(error.value)
+
+
+def test_the_keys_in_headers_are_secrets_of_the_bot(home: Home) -> None:
+    (home.path / "key").write_text("authorization=Bearer abcdef-123\nx-team=the-red-one\n")
+    home.config.write_text('[otel]\nendpoint = "http://h/otlp"\nheaders_file = "key"\n')
+    settings = load(home=home.path)
+    assert {"Bearer abcdef-123", "abcdef-123", "the-red-one"} <= set(otel_config(settings).secrets)
+    assert settings.otel.url == "http://h/otlp/v1/traces"
+    assert settings.otel.read_headers() == {"authorization": "Bearer abcdef-123", "x-team": "the-red-one"}
+
+
+def test_an_address_may_name_the_path_or_leave_it_out() -> None:
+    urls = {OtelSettings(endpoint=text).url for text in ("http://h", "http://h/", "http://h/v1/traces")}
+    assert urls == {"http://h/v1/traces"}
+    assert OtelSettings().url == OtelSettings(endpoint="").url == ""

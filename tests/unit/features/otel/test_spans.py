@@ -1,0 +1,265 @@
+"""Turns as spans, from a real bot to a receiver that decodes what it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.semconv._incubating.attributes import (
+    error_attributes,
+    gen_ai_attributes,
+    session_attributes,
+    user_attributes,
+)
+from opentelemetry.semconv.schemas import Schemas
+
+from bubbot.features.otel import names
+from bubbot.features.otel.content import Exposure
+from bubbot.features.otel.names import Name, split_model
+from bubbot.features.otel.spans import TurnSpans, span_id, trace_id
+from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.tape.entry import TapeEntry, event, message
+from bubbot.tape.query import TapeQuery
+from tests.fakes.otlp_server import Receiver, Span, receiver
+from tests.traced import WAIT, say, settings_for, traced, written
+from tests.traced import message as inbound
+
+INTERNAL, CLIENT, ERROR = 1, 3, 2
+"""Kinds and a status of OTLP."""
+
+
+def calls(*names: str, **arguments: Any) -> dict[str, Any]:
+    return {"calls": [{"name": name, "arguments": arguments} for name in names]}
+
+
+SCRIPT = {
+    "rules": [
+        {"when": "one tool", "steps": [{**calls("tape_info"), "text": "let me see"}, {"text": "it is short"}]},
+        {"when": "both at once", "steps": [calls("wait_here", "wait_here", "nonsense tool"), {"text": "both"}]},
+        {"when": "delegate", "steps": [calls("agent_run", task="count words"), {"text": "done"}]},
+        {"when": "throw away", "steps": [calls("agent_run", task="count words", mode="result"), {"text": "done"}]},
+        {"when": "count words", "steps": [calls("tape_info"), {"text": "five"}]},
+        {"when": "fail", "steps": [{"error": "refused"}]},
+        {"when": "hang", "steps": [calls("hang")]},
+    ]
+}
+
+
+@tool("wait.here", effect=READS_OWN)
+async def wait_here(turn: Turn, args: ToolArgs) -> str:
+    """Wait for the other call."""
+    places = turn.metadata.setdefault(_Barrier, _Barrier())
+    assert isinstance(places, _Barrier)
+    await places.both.wait()
+    begun = turn.now()
+    while turn.now() - begun < timedelta(milliseconds=5):  # noqa: ASYNC110 - times are whole milliseconds
+        await asyncio.sleep(0)
+    return "here"
+
+
+class _Barrier:
+    def __init__(self) -> None:
+        self.both = asyncio.Barrier(2)
+
+
+TOOLS: list[Tool] = [wait_here]
+
+
+async def trace(home: Path, text: str, **otel: Any) -> tuple[Receiver, Span]:
+    """One turn of a bot: what came, and the turn's span."""
+    async with receiver() as taken:
+        settings = settings_for(home, SCRIPT, endpoint=taken.url, **otel)
+        async with traced(settings, home, tools=TOOLS) as bot:
+            await say(bot, text)
+            await taken.turns(1)
+    (root,) = taken.roots
+    assert all(count == 1 for count in taken.ids.values())
+    assert {span.trace for span in taken.spans} == {root.trace}
+    for span in taken.spans:
+        above = root if span is root else next(one for one in taken.spans if one.id == span.parent)
+        assert above.start <= span.start <= span.end <= above.end, f"{span.name} is not within {above.name}"
+    return taken, root
+
+
+def parts(span: Span, name: str) -> list[tuple[str, Any]]:
+    """The messages of an attribute: role, and content, calls or results."""
+    found = []
+    for one in json.loads(span[name]):
+        for part in one["parts"]:
+            said = part.get("content", part.get("response", (part.get("name"), part.get("arguments"))))
+            found.append((one["role"], said))
+    return found
+
+
+async def test_a_plain_turn_is_an_agent_with_a_step_and_a_model_call(tmp_path: Path) -> None:
+    taken, root = await trace(tmp_path, "hello", content="full", service="my bot")
+    assert (root.name, taken.tree(root)) == ("invoke_agent bubbot", ["step 1", ["chat scripted"]])
+    assert bytes.fromhex(root.trace) == trace_id(root[Name.TURN])
+    assert root.trace == root[Name.TURN], "`,why` and a viewer name it alike"
+    assert root[Name.KIND] == "AGENT"
+    assert root[Name.CONVERSATION] == root[Name.SESSION] == "stdin:default"
+    assert root[Name.USER] == "stdin:1"
+    assert (root[Name.INPUT], root[Name.OUTPUT]) == ("hello", "You said: hello")
+    assert (root[Name.STATUS], root[Name.ORIGIN], root[Name.ATTEMPT]) == ("answered", "human", 1)
+    assert root.resource["service.name"] == "my bot"
+    (call,) = taken.named("chat")
+    assert (call.kind, root.kind) == (CLIENT, INTERNAL)
+    assert Name.KIND not in call.attributes, "its operation says it"
+    assert (call[Name.OPERATION], call[Name.PROVIDER], call[Name.REQUEST_MODEL]) == ("chat", "scripted", "scripted")
+    assert call[Name.FINISH_REASONS] == ["stop"]
+    assert call[Name.INPUT_TOKENS] > 100
+    assert call[Name.OUTPUT_TOKENS] >= 1
+    assert parts(call, Name.INPUT_MESSAGES) == [("user", "hello")]
+    assert parts(call, Name.OUTPUT_MESSAGES) == [("assistant", "You said: hello")]
+    assert {span.status for span in taken.spans} == {0}
+
+
+async def test_tool_calls_stand_in_their_step_and_the_turn_has_the_whole_list(tmp_path: Path) -> None:
+    taken, root = await trace(tmp_path, "use one tool", content="redacted")
+    assert taken.tree(root) == ["step 1", ["chat scripted", "execute_tool tape_info"], "step 2", ["chat scripted"]]
+    (call,) = taken.named("execute_tool")
+    assert (call[Name.KIND], call[Name.TOOL], call[Name.TOOL_ARGUMENTS]) == ("TOOL", "tape_info", "{}")
+    assert call[Name.OUTPUT] == call[Name.TOOL_RESULT]
+    assert call[Name.OUTPUT].startswith("entries: ")
+    first, second = taken.named("chat")
+    assert first[Name.FINISH_REASONS] == ["tool_call"]
+    assert parts(first, Name.OUTPUT_MESSAGES) == [("assistant", "let me see"), ("assistant", ("tape_info", {}))]
+    said = [("user", "use one tool"), *parts(first, Name.OUTPUT_MESSAGES), ("tool", call[Name.OUTPUT])]
+    assert parts(second, Name.INPUT_MESSAGES) == said
+    assert parts(root, Name.INPUT_MESSAGES) == said
+    assert parts(root, Name.OUTPUT_MESSAGES) == [("assistant", "it is short")]
+    assert root[Name.SESSION] != "stdin:default", "a pseudonym"
+
+
+async def test_calls_that_ran_at_the_same_time_overlap_and_one_that_failed_says_so(tmp_path: Path) -> None:
+    taken, root = await trace(tmp_path, "both at once")
+    first, second, unknown = taken.named("execute_tool")
+    assert (first.name, second.name) == ("execute_tool wait_here", "execute_tool wait_here")
+    assert max(first.start, second.start) <= min(first.end, second.end)
+    assert first.parent == second.parent == unknown.parent
+    assert (unknown.name, unknown.status, unknown[Name.ERROR]) == ("execute_tool unknown", ERROR, "tool_error")
+    assert root.status == 0
+
+
+async def test_a_sub_task_stands_below_the_call_that_ran_it(tmp_path: Path) -> None:
+    taken, root = await trace(tmp_path, "delegate this", content="full")
+    inner = ["step 1", ["chat scripted", "execute_tool tape_info"], "step 2", ["chat scripted"]]
+    ran = ["chat scripted", "execute_tool agent_run", ["invoke_agent task", inner]]
+    assert taken.tree(root) == ["step 1", ran, "step 2", ["chat scripted"]]
+    (agent,) = taken.named("invoke_agent task")
+    assert (agent[Name.KIND], agent[Name.INPUT], agent[Name.OUTPUT]) == ("AGENT", "count words", "five")
+    assert parts(root, Name.INPUT_MESSAGES)[-1][1].startswith("five"), "the turn has its result, not its messages"
+    assert len(parts(root, Name.INPUT_MESSAGES)) == 3
+
+
+async def test_a_sub_task_whose_entries_were_dropped_shows_what_it_cost(tmp_path: Path) -> None:
+    taken, root = await trace(tmp_path, "throw away")
+    ran = [
+        "chat scripted",
+        "execute_tool agent_run",
+        ["invoke_agent sub-task", ["step sub-task", ["chat scripted"], "step sub-task", ["chat scripted"]]],
+    ]
+    assert taken.tree(root) == ["step 1", ran, "step 2", ["chat scripted"]]
+
+
+async def test_a_failed_model_call_is_an_error_with_its_kind(tmp_path: Path) -> None:
+    taken, root = await trace(tmp_path, "fail")
+    (call,) = taken.named("chat")
+    (step,) = taken.named("step")
+    assert {span.status for span in (root, step, call)} == {ERROR}
+    assert {span[Name.ERROR] for span in (root, step, call)} == {"model_refused"}
+    assert {span.message for span in taken.spans} == {""}, "a provider may quote what it was sent"
+    assert Name.FINISH_REASONS not in call.attributes
+
+
+async def test_a_turn_that_was_stopped_says_so_and_so_does_its_call(tmp_path: Path) -> None:
+    running = asyncio.Event()
+
+    @tool("hang", effect=READS_OWN)
+    async def hang(turn: Turn, args: ToolArgs) -> str:
+        """Run until stopped."""
+        running.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with (
+        receiver() as taken,
+        traced(settings_for(tmp_path, SCRIPT, endpoint=taken.url), tmp_path, tools=[hang]) as bot,
+    ):
+        result = await bot.gate.accept(inbound("hang"))
+        assert result is not None
+        async with asyncio.timeout(WAIT):
+            await running.wait()
+        bot.runtime.stop("stdin:default")
+        await result
+        await taken.turns(1)
+    (root,) = taken.roots
+    assert (root[Name.STATUS], root.status, root[Name.ERROR]) == ("stopped", ERROR, "stopped")
+    (call,) = taken.named("execute_tool")
+    assert (call.status, call[Name.ERROR]) == (ERROR, "not_finished")
+
+
+def test_the_same_facts_give_the_same_spans() -> None:
+    entries = [
+        _entry(1, event("turn/start", {"session": "s:1", "attempt": 1, "inbounds": []})),
+        _entry(2, message("user", "hi", sender={"id": "1"})),
+        _entry(3, event("turn/end", {"status": "answered"})),
+    ]
+    exposure = Exposure("full", str, b"key")
+    assert TurnSpans(entries, exposure).build() == TurnSpans(entries, exposure).build()
+    assert TurnSpans([entries[0], TapeEntry("event", {}, erased=True, id=2)], exposure).build()
+    assert TurnSpans([TapeEntry("event", {}, erased=True, id=1)], exposure).build() == []
+    assert len({span_id("a", "x"), span_id("a", "y"), span_id("b", "x")}) == 3
+    assert len(trace_id("not hexadecimal")) == len(trace_id("0" * 32)) == 16
+    assert trace_id("0" * 32) != bytes(16), "zeros are no id"
+
+
+def _entry(number: int, entry: TapeEntry) -> TapeEntry:
+    return entry.with_meta({**entry.meta, "turn": "ab" * 16}, "2026-11-24T10:00:00.000001+00:00").with_id(number)
+
+
+async def test_a_turn_with_a_damaged_entry_holds_up_no_other(tmp_path: Path) -> None:
+    odd: list[Mapping[str, Any]] = [
+        {"kind": "tool_call", "payload": {"calls": [{"id": "x"}]}},
+        {"kind": "tool_result", "payload": {"results": [3]}},
+    ]
+    async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
+        tape = bot.channel_factory.open_tape("imported")
+        for one in odd:
+            start = event("turn/start", {"session": "s", "attempt": 1, "inbounds": []}, turn="ab" * 16)
+            entry = TapeEntry(str(one["kind"]), one["payload"], {"turn": "ab" * 16})
+            await tape.append([start, entry, event("turn/end", {"status": "answered"}, turn="ab" * 16)])
+        await say(bot, "hello")
+        await taken.until(
+            lambda: [span for span in taken.roots if span[Name.STATUS] == "answered" and span.trace[:2] != "ab"]
+        )
+        await written(bot, "otel/exported")
+        ((end, *_),) = await bot.store.fetch([TapeQuery("imported", names=("turn/end",), newest=True, limit=1)])
+        assert end.id == 6
+
+
+def test_the_names_are_those_of_the_conventions() -> None:
+    """Those of OpenTelemetry's own package; OpenInference's are compared in the proof, with those of Phoenix."""
+    known = {
+        value
+        for module in (gen_ai_attributes, error_attributes, session_attributes, user_attributes)
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str)
+    }
+    ours = {
+        str(name) for name in Name if not name.startswith(("bubbot.", "openinference.", "input.", "output.", "llm."))
+    }
+    assert ours - known == set()
+    assert Schemas.V1_41_1.value == names.SCHEMA_URL
+    operations = {each.value for each in gen_ai_attributes.GenAiOperationNameValues}
+    assert {names.INVOKE_AGENT, names.CHAT, names.EXECUTE_TOOL} <= operations
+    providers = {each.value for each in gen_ai_attributes.GenAiProviderNameValues}
+    assert set(names.PROVIDERS.values()) <= providers
+    assert split_model("openai/gpt-4o") == ("openai", "gpt-4o")
+    assert split_model("gemini/gemini-3") == ("gcp.gemini", "gemini-3")
+    assert split_model("local") == ("local", "local")

@@ -1,0 +1,362 @@
+"""The pages over turns that a bot really ran: what each shows, and what it keeps from whom."""
+
+from __future__ import annotations
+
+import html
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from urllib.parse import parse_qsl, unquote
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
+from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
+from bubbot.features.trace.pages import TraceDeps, TracePages
+from bubbot.features.trace.timeline import PAGE_ENTRIES
+from bubbot.ports.pages import LoginForm, PageRequest
+from bubbot.ports.panel import (
+    Block,
+    Chart,
+    ChartPoint,
+    Difference,
+    FeaturePanel,
+    Form,
+    Graph,
+    GraphEdge,
+    GraphNode,
+    Moment,
+    Number,
+    Panel,
+    PanelLink,
+    PanelQuery,
+    PanelReader,
+    Paragraph,
+    Table,
+    TapeLink,
+)
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
+from bubbot.tape.entry import event, message
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
+from bubbot.texts import Texts
+from tests.doubles import START
+from tests.turns import HOME, Options, Played, calls, running, says
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[2J"
+ZONE = ZoneInfo("Asia/Shanghai")
+
+
+def pages_of(store: TapeStore, *panels: Panel, language: str = "en") -> TracePages:
+    """The pages over a store."""
+
+    def open_reader(viewer: Viewer) -> TapeBoundary:
+        return TapeBoundary(store, viewer, workspace="home", references=OWN_REFERENCES)
+
+    feature_panels = [FeaturePanel("test", panel, None) for panel in panels]
+    return TracePages(
+        TraceDeps(open_reader, OWN_STRATEGIES, Texts(language), ZONE, lambda: START, tuple(feature_panels))
+    )
+
+
+async def look(pages: TracePages, address: str, viewer: Viewer = OWNER) -> str:
+    """What a page says."""
+    path, _, query = address.partition("?")
+    parts = tuple(unquote(part) for part in path.split("/") if part)
+    answer = await pages.answer(PageRequest(parts, dict(parse_qsl(query.partition("#")[0])), viewer))
+    return answer.body.decode()
+
+
+def links(page: str) -> list[str]:
+    """The addresses that a page leads to, without what is for everybody."""
+    found = [html.unescape(link).partition("#")[0] for link in re.findall(r'(?:href|action)="(/[^"]*)"', page)]
+    return [link for link in found if not link.startswith(("/static/", "/logout"))]
+
+
+async def crawl(pages: TracePages, viewer: Viewer = OWNER, limit: int = 300) -> dict[str, str]:
+    """Every page that links lead to, from the first one."""
+    seen: dict[str, str] = {}
+    todo = ["/"]
+    while todo and len(seen) < limit:
+        address = todo.pop()
+        if address not in seen:
+            seen[address] = await look(pages, address, viewer)
+            todo += links(seen[address])
+    return seen
+
+
+@pytest.fixture
+async def store(memory_store: InMemoryStore) -> InMemoryStore:
+    """Turns with a tool, with hostile words and with a failure, and a tape of the system."""
+    model = Played(
+        calls("memory_save", content="likes tea", call_id="c1"),
+        says(f"Saved. {EVIL}"),
+        {"error": "refused"},
+        says("Fine."),
+    )
+    async with running(memory_store, model, Options()) as bench:
+        for text in (f"remember tea {EVIL}", "please", "and now?"):
+            await bench.say(text)
+            await bench.quiet()
+    return memory_store
+
+
+async def test_every_link_leads_to_a_page_and_no_words_act(store: InMemoryStore) -> None:
+    seen = await crawl(pages_of(store))
+    assert len(seen) > 60
+    for address, page in seen.items():
+        assert re.findall(r"<script[^>]*>", page) in ([], ['<script type="module" src="/static/trace.js">']), address
+        assert "<img" not in page, address
+        assert not re.search("[\u202e\x1b]", page), address
+    assert any("⟨U+202E⟩" in page for page in seen.values())
+
+
+async def test_the_list_has_sessions_and_apart_from_them_the_tapes_of_the_system(store: InMemoryStore) -> None:
+    pages = pages_of(store)
+    first, system = await look(pages, "/"), await look(pages, "/?kind=system")
+    assert ">test:home<" in first
+    assert "bubbot/" not in first
+    assert ">bubbot/inbox/test<" in system
+    assert "There is no archive" in await look(pages, "/?kind=archives")
+    assert await look(pages, "/?kind=nonsense&page=-1") == first
+
+
+async def test_a_step_shows_what_the_model_was_shown_and_what_changed(store: InMemoryStore) -> None:
+    pages = pages_of(store)
+    timeline = await look(pages, f"/session/{HOME}")
+    steps = re.findall(rf'"(/session/{HOME.replace(":", "%3A")}/step/\d+)"', timeline)
+    first, second, *_ = [await look(pages, step) for step in dict.fromkeys(steps)]
+    assert "byte for byte what was recorded" in first
+    assert "This is the first request" in first
+    assert "byte for byte what was recorded" in second
+    assert "2 messages new:" in second
+    assert "<ins>likes tea</ins>" in second
+    assert "Step 2 of 2" in second
+    part = await look(pages, f"{list(dict.fromkeys(steps))[1]}?part=step")
+    assert part.strip() in second
+    assert "<html" not in part
+
+
+async def test_a_turn_shows_calls_results_failures_and_its_neighbours(store: InMemoryStore) -> None:
+    pages = pages_of(store)
+    seen = await crawl(pages)
+    turns = [page for address, page in seen.items() if "/turn/" in address]
+    (with_tool,) = {page for page in turns if ">memory_save<" in page and "Turn after" in page}
+    assert "Saved to long-term memory" in with_tool
+    assert any("scripted refused" in page for page in turns)
+    assert all(("Turn before" in page) or ("Turn after" in page) for page in turns)
+
+
+async def test_pages_go_by_ids_and_stay_on_the_tape(memory_store: InMemoryStore) -> None:
+    await memory_store.append([Batch("long", tuple(message("user", f"no {n}") for n in range(1, 251)))])
+    pages = pages_of(memory_store)
+    newest = await look(pages, "/session/long")
+    assert "Entries 151 to 250 of 250" in newest
+    assert "Entries 51 to 150 of 250" in await look(pages, "/session/long?before=151")
+    assert "Entries 1 to 50 of 250" in await look(pages, "/session/long?before=51")
+    for start in ("0", "1", "-1", "x", "٣", "9" * 30):
+        page = await look(pages, f"/session/long?from={start}")
+        assert ("Entries 1 to 100" in page) == (start in ("0", "1")), start
+    assert "Entries 250 to 250" in await look(pages, "/session/long?from=999999")
+    assert newest.count('class="entry"') == PAGE_ENTRIES
+
+
+async def test_a_long_text_is_cut_and_comes_whole_in_pages(memory_store: InMemoryStore) -> None:
+    await memory_store.append([Batch("long", (message("user", "é" * 1_000_000 + "END"),))])
+    pages = pages_of(memory_store)
+    assert len(await look(pages, "/session/long")) < 10_000
+    first = await look(pages, "/session/long/entry/1")
+    (count,) = re.findall(r"Page 1 of (\d+)", first)
+    assert len(first) < 100_000
+    assert "END" in await look(pages, f"/session/long/entry/1?page={count}")
+
+
+async def test_what_an_erased_entry_said_is_not_there(memory_store: InMemoryStore) -> None:
+    bench_tape = "gone"
+    await memory_store.append([Batch(bench_tape, (message("user", "a secret"),))])
+    await memory_store.reset(
+        bench_tape,
+        ResetBatch("gone@1", erase=True),
+        [event("tape/erased", {"archive": "gone@1", "entries": 1, "covers": {"gone@1": [[1, 1]]}})],
+    )
+    seen = await crawl(pages_of(memory_store))
+    assert any("The content was erased." in page for page in seen.values())
+    assert not any("a secret" in page for page in seen.values())
+
+
+async def test_the_tail_is_what_came_since_and_what_a_running_turn_has_written(store: InMemoryStore) -> None:
+    head = await store.head(HOME)
+    running_words = Batch(HOME, (message("assistant", "half an answer"),))
+    await store.open_fork(ForkRecord("f1", HOME, head, (running_words,), session=HOME))
+    pages = pages_of(store)
+    tail = await look(pages, f"/session/{HOME}/tail?after={head - 2}")
+    assert f'data-head="{head}"' in tail
+    assert tail.count('<li class="entry" id=') == 2
+    assert "half an answer" in tail
+    assert "<html" not in tail
+    assert "half an answer" in await look(pages, f"/session/{HOME}")
+    assert ">running<" in await look(pages, "/")
+
+
+async def test_an_export_is_one_file_without_scripts_and_links(store: InMemoryStore) -> None:
+    pages = pages_of(store)
+    head = await store.head(HOME)
+    answer = await pages.answer(PageRequest(("session", HOME, "export"), {"first": "1", "last": str(head)}, OWNER))
+    text = answer.body.decode()
+    assert answer.filename == f"trace-1-{head}.html"
+    assert "script-src" not in answer.policy
+    assert "unsafe" not in answer.policy
+    assert answer.policy in html.unescape(text)
+    (style,) = re.findall("<style>(.*?)</style>", text, re.DOTALL)
+    assert b64encode(sha256(style.encode()).digest()).decode() in answer.policy
+    assert "<script" not in text
+    assert not re.search(r'(?:href|src|action)="(?!#)', text)
+    assert text.count('<li class="entry"') == head
+
+
+@pytest.mark.parametrize(("first", "last"), [("5", "3"), ("0", "3"), ("99999", "99999")])
+async def test_an_export_of_nothing_says_what_there_is(store: InMemoryStore, first: str, last: str) -> None:
+    with pytest.raises(ConfigError, match="the newest is"):
+        await look(pages_of(store), f"/session/{HOME}/export?first={first}&last={last}")
+
+
+async def test_too_large_an_export_names_one_that_fits(memory_store: InMemoryStore) -> None:
+    await memory_store.append([Batch("long", tuple(message("user", "x") for _ in range(MAX_EXPORT_ENTRIES + 5)))])
+    with pytest.raises(ConfigError, match=f"such as 6 to {MAX_EXPORT_ENTRIES + 5}"):
+        await look(pages_of(memory_store), f"/session/long/export?first=1&last={MAX_EXPORT_ENTRIES + 5}")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/nothing",
+        "/session/none",
+        f"/session/{HOME}/nothing",
+        f"/session/{HOME}/entry/999",
+        f"/session/{HOME}/entry/x",
+        f"/session/{HOME}/entry/-1",
+        f"/session/{HOME}/entry/1/blob/{'0' * 64}",
+        f"/session/{HOME}/turn/zz",
+        f"/session/{HOME}/turn/",
+        f"/session/{HOME}/turn/99999",
+        f"/session/{HOME}/step/1",
+        f"/session/{HOME}/step/{'9' * 40}",
+        f"/session/{HOME}/panel/none",
+        "/panel/none",
+        "/session/%2e%2e/entry/1",
+    ],
+)
+async def test_what_is_not_there_is_said_so(store: InMemoryStore, address: str) -> None:
+    with pytest.raises(EntryNotFound):
+        await look(pages_of(store), address)
+
+
+class TestAuditors:
+    """People who see granted tapes only. Pages decide nothing: the boundary does, and finds nothing else."""
+
+    granted = session_tape("home", "telegram:1")
+    other = session_tape("home", "telegram:2")
+    viewer = Viewer("ann", frozenset({"telegram:1"}))
+
+    @pytest.fixture
+    async def two(self, store: InMemoryStore) -> InMemoryStore:
+        """The turns, once on a granted tape and once on another one."""
+        entries = (await store.fetch([TapeQuery(HOME)]))[0]
+        for tape, word in ((self.granted, "granted"), (self.other, "private")):
+            await store.append(
+                [Batch(tape, tuple(entry.with_id(0) for entry in entries)), Batch(tape, (message("user", word),))]
+            )
+            for digest in {entry.payload["digest"] for entry in entries if entry.kind == "system"}:
+                await store.put_blob(tape, await store.get_blob(HOME, digest))
+            for entry in entries:
+                if entry.name == "loop.step":
+                    for part in ("system", "tools"):
+                        await store.put_blob(tape, await store.get_blob(HOME, entry.payload["data"][part]))
+        return store
+
+    async def test_they_find_the_granted_tape_and_nothing_of_another(self, two: InMemoryStore) -> None:
+        seen = await crawl(pages_of(two), self.viewer)
+        assert any("granted" in page for page in seen.values())
+        assert all("private" not in page and self.other not in page for page in seen.values())
+        assert not any("kind=system" in page for page in seen.values())
+
+    @pytest.mark.parametrize("rest", ["", "/entry/1", "/turns", "/tail", "/export?first=1&last=2", "/step/8"])
+    async def test_another_tape_and_one_that_is_missing_are_refused_alike(self, two: InMemoryStore, rest: str) -> None:
+        for tape in (self.other, "missing", "bubbot/inbox/test", "bubbot/access"):
+            with pytest.raises(AccessError, match="may not see"):
+                await look(pages_of(two), f"/session/{tape.replace('/', '%2F')}{rest}", self.viewer)
+
+    async def test_a_system_prompt_with_memory_of_another_tape_is_not_shown(self, two: InMemoryStore) -> None:
+        entries = (await two.fetch([TapeQuery(self.granted)]))[0]
+        step = next(entry for entry in entries if entry.name == "loop.step")
+        data = {**step.payload["data"], "shown": [*step.payload["data"]["shown"], ["bubbot/memory/person", [[1, 1]]]]}
+        head = await two.head(self.granted)
+        start = event("turn/start", {"attempt": 1, "session": "telegram:1", "inbounds": []}, turn="t")
+        await two.append([Batch(self.granted, (start, event("loop.step", data, turn="t")))])
+        pages, address = pages_of(two), f"/session/{self.granted}/step/{head + 2}"
+        assert "You are bubbot" in await look(pages, address)
+        page = await look(pages, address, self.viewer)
+        assert "You are bubbot" not in page
+        assert "memory from a tape that you may not see" in page
+        with pytest.raises(EntryNotFound):
+            await look(pages, f"{address}/system", self.viewer)
+        entry = f"/session/{self.granted}/entry/{head + 2}"
+        with pytest.raises(EntryNotFound):
+            await look(pages, f"{entry}/blob/{data['system']}", self.viewer)
+        assert "You are bubbot" in await look(pages, f"{entry}/blob/{data['system']}")
+
+
+async def test_every_block_of_a_panel_is_drawn_and_escaped(store: InMemoryStore) -> None:
+    async def read(_reader: PanelReader, query: PanelQuery) -> Sequence[Block]:
+        return [
+            Paragraph(EVIL, "quote", (TapeLink(EVIL, session=HOME, entry=3), PanelLink(EVIL, "nothing"))),
+            Table(
+                EVIL,
+                (EVIL, "b"),
+                (
+                    (EVIL, Number(3, "tokens")),
+                    (Moment("2026-11-21T20:21:00+00:00"), TapeLink("x", tape=HOME, turn="t")),
+                ),
+                next_cursor=f"7{EVIL}",
+            ),
+            Table("none", ("a",), (), empty=EVIL),
+            Chart(EVIL, "bars", (ChartPoint(EVIL, 3, EVIL), ChartPoint("b", 0, "0"))),
+            Chart("columns", "columns", tuple(ChartPoint(str(n), n, str(n)) for n in range(30))),
+            Chart("drawn", "bars", (ChartPoint("a", 1, "1"),), svg=b"<svg/>"),
+            Difference("changed", "same\nold", f"same\n{EVIL}", TapeLink("#3", tape=HOME, entry=3)),
+            Graph(
+                "graph",
+                (GraphNode("a", EVIL), GraphNode("b", "b", EVIL, TapeLink("b", tape=HOME, entry=1), lane=1)),
+                (GraphEdge("a", "b", "dashed", EVIL), GraphEdge("a", "gone")),
+                (("dashed", EVIL),),
+            ),
+            Form("words", EVIL, "Find", query.params.get("words", "")),
+        ]
+
+    for scope, address in (("session", f"/session/{HOME}/panel/all"), ("deployment", "/panel/all")):
+        pages = pages_of(store, Panel("all", EVIL, scope, read))  # type: ignore[arg-type]
+        page = await look(pages, f"{address}?p.words=%22%3E%3Cb%3E&cursor=3")
+        assert re.findall(r"<script[^>]*>", page) == ['<script type="module" src="/static/trace.js">']
+        assert "<b>" not in page
+        assert re.findall(r"<img[^>]*>", page) == ['<img src="data:image/svg+xml;base64,PHN2Zy8+" alt="drawn">']
+        assert 'href="/session/test%3Ahome/entry/3"' in page
+        assert "2026-11-22 04:21:00" in page  # in the zone of the deployment
+        assert page.count('class="bar"') == 32
+        (following,) = [link for link in links(page) if "cursor=" in link]
+        assert dict(parse_qsl(following.partition("?")[2])) == {"cursor": f"7{EVIL}", "p.words": '"><b>'}
+        assert 'value="&#34;&gt;&lt;b&gt;"' in page
+
+
+async def test_the_page_speaks_chinese(store: InMemoryStore) -> None:
+    pages = pages_of(store, language="zh")
+    page = await look(pages, f"/session/{HOME}")
+    assert '<html lang="zh">' in page
+    assert "时间线" in page
+    assert "访问令牌" in pages.ask_for_token(LoginForm(is_wrong=True)).body.decode()
+    assert "<h1>" in pages.show_error(BubbotError(EVIL), 500).body.decode()
