@@ -14,6 +14,7 @@ from bubbot.features.explain.events import EXPLAIN_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.events import MEMORY_EVENTS
 from bubbot.features.otel.events import OTEL_EVENTS
+from bubbot.features.replay.events import REPLAY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
@@ -34,6 +35,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
         **EXPLAIN_EVENTS,
+        **REPLAY_EVENTS,
         **OTEL_EVENTS,
     }
 )

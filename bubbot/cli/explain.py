@@ -128,13 +128,13 @@ def run(args: argparse.Namespace) -> int:
 async def _explain(setup: CommandSetup, chat: str, question: str) -> int:
     session = parse_session(chat)
     is_other = session.partition(":")[0] != TERMINAL_CHANNEL or "__" in chat  # the name of a tape
-    line = f",explain {_keyed('question', question)}"
+    line = f",explain {keyed('question', question)}"
     if is_other:
-        session, line = OTHER_CHATS_SESSION, f",explain {_keyed('chat', chat)} {_keyed('question', question)}"
+        session, line = OTHER_CHATS_SESSION, f",explain {keyed('chat', chat)} {keyed('question', question)}"
     printer = AnswerPrinter()
     show("", end="", flush=True)  # detect a closed output before the question costs anything
-    result = await _ask(setup, session, build_inbound(session, line))
-    fact = await _read_fact(setup, session, result)
+    result = await ask_terminal(setup, session, build_inbound(session, line))
+    fact = await read_fact(setup, session, result, EXPLAINED)
     report = _build_report(chat, question, result, fact)
     if fact is None and not setup.as_json:
         show_on_stderr(f"bubbot: {result.text}")
@@ -144,12 +144,15 @@ async def _explain(setup: CommandSetup, chat: str, question: str) -> int:
     return 0 if report.status == "founded" else EXIT_NO_ANSWER
 
 
-def _keyed(name: str, text: str) -> str:
+def keyed(name: str, text: str) -> str:
+    """Write an argument of a comma command."""
     doubled = text.replace('"', '""')
     return f'{name}="{doubled}"'
 
 
-async def _ask(setup: CommandSetup, session: str, inbound: Inbound) -> AskResult:
+async def ask_terminal(setup: CommandSetup, session: str, inbound: Inbound) -> AskResult:
+    """Let the bot answer a command of the owner at the terminal."""
+
     async def talk(chat: ChatConnection) -> AskResult:
         return await chat.ask(inbound, lambda _result, _answer: None, {})
 
@@ -157,13 +160,13 @@ async def _ask(setup: CommandSetup, session: str, inbound: Inbound) -> AskResult
     return await with_chat(setup, session, settings, talk, hold=True, wait_seconds=DEFAULT_WAIT_SECONDS)
 
 
-async def _read_fact(setup: CommandSetup, session: str, result: AskResult) -> Mapping[str, Any] | None:
-    """Read what the turn wrote about the explanation; None if there was none."""
+async def read_fact(setup: CommandSetup, session: str, result: AskResult, name: str) -> Mapping[str, Any] | None:
+    """Read the newest fact of this name that a turn wrote; None if there was none."""
     if not result.entries:
         return None
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         part = IdRanges((tuple[int, int](result.entries),)) if len(result.entries) == 2 else IdRanges(())
-        query = TapeQuery(session_tape(workspace, session), part, kinds=("event",), names=(EXPLAINED,))
+        query = TapeQuery(session_tape(workspace, session), part, kinds=("event",), names=(name,))
         facts = (await store.fetch([query]))[0]
     data: Mapping[str, Any] | None = facts[-1].payload["data"] if facts else None
     return data

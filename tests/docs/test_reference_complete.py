@@ -30,6 +30,7 @@ from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
+from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
 from bubbot.features.shell.settings import ShellSettings
@@ -148,6 +149,7 @@ def _tools() -> list[Tool]:
         *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
         *explain_feature(read_no_session, open_no_copy).tools,
+        *replay_feature(unused, unused, unused).tools,
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
