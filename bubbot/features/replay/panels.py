@@ -23,6 +23,7 @@ from bubbot.ports.panel import (
 )
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
 
 REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"
@@ -32,7 +33,12 @@ MAX_SEARCHED = 1_000
 
 async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
     """List the replays, newest first, and show the chosen one side by side."""
-    texts, tape = reader.texts, reader.tapes.open_session(REPLAY_SESSION)
+    texts = reader.texts
+    columns = tuple(map(texts.say, ("panel_when", "panel_chat", "panel_slice", "panel_model", "panel_result")))
+    title, empty = texts.say("panel_replays"), texts.say("panel_replays_none")
+    if not reader.tapes.may_read(session_tape(reader.tapes.workspace, REPLAY_SESSION)):
+        return [Table(title, columns, (), empty)]
+    tape = reader.tapes.open_session(REPLAY_SESSION)
     cursor, wanted = query.cursor_id(), query.params.get("replay", "")
     part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
     facts = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(REPLAYED,), newest=True, limit=MAX_SEARCHED)
@@ -46,9 +52,7 @@ async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
     blocks = _show(reader, _data(chosen)) if chosen is not None else []
     rows = tuple(_row(entry, texts) for entry in page[: query.limit] if _may_show(reader, entry))
     more = str(page[query.limit - 1].id) if len(page) > query.limit else ""
-    columns = ("panel_when", "panel_chat", "panel_slice", "panel_model", "panel_result")
-    title, empty = texts.say("panel_replays"), texts.say("panel_replays_none")
-    return [*blocks, Table(title, tuple(map(texts.say, columns)), rows, empty, more)]
+    return [*blocks, Table(title, columns, rows, empty, more)]
 
 
 def _data(entry: TapeEntry) -> Mapping[str, Any]:
