@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps
+# A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
+export BUBBOT_PHOENIX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
-.PHONY: chat install dist test test-all proof agentdojo check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof agentdojo phoenix check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -22,6 +24,7 @@ test: $(VENV)/.dev  ## every check and test
 
 proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
 	-@$(MAKE) --no-print-directory agentdojo
+	-@$(MAKE) --no-print-directory phoenix
 	@$(VENV)/bin/python -m pytest --proof
 
 agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
@@ -40,6 +43,8 @@ mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants
 
 pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them
 	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
+
+phoenix: $(BUBBOT_PHOENIX)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -70,6 +75,12 @@ $(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
 	@$(PYTHON) -m venv $(DOJO)
 	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/agentdojo.in
 	@$(DOJO)/bin/python tests/dojo/export.py $@
+
+$(BUBBOT_PHOENIX)/.installed: requirements/phoenix.in
+	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
+	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/phoenix.in
+	@touch $@
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"bubbot needs Python 3.11 or newer, this is {sys.version.split()[0]}: make chat PYTHON=python3.11")'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import webbrowser
 from base64 import urlsafe_b64encode
 
@@ -86,7 +87,15 @@ async def _serve(setup: CommandSetup, port: int, *, browse: bool) -> None:
             show_on_stderr("Whoever has this address sees everything; Ctrl-C ends the page.")
             if browse and has_display():
                 await asyncio.to_thread(webbrowser.open, link)
-            await asyncio.Event().wait()
+            await _wait_for_signal()
+
+
+async def _wait_for_signal() -> None:
+    """Wait for Ctrl-C, or for SIGTERM: the ordinary ends."""
+    ending = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    await ending.wait()
 
 
 def _port(text: str) -> int:

@@ -17,7 +17,7 @@ WITH_DEMONSTRATION_MODEL = {"session", "chat"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.proof if name == "chat" else ()) for name in SCENES]
+    "name", [pytest.param(name, marks=pytest.mark.proof if name in WITH_DEMONSTRATION_MODEL else ()) for name in SCENES]
 )
 async def test_a_picture_has_the_words_of_the_program(name: str) -> None:
     if name in WITH_DEMONSTRATION_MODEL and not local.is_available():
@@ -27,13 +27,20 @@ async def test_a_picture_has_the_words_of_the_program(name: str) -> None:
 
 
 def test_every_picture_is_drawn_by_a_scene_and_shown_on_a_page() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {file_of(name).name for name in SCENES}
+    assert {file.name for file in FOLDER.glob("*.svg")} == {file_of(name).name for name in SCENES}
     shown = {found for page in pages() for found in re.findall(r"pictures/([\w-]+\.svg)", page.read_text("utf-8"))}
     assert shown == {file_of(name).name for name in SCENES}
 
 
+def test_every_screenshot_is_shown_on_a_page_and_small() -> None:
+    shown = {found for page in pages() for found in re.findall(r"pictures/([\w-]+\.png)", page.read_text("utf-8"))}
+    others = [file for file in FOLDER.iterdir() if file.suffix != ".svg"]
+    assert {file.name for file in others} == shown
+    assert [file.name for file in others if file.stat().st_size > 200_000] == []
+
+
 def test_no_picture_has_a_script_or_loads_anything() -> None:
-    for file in FOLDER.iterdir():
+    for file in FOLDER.glob("*.svg"):
         text = file.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert not re.search(r"<script|\bon\w+=|href|https?://|@import|<image|<foreignObject", text), file.name
 

@@ -33,7 +33,9 @@ def begin() -> subprocess.Popen[str]:
         """Leave nothing behind: a run that stops early does not wait for it."""
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
-        running.communicate()
+        running.wait()
+        if running.stdout is not None:
+            running.stdout.close()
 
     # Unlike `atexit`, this also runs at the end of a worker that began it, and never in one that did not.
     Finalize(None, end, exitpriority=0)

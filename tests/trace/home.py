@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 from bubbot.home import Home
-from bubbot.stores.sqlite.store import open_readonly
+from bubbot.stores.sqlite.store import open_readonly, open_store
+from bubbot.tape import entry as make
+from bubbot.tape.anchor import anchor
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.service import session_tape
+from bubbot.tape.service import TapeService, session_tape
+from tests.doubles import SteppingClock
 from tests.privacy.model import please
 from tests.privacy.oracle import canaries
 from tests.privacy.world import PLACES, World
 
 PLACE = {place.session: place for place in PLACES}
 OWNER_CHAT, AUDITED, OTHER, GROUP = PLACE["tg:1"], PLACE["tg:5"], PLACE["tg:7"], PLACE["tg:-8"]
+THREAD = PLACE["tg:5:3"]
+PROMPT_WORDS = ("workspaceword7q", "personword7q")
+"""Words that the model of the audited chat was shown in its system prompt only: the memory of others, and of the person."""
 AUDITOR = "anna"
+T = TypeVar("T")
 SHARED = ("bubbot/inbox/", "bubbot/outbox/", "bubbot/schedule", "bubbot/budget")
 
 
@@ -34,6 +44,8 @@ async def live(home: Path) -> World:
             await world.say(place, f"Rome: {world.canary()}")
             await world.say(place, please("file_write", path="note.txt", content=world.canary()))
         await world.say(OWNER_CHAT, f",memory.save {world.canary()} scope=workspace")
+        await world.say(OWNER_CHAT, f",memory.save {PROMPT_WORDS[0]} scope=workspace")
+        await world.say(THREAD, f",memory.save {PROMPT_WORDS[1]} scope=user")
         await world.say(GROUP, f"In the group: {world.canary()}", "5")
         await world.say(OWNER_CHAT, ",grant tg:7 to tg:5")
         await world.say(AUDITED, please("chat_read", session="tg:7", limit=5))
@@ -48,9 +60,15 @@ async def live(home: Path) -> World:
     return world
 
 
+def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run something asynchronous in a thread of its own: the driver of the browser keeps a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 def lived(home: Path) -> World:
     """The same, from a test that is not asynchronous."""
-    return asyncio.run(live(home))
+    return apart(live(home))
 
 
 async def words_of_tapes(home: Path) -> Mapping[str, set[str]]:
@@ -80,3 +98,57 @@ async def words_about(home: Path, session: str) -> set[str]:
 def tape_of(home: Path, session: str) -> str:
     """Return the name of the tape of a session."""
     return session_tape(str(home.resolve()), session)
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    "<img src=x onerror=alert(3)>",
+    '"><svg onload=alert(4)>',
+    "' onmouseover='alert(5)",
+    "[x](javascript:alert(6)) javascript:alert(7)",
+    '<a href="javascript:alert(8)">press</a>',
+    "<iframe src=http://evil.example/></iframe><link rel=stylesheet href=http://evil.example/x.css>",
+    "<style>body{display:none}</style><base href=http://evil.example/>",
+    "<meta http-equiv=refresh content='0;url=http://evil.example/'>",
+    "</textarea></title></pre><!-- ]]> --!>",
+    "{{ 7*7 }}{% for x in y %}${7*7}",
+    '=HYPERLINK("http://evil.example/","x")',
+    "\u202egnp.exe\u2066\u2069 \u200f\u0627\u0644\u0639",
+    "\x00\x1b[2J\ud800",
+)
+"""Words that try to be more than words."""
+
+
+async def find_hostile(home: Path, session: str) -> list[int]:
+    """Return the first entry of each kind that `add_hostile` added, for some of the words, and the long one."""
+    store = await open_readonly(Home(home).database)
+    try:
+        head = await store.head(tape_of(home, session))
+        first = head - 6 * len(HOSTILE)
+        return [*range(first, first + 12), head]
+    finally:
+        await store.aclose()
+
+
+async def add_hostile(home: Path, session: str) -> int:
+    """Add entries of every kind whose every text is hostile, and one of a megabyte; return the newest id."""
+    store = await open_store(Home(home).database, salt=os.urandom, now=SteppingClock())
+    tape = TapeService(store, tape_of(home, session), now=SteppingClock(), new_id=str, session=session)
+    try:
+        for text in (each.encode(errors="replace").decode() for each in HOSTILE):
+            sender = {"id": "5", "name": text}
+            await tape.append(
+                [
+                    make.message("user", text, sender=sender),
+                    make.tool_call([{"id": text, "type": "function", "function": {"name": text, "arguments": text}}]),
+                    make.tool_result([{"tool_call_id": text, "content": text}]),
+                    make.event(text, {text: text, "blobs": [text]}),
+                    make.error(text, text),
+                    anchor(f"topic/{text}", {"owner": text, "summary": text}),
+                ]
+            )
+        await tape.append([make.message("user", "</script>" + "A" * 1_000_000 + "<script>alert(9)</script>")])
+        return await tape.head()
+    finally:
+        await store.aclose()

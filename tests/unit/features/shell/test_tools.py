@@ -290,7 +290,6 @@ async def test_programs_end_with_the_bot_and_with_a_new_beginning(memory_store: 
     assert await gone(marks[1])
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SANDBOXES)
 async def test_programs_end_with_a_bot_that_is_killed(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
