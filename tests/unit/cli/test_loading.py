@@ -54,7 +54,7 @@ def packages(modules: Sequence[str]) -> set[str]:
     ("command", "ours", "others"),
     [
         ("--help", 11, set()),
-        ("status", 222, SENTENCES),
+        ("status", 223, SENTENCES),
         ("tape list", 177, STORE),
         ("tape search stdin:default hi", 177, SENTENCES | {"rapidfuzz", "cython_runtime"}),
         # The rest of the features' commands, in the proof.
