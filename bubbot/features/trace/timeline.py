@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 
@@ -110,8 +111,13 @@ async def read_rows(tape: TapeHandle, low: int, high: int, limit: int = ROW_CHAR
     """
     for start in range(max(low, 1), high + 1, READ_ENTRIES):
         part = IdRanges(((start, min(start + READ_ENTRIES - 1, high)),))
-        for entry in (await tape.fetch([TapeQuery(tape.name, part)]))[0]:
-            yield describe_entry(entry, limit)
+        entries = (await tape.fetch([TapeQuery(tape.name, part)]))[0]
+        for row in await asyncio.to_thread(_describe, entries, limit):
+            yield row
+
+
+def _describe(entries: Sequence[TapeEntry], limit: int) -> list[EntryRow]:
+    return [describe_entry(entry, limit) for entry in entries]
 
 
 def group_turns(rows: Sequence[EntryRow]) -> tuple[TurnGroup, ...]:
