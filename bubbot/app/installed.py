@@ -12,7 +12,6 @@ from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
-from bubbot.ports.panel import Panel
 from bubbot.ports.settings import SettingsSection
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
@@ -119,6 +118,11 @@ def _check_events(factory: FeatureFactory, label: str) -> None:
 def _check_panels(factory: FeatureFactory, label: str) -> None:
     """Raise `ConfigError` if the panels are no sequence of Panel, or let auditors see facts of a tape of another feature."""
     panels: object = factory.panels
+    if panels == ():
+        return
+    # Imported here: few packages have panels, and every command loads the features of packages.
+    from bubbot.ports.panel import Panel
+
     if not isinstance(panels, Sequence) or not all(isinstance(panel, Panel) for panel in panels):
         raise ConfigError(f"{label} has panels that are no sequence of Panel.")
     own = f"{SYSTEM_TAPE_PREFIX}{factory.name}"
