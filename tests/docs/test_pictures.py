@@ -17,7 +17,7 @@ WITH_DEMONSTRATION_MODEL = {"session", "chat"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.proof if name == "chat" else ()) for name in SCENES]
+    "name", [pytest.param(name, marks=pytest.mark.proof if name in WITH_DEMONSTRATION_MODEL else ()) for name in SCENES]
 )
 async def test_a_picture_has_the_words_of_the_program(name: str) -> None:
     if name in WITH_DEMONSTRATION_MODEL and not local.is_available():
@@ -26,13 +26,6 @@ async def test_a_picture_has_the_words_of_the_program(name: str) -> None:
     assert read_text(file_of(name).read_text(encoding="utf-8")) == read_text(svg), "`make pictures` draws it again"
 
 
-<<<<<<< HEAD
-def test_every_picture_is_shown_on_a_page_and_each_drawing_has_its_scene() -> None:
-    files = {file.name for file in FOLDER.iterdir()}
-    shown = {found for page in pages() for found in re.findall(r"pictures/([\w-]+\.\w+)", page.read_text("utf-8"))}
-    assert shown == files
-    assert {name for name in files if not name.endswith(".png")} == {file_of(name).name for name in SCENES}
-=======
 def test_every_picture_is_drawn_by_a_scene_and_shown_on_a_page() -> None:
     assert {file.name for file in FOLDER.glob("*.svg")} == {file_of(name).name for name in SCENES}
     shown = {found for page in pages() for found in re.findall(r"pictures/([\w-]+\.svg)", page.read_text("utf-8"))}
@@ -44,7 +37,6 @@ def test_every_screenshot_is_shown_on_a_page_and_small() -> None:
     others = [file for file in FOLDER.iterdir() if file.suffix != ".svg"]
     assert {file.name for file in others} == shown
     assert [file.name for file in others if file.stat().st_size > 200_000] == []
->>>>>>> main
 
 
 def test_no_picture_has_a_script_or_loads_anything() -> None:
