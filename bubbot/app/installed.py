@@ -10,6 +10,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
+from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
@@ -19,17 +20,16 @@ from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
 FEATURES = (
-    "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
+    "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
     "budget", "web", "shell", "otel", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
 
 Approvals are last: whatever others change in a call, it is decided as it will run."""
-FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (
-    "chat", "ask", "status", "usage", "context", "why", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
+    "chat", "ask", "status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
     "run", "reload", "service", "backup", "restore",
 )  # fmt: skip
 """The commands of bubbot itself, which no package may replace."""

@@ -82,6 +82,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         settings,
         models,
         compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made of the features
+        recompose=lambda turn, step: composer.recompose(turn, step),  # noqa: PLW0108
         list_tools=lambda: tuple(toolbox),
         report=services.report,
         channel_tapes=[tape for runtime in runtimes.values() for tape in (*runtime.inbox.tapes, *runtime.outbox.tapes)],
