@@ -58,10 +58,10 @@ def packages(modules: Sequence[str]) -> set[str]:
         ("tape list", 181, STORE),
         ("tape search stdin:default hi", 181, SENTENCES | {"rapidfuzz", "cython_runtime"}),
         # The rest of the features' commands, in the proof.
-        pytest.param("usage", 153, SENTENCES, marks=pytest.mark.proof),
-        pytest.param("memory show stdin:default", 149, SENTENCES, marks=pytest.mark.proof),
-        pytest.param("schedule list", 177, SENTENCES, marks=pytest.mark.proof),
-        pytest.param("access list", 140, STORE, marks=pytest.mark.proof),
+        pytest.param("usage", 174, SENTENCES, marks=pytest.mark.proof),
+        pytest.param("memory show stdin:default", 168, SENTENCES, marks=pytest.mark.proof),
+        pytest.param("schedule list", 192, SENTENCES, marks=pytest.mark.proof),
+        pytest.param("access list", 161, STORE, marks=pytest.mark.proof),
         ("ask hi", 372, STORE),
     ],
 )
