@@ -63,7 +63,7 @@ def packages(modules: Sequence[str]) -> set[str]:
         pytest.param("memory show stdin:default", 144, SENTENCES, marks=pytest.mark.proof),
         pytest.param("schedule list", 171, SENTENCES, marks=pytest.mark.proof),
         pytest.param("access list", 133, STORE, marks=pytest.mark.proof),
-        ("ask hi", 355, STORE),
+        ("ask hi", 364, STORE),
     ],
 )
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:
