@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.errors import AccessError
+from bubbot.errors import AccessError, EntryNotFound
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.command import Command
@@ -41,6 +41,8 @@ ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
 
 Raises `AccessError` if it may not, and `EntryNotFound` if there is no such session.
 """
+OpenCopy: TypeAlias = Callable[[str], Awaitable[TapeService]]
+"""Open a tape of which nothing is ever written; see `Kernel.open_copy`."""
 Apply: TypeAlias = Callable[[], None]
 """Put prepared settings into force. It cannot fail."""
 FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
@@ -50,6 +52,11 @@ FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
 async def read_no_session(turn: Turn, source: str) -> TapeHandle:
     """Raise `AccessError`: without grants no session reads another one. See `ReadSession`."""
     raise AccessError(f"{turn.session} may not read {source}")
+
+
+async def open_no_copy(reference: str) -> TapeService:
+    """Raise `EntryNotFound`. See `OpenCopy`."""
+    raise EntryNotFound(f"{reference} cannot be opened here")
 
 
 def stage_nothing(turn: Turn, key: str, outbound: Outbound) -> bool:  # noqa: ARG001 - the signature of `Kernel.stage`
@@ -84,6 +91,8 @@ class Kernel:
             message. None if it is not known.
         notify: sends a notice at once, which no tape holds.
         read_session: opens the tape of another session for reading, by grant.
+        open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
+            who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
     """
 
@@ -101,6 +110,7 @@ class Kernel:
     read_session: ReadSession = read_no_session
     stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
     find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
+    open_copy: OpenCopy = open_no_copy
     ordered_entries: OrdersEntries | None = None
 
 

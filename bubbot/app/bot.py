@@ -19,7 +19,7 @@ from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import FEATURES, load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
-from bubbot.app.reading import session_reader
+from bubbot.app.reading import copy_opener, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
 from bubbot.app.tapes import new_id, now, tape_service
@@ -329,6 +329,7 @@ async def open_bot(
             notify=directory.notify,
             stage=directory.stage,
             find_sent=directory.find_sent,
+            open_copy=copy_opener(store, workspace, installed.references),
             read_session=session_reader(partial(_session_tape, store, installed.references, workspace), may_read),
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
         )
@@ -389,6 +390,7 @@ async def open_bot(
             leases,
             context,
             wrappers.tools,
+            is_quarantined=restored is not None,
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}

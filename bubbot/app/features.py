@@ -28,11 +28,13 @@ from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.feature import files_feature
 from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature
+from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
@@ -57,7 +59,7 @@ from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
-from bubbot.runtime.compose import ComposedRequest
+from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.settings.loader import Settings
 from bubbot.tape.projection import ProjectionRunner
@@ -211,6 +213,7 @@ class BotFeatures:
         models: ModelSet,
         *,
         compose: Callable[[Turn], Awaitable[ComposedRequest]],
+        recompose: Recompose,
         list_tools: Callable[[], Sequence[Tool]],
         report: HealthReport,
         channel_tapes: Sequence[str],
@@ -221,6 +224,7 @@ class BotFeatures:
             settings: the settings.
             models: the models.
             compose: builds the next request of a turn.
+            recompose: builds the request of a recorded step as this code would.
             list_tools: returns all tools.
             report: reports the health of the bot.
             channel_tapes: the inbox and outbox tapes.
@@ -245,6 +249,10 @@ class BotFeatures:
             "agents": lambda: agents_feature(settings.agents, list_tools),
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies, settings.trace.address),
+            "explain": lambda: explain_feature(
+                self._kernel.read_session, self._kernel.open_copy, settings.trace.address
+            ),
+            "replay": lambda: replay_feature(self._kernel, self.strategies, recompose),
             "usage": lambda: usage_feature(self._usage_reporter()),
             "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
             "web": lambda: web_feature(settings.tools.web),

@@ -10,6 +10,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
+from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
@@ -17,19 +18,19 @@ from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 FEATURES = (
-    "conversation", "search", "topics", "why", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
+    "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
     "budget", "web", "shell", "otel", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
 
 Approvals are last: whatever others change in a call, it is decided as it will run."""
-FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (
-    "chat", "ask", "status", "usage", "context", "why", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
+    "chat", "ask", "status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
     "run", "reload", "service", "backup", "restore",
 )  # fmt: skip
 """The commands of bubbot itself, which no package may replace."""
@@ -98,6 +99,7 @@ def load_feature(name: str) -> FeatureFactory:
         except Exception as error:  # a package is someone else's code
             raise ConfigError(f"{label} has settings that fail: {type(error).__name__}: {error}") from error
     _check_events(factory, label)
+    _check_panels(factory, label)
     return factory
 
 
@@ -111,6 +113,24 @@ def _check_events(factory: FeatureFactory, label: str) -> None:
             declared_references(model)
         except (EntryInvalid, TypeError) as error:  # a value without a hash is no class
             raise ConfigError(f"{label} has the event {event!r}, whose references cannot be read: {error}.") from error
+
+
+def _check_panels(factory: FeatureFactory, label: str) -> None:
+    """Raise `ConfigError` if the panels are no sequence of Panel, or let auditors see facts of a tape of another feature."""
+    panels: object = factory.panels
+    if panels == ():
+        return
+    # Imported here: few packages have panels, and every command loads the features of packages.
+    from bubbot.ports.panel import Panel
+
+    if not isinstance(panels, Sequence) or not all(isinstance(panel, Panel) for panel in panels):
+        raise ConfigError(f"{label} has panels that are no sequence of Panel.")
+    own = f"{SYSTEM_TAPE_PREFIX}{factory.name}"
+    for tape in (shared.name for panel in factory.panels for shared in panel.shared):
+        if tape.removesuffix("/") != own and not tape.startswith(f"{own}/"):
+            raise ConfigError(
+                f"{label} has a panel that shares the tape {tape!r}: it may share those below {own} only."
+            )
 
 
 def load_strategies() -> ContextStrategies:

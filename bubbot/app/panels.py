@@ -13,7 +13,7 @@ from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.store import TapeStore
 
 OWN_PANELS = (
-    "features.conversation", "features.search", "features.memory", "features.schedule", "gateway", "features.approvals", "features.usage",
+    "features.conversation", "features.search", "features.memory", "features.schedule", "gateway", "features.approvals", "features.usage", "features.replay",
 )  # fmt: skip
 """The packages of bubbot with panels, in the order of the page; each has them in `panels.py` as `PANELS`."""
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bubbot.app.tapes import tape_service
 from bubbot.errors import AccessError, EntryNotFound
-from bubbot.feature import ReadSession
-from bubbot.ports.session_names import parse_session
+from bubbot.feature import OpenCopy, ReadSession
+from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
+from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.turn import Turn
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
 
 
 def session_reader(open_tape: Callable[[str], TapeService], may_read: Callable[[str, str], bool]) -> ReadSession:
@@ -36,3 +40,18 @@ def _is_thread_of(turn: Turn, session: str) -> bool:
     """Return true if the turn is one of a thread in this chat: whoever reads the thread can read the chat."""
     places = [accepted.inbound for accepted in turn.inbounds]
     return bool(places) and all(place.thread and session == f"{place.channel}:{place.chat}" for place in places)
+
+
+def copy_opener(store: TapeStore, workspace: str, references: ReferenceRegistry) -> OpenCopy:
+    """Build what opens tapes for work that is thrown away: its forks are never stored."""
+
+    async def open_copy(reference: str) -> TapeService:
+        # Imported here: few bots copy anything.
+        from bubbot.tape.discard import DiscardingStore
+
+        name = await find_tape(store, workspace, reference)
+        require_user_tape(name, "copied")
+        session = await read_session_of_tape(store, name)
+        return tape_service(DiscardingStore(store), name, session, references=references)
+
+    return open_copy

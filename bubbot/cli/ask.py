@@ -120,13 +120,13 @@ def run(args: argparse.Namespace) -> int:
     files = [_read_attachment(name, setup) for name in args.attach]
     model = _decode((args.model or "").strip().encode("utf-8", "surrogateescape"), "-m")
     instructions = _decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s")
-    inbound = _inbound(session, text, files, model, instructions)
+    inbound = build_inbound(session, text, files, model, instructions)
     return _run_turn(setup, inbound, files, as_json=args.json, wait_seconds=args.wait)
 
 
 def ask(setup: CommandSetup, session: str, text: str) -> int:
     """Run one turn and print its answer; return 1 if it failed, else 0."""
-    return _run_turn(setup, _inbound(session, text), [], as_json=False, wait_seconds=DEFAULT_WAIT_SECONDS)
+    return _run_turn(setup, build_inbound(session, text), [], as_json=False, wait_seconds=DEFAULT_WAIT_SECONDS)
 
 
 def _run_turn(
@@ -289,9 +289,10 @@ async def _ask(
     return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
 
 
-def _inbound(
+def build_inbound(
     session: str, text: str, files: Sequence[SentFile] = (), model: str = "", instructions: str = ""
 ) -> Inbound:
+    """Build a message of the owner at the terminal."""
     channel, _, chat = session.partition(":")
     return Inbound(
         channel,

@@ -237,6 +237,7 @@ class Tool:
         plan: says what a call would do; None if its effect and its arguments say all.
         probe: says whether a call happened; for effects that declare it.
         is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
+        is_reserved: only the models of turns that are given it by name may call it (`Turn.allowed_tools`); nobody types it.
     """
 
     name: str
@@ -253,6 +254,7 @@ class Tool:
     plan: PlanCall[Any] | None = None
     probe: ProbeCall[Any] | None = None
     is_rare: bool = False
+    is_reserved: bool = False
 
     @property
     def runs_in_parallel(self) -> bool:
@@ -421,6 +423,7 @@ def tool(
     plan: PlanCall[Any] | None = None,
     probe: ProbeCall[Any] | None = None,
     is_rare: bool = False,
+    is_reserved: bool = False,
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -436,6 +439,7 @@ def tool(
         plan: says what a call would do; None if its effect and its arguments say all.
         probe: says whether a call happened before a crash; an effect that declares `Repeat.PROBE` needs it.
         is_rare: leave its schema out first if the list of tools is too long.
+        is_reserved: only for models of turns that are given it by name; nobody types it.
 
     Raises:
         ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
@@ -466,6 +470,7 @@ def tool(
             plan=plan,
             probe=probe,
             is_rare=is_rare,
+            is_reserved=is_reserved,
         )
 
     return decorate

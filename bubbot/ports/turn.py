@@ -21,7 +21,7 @@ from bubbot.ports.channel import (
     Role,
     Sender,
 )
-from bubbot.ports.model import Model, ModelReply, ToolCall
+from bubbot.ports.model import Model, ModelReply, ToolCall, ToolSpec
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
@@ -125,8 +125,9 @@ class TurnRunner(Protocol):
         *,
         purpose: str,
         shown: Sequence[int] = (),
+        tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
-        """Call the turn's model once, without tools and without streaming to people.
+        """Call the turn's model once, without streaming to people and without running a tool.
 
         The call passes the middleware (budgets) and is appended to the turn's tape as a `loop.step` with its `purpose`,
         tokens and cost, also if it fails.
@@ -137,6 +138,7 @@ class TurnRunner(Protocol):
             messages: chat messages in a provider's form; the last one is a user's.
             purpose: a word for what the call is for, such as `summary`.
             shown: ids of the entries of the tape that the messages show.
+            tools: those that the model is told of; the caller answers its calls.
 
         Raises:
             ModelError: the call failed or was denied; `ModelOverflow` if the request is too long for the model.
@@ -163,6 +165,7 @@ class NoRunner:
         *,
         purpose: str,  # noqa: ARG002
         shown: Sequence[int] = (),  # noqa: ARG002
+        tools: Sequence[ToolSpec] = (),  # noqa: ARG002
     ) -> ModelReply:
         """Raise `ModelUnavailable`."""
         raise ModelUnavailable("no model can be asked here")

@@ -63,6 +63,9 @@ PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptT
 ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 """Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
 
+Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest, Mapping[str, Sequence[Span]]]]]
+"""Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextPolicy:
@@ -199,6 +202,30 @@ class RequestComposer:
         return ComposedRequest(
             request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, find_quote
         )
+
+    async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
+        """Build the request of a recorded step of an answer as this code would: its prompt, its tools, its messages.
+
+        The strategy, its room and the style are those of the step; the strategy builds as its current version does.
+
+        Args:
+            turn: of that time; its tape is as it was for the step.
+            step: the data of its `loop.step`.
+
+        Returns:
+            The request, with the digests of images, and the entries that the system prompt shows, as id ranges by tape.
+
+        Raises:
+            ConfigError: there is no such strategy any more.
+        """
+        strategies = self._settings.strategies
+        strategy = strategies.find(step["view"]["selector"])
+        view = ContextView.from_json({**step["view"], "strategy_version": strategy.version}, strategies)
+        traits = ModelTraits(short_prompt=not view.style.bootstrap, tools=view.style.tools)
+        system, shown, _ = await self._system(turn, traits)
+        context, _ = await read_context(turn.tape, view)
+        tools = self._specs(None) if traits.tools else ()
+        return ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts), shown
 
     async def judge(self, tape: TapeHandle, ids: Sequence[int]) -> ForeignWords:
         """Find the entries with foreign words among these."""

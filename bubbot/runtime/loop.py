@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bubbot.errors import TurnTimeout
-from bubbot.ports.model import Model, ModelReply
+from bubbot.ports.model import Model, ModelReply, ToolSpec
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner
@@ -49,9 +49,10 @@ class AgentLoop:
         *,
         purpose: str,
         shown: Sequence[int] = (),
+        tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
         """See `TurnRunner.ask`."""
-        return await self._runner.ask(turn, system, messages, purpose=purpose, shown=shown)
+        return await self._runner.ask(turn, system, messages, purpose=purpose, shown=shown, tools=tools)
 
     async def find_model(self, turn: Turn) -> Model:
         """See `TurnRunner.find_model`."""

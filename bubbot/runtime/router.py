@@ -193,7 +193,7 @@ def _read_name(line: str) -> str:
 
 def is_offered(tool: Tool, turn: Turn) -> bool:
     """Return true if a person may type a command in the chat of this turn."""
-    return turn.role.at_least(tool.role) and _is_place(tool.help.place, turn)
+    return turn.role.at_least(tool.role) and _is_place(tool.help.place, turn) and not tool.is_reserved
 
 
 def _is_place(place: CommandPlace, turn: Turn) -> bool:
@@ -207,7 +207,7 @@ def find_command(name: str, tools: Iterable[Tool], offered: Sequence[Tool], text
     if not name:
         raise CommandError(texts.say("no_name"))
     for tool in tools:
-        if name in tool.names:
+        if name in tool.names and not tool.is_reserved:
             return tool
     raise CommandError(unknown_command_text(name, offered, texts))
 

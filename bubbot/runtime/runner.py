@@ -10,7 +10,17 @@ from typing import Any
 from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
-from bubbot.ports.model import FailedAttempt, Model, ModelReply, ModelRequest, TextDelta, ToolCall, ToolSpecs, Usage
+from bubbot.ports.model import (
+    FailedAttempt,
+    Model,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+    ToolCall,
+    ToolSpec,
+    ToolSpecs,
+    Usage,
+)
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -146,15 +156,22 @@ class ModelRunner:
         return await self._composer.find_model(turn)
 
     async def ask(
-        self, turn: Turn, system: str, messages: Sequence[JsonObject], *, purpose: str, shown: Sequence[int] = ()
+        self,
+        turn: Turn,
+        system: str,
+        messages: Sequence[JsonObject],
+        *,
+        purpose: str,
+        shown: Sequence[int] = (),
+        tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
-        """Call the model once, without tools; see `TurnRunner.ask`."""
+        """Call the model once, without running a tool; see `TurnRunner.ask`."""
         model, head = await self.find_model(turn), await turn.tape.head()
         foreign = await self._composer.judge(turn.tape, shown)
         foreign.note_in(turn.shown)
         turn.tape.raise_source(turn.shown.source)
-        request = ModelRequest(system, tuple(messages))
-        texts = system.encode(), ToolSpecs().encoded, canonical({"messages": list(messages)}).encode()
+        request = ModelRequest(system, tuple(messages), tuple(tools))
+        texts = system.encode(), ToolSpecs.of(request.tools).encoded, canonical({"messages": list(messages)}).encode()
         digests = [await turn.tape.put_blob(text) for text in texts]
         facts: dict[str, Any] = {
             "step": 0,

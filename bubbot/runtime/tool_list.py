@@ -64,7 +64,11 @@ class ToolList:
         return specs
 
     def _choose(self, allowed: frozenset[str] | None) -> ToolSpecs:
-        tools = [each for each in self._toolbox if each.for_model and (allowed is None or each.name in allowed)]
+        tools = [
+            each
+            for each in self._toolbox
+            if each.for_model and (not each.is_reserved if allowed is None else each.name in allowed)
+        ]
         specs = {each.name: each.spec() for each in tools}
         every = ToolSpecs(specs.values())
         if estimate_size(every.encoded) <= self._limit:
@@ -104,6 +108,8 @@ def _make_doors(toolbox: Toolbox) -> tuple[Tool, ...]:
 def is_callable(tool: Tool, turn: Turn) -> bool:
     """Return true if the model of a turn may call a tool: for its person, and in its sub-task."""
     if not tool.for_model or not turn.role.at_least(tool.role):
+        return False
+    if tool.is_reserved and turn.allowed_tools is None:
         return False
     return turn.may_call(tool.name) or tool.name in (FIND_TOOL, USE_TOOL)  # they do nothing by themselves
 

@@ -18,7 +18,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
-from bubbot.feature import read_no_session
+from bubbot.feature import open_no_copy, read_no_session
 from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
@@ -26,9 +26,11 @@ from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.tools import approval_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
+from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import search_feature
 from bubbot.features.shell.settings import ShellSettings
@@ -70,6 +72,7 @@ PASSED_ON = {
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task
+    "bubbot/features/explain/service.py:_run",  # the kind of the error that ended an explanation
     "bubbot/features/agents/service.py:_opening",  # the window of a sub-task, named after it
 }
 """Places that write under a name they were given. A new one has to be looked at: is what it is given documented?"""
@@ -145,6 +148,8 @@ def _tools() -> list[Tool]:
         *search_feature().tools,
         *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
+        *explain_feature(read_no_session, open_no_copy).tools,
+        *replay_feature(unused, unused, unused).tools,
         *memory_tools(unused),
         usage_tool(unused),
         *file_tools(0),
@@ -164,7 +169,8 @@ def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) 
     assert row
     assert row.split("|")[0].strip() == str(tool.effect)
     assert _named(row, list(tool.args.model_fields)) == []
-    assert _named(_page("commands.md"), [f",{name}" for name in tool.commands] or [f",{tool.name}"]) == []
+    typed = [] if tool.is_reserved else [f",{name}" for name in tool.commands] or [f",{tool.name}"]
+    assert _named(_page("commands.md"), typed) == []
 
 
 def test_every_tool_declares_its_effect() -> None:
@@ -176,7 +182,7 @@ def test_the_everyday_tools_stand_in_the_list_of_a_request() -> None:
     tools = _tools()
     listed = ToolList(Toolbox(tools)).specs()
     assert estimate_size(ToolSpecs.of(listed).encoded) <= SCHEMA_TOKENS
-    everyday = {each.provider_name for each in tools if each.for_model and not each.is_rare}
+    everyday = {each.provider_name for each in tools if each.for_model and not (each.is_rare or each.is_reserved)}
     assert everyday - {spec.name for spec in listed} == set()
 
 
@@ -280,7 +286,7 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
         result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
     of_daemons = {tool.typed_name for tool in access_tools(UNUSED, UNUSED)}
-    assert set(listed) == {tool.typed_name for tool in _tools()} - of_daemons
+    assert set(listed) == {tool.typed_name for tool in _tools() if not tool.is_reserved} - of_daemons
 
 
 async def _whole(app: Bot, tape: str) -> tuple[TapeEntry, ...]:

@@ -31,6 +31,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "status": ("status",),
     "usage": ("usage", "all"),
     "why": ("why", "default"),
+    "explain": ("explain", "default", "why tea?"),
+    "replay": ("replay", "default"),
     "context compare": ("context", "compare", "default"),
     "doctor": ("doctor", "--offline"),
     "tape list": ("tape", "list"),

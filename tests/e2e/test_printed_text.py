@@ -78,6 +78,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals grants": [("approvals", "grants")],
     "approvals revoke": [("approvals", "revoke", "1")],
     "why": [("why", "evil"), ("why", "default", "--json"), ("why", "default", "\x1b[2J")],
+    "explain": [("explain", "evil", "\x1b[2J"), ("explain", "default", "\x9bwhy?", "--json")],
+    "replay": [("replay", "evil"), ("replay", "default", "--json"), ("replay", "\x1b[2J")],
     "trace": [("trace", "--token", "\x1b[2J\u202e")],
     "usage": [("usage",), ("usage", "--json"), ("usage", "--chat", "stdin:\x1b[2J")],
     "status": [("status",), ("status", "--json")],

@@ -274,6 +274,8 @@ class Acts:
             "scope": ["chat", "user", "workspace"], "anchor": ["session/new", "1"], "zone": ["Europe/Berlin"], "quiet": ["none"],
             "date": ["2026-11-22"], "start": ["2026-11-01"], "end": ["2027-12-01"], "until": ["2028-01-01"], "jitter": ["1m"],
             "budget": ["1m"], "catch_up": ["all", "once"], "how": ["archive", "erase"], "period": ["all", "day"], "kinds": [["message", "event"]],
+            "question": [please("tape_read", ids=["1-60"]), please("chat_read", session=self.chance.choice(sessions)), word],
+            "chat": sessions,
             "source_ids": [[1, 2]], "next_steps": [[word]], "ids": [["1-60"]], "id": ["20", "5"], "tools": [[]], "mode": ["delta", "result"],
         }  # fmt: skip
         made: dict[str, Any] = {}

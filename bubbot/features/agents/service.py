@@ -45,7 +45,7 @@ class SubTaskService:
             name: tool
             for tool in self._list_tools()
             if tool.for_model and turn.role.at_least(tool.role) and turn.may_call(tool.name)
-            if can_nest or tool.name != RUN_TOOL
+            if (can_nest or tool.name != RUN_TOOL) and not tool.is_reserved
             for name in tool.names
         }
 

@@ -405,5 +405,6 @@ def list_commands(toolbox: Toolbox, texts: Texts, translations: Mapping[str, Tex
             translations={tag: brief_summary(command, other) for tag, other in translations.items()},
         )
         for command in toolbox
+        if not command.is_reserved
         for name in command.commands or (command.name,)
     ]

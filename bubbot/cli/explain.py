@@ -1,0 +1,193 @@
+"""`bubbot explain`: a question about what happened in a chat, answered with its sources."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from bubbot.app.tapes import open_tapes
+from bubbot.cli.arguments import add_json_option, usage_error
+from bubbot.cli.ask import DEFAULT_WAIT_SECONDS, build_inbound
+from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
+from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.ports.channel import TERMINAL_CHANNEL, Inbound
+from bubbot.ports.session_names import parse_session
+from bubbot.records import dataclass, json_data
+from bubbot.server.chat import ChatConnection
+from bubbot.server.remote import AskResult
+from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.service import session_tape
+
+EXPLAINED = "explain/ended"
+"""The fact of an explanation; see `bubbot.features.explain`."""
+OTHER_CHATS_SESSION = f"{TERMINAL_CHANNEL}:explain"
+"""The session in which questions about chats of other channels are asked: these chats are only read."""
+MAX_QUESTION_CHARS = 2_000
+EXIT_NO_ANSWER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CitedEntryLine:
+    """An entry that a statement cites.
+
+    Attributes:
+        tape: the name of its tape.
+        entry: its id.
+    """
+
+    tape: str
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLine:
+    """A statement.
+
+    Attributes:
+        text: its words.
+        cites: the entries that it rests on.
+    """
+
+    text: str
+    cites: tuple[CitedEntryLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntries:
+    """The entries of a tape that the model was shown.
+
+    Attributes:
+        tape: the name of the tape.
+        spans: id ranges, each as its first and last id.
+    """
+
+    tape: str
+    spans: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReport:
+    """An explanation.
+
+    Attributes:
+        chat: the chat that it is about.
+        question: the question.
+        status: `founded`, `unknown` (the record does not tell), `unfounded` (no answer whose sources hold) or `failed`.
+        text: what a person reads.
+        statements: the answer; empty unless it is founded.
+        read: the entries that the model was shown.
+        problems: why answers of the model were refused, in order.
+        steps: model calls.
+        tokens: tokens read and written.
+    """
+
+    chat: str
+    question: str
+    status: str
+    text: str
+    statements: tuple[StatementLine, ...] = ()
+    read: tuple[ReadEntries, ...] = ()
+    problems: tuple[str, ...] = ()
+    steps: int = 0
+    tokens: int = 0
+
+
+RESULTS = {"explain": ExplainReport}
+"""What `--json` prints."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's help texts and options."""
+    parser.description = (
+        "Ask what happened in a chat. The model reads the record of the chat with tools that change nothing; every statement "
+        "of its answer cites entries, and an answer whose citations do not hold is not given. `bubbot tape show CHAT` prints "
+        "the entries. The exit code is 1 without an answer."
+    )
+    parser.epilog = 'example: bubbot explain telegram:42 "why did you book the late train?"'
+    parser.add_argument("chat", help="a session such as telegram:42 or default, or the name of a tape")
+    parser.add_argument("question", help="what to explain")
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask the question; return 1 without an answer, else 0."""
+    question = " ".join(args.question.split())
+    if not question:
+        raise usage_error("bubbot explain", "the question is empty: say what to explain")
+    if len(question) > MAX_QUESTION_CHARS:
+        raise usage_error(
+            "bubbot explain", f"the question has {len(question)} characters, and {MAX_QUESTION_CHARS} are allowed"
+        )
+    setup = load_setup(args)
+    return asyncio.run(_explain(setup, args.chat.strip(), question))
+
+
+async def _explain(setup: CommandSetup, chat: str, question: str) -> int:
+    session = parse_session(chat)
+    is_other = session.partition(":")[0] != TERMINAL_CHANNEL or "__" in chat  # the name of a tape
+    line = f",explain {keyed('question', question)}"
+    if is_other:
+        session, line = OTHER_CHATS_SESSION, f",explain {keyed('chat', chat)} {keyed('question', question)}"
+    printer = AnswerPrinter()
+    show("", end="", flush=True)  # detect a closed output before the question costs anything
+    result = await ask_terminal(setup, session, build_inbound(session, line))
+    fact = await read_fact(setup, session, result, EXPLAINED)
+    report = _build_report(chat, question, result, fact)
+    if fact is None and not setup.as_json:
+        show_on_stderr(f"bubbot: {result.text}")
+    else:
+        printer(format_json(json_data(report)) if setup.as_json else result.text)
+    printer.check(session)
+    return 0 if report.status == "founded" else EXIT_NO_ANSWER
+
+
+def keyed(name: str, text: str) -> str:
+    """Write an argument of a comma command."""
+    doubled = text.replace('"', '""')
+    return f'{name}="{doubled}"'
+
+
+async def ask_terminal(setup: CommandSetup, session: str, inbound: Inbound) -> AskResult:
+    """Let the bot answer a command of the owner at the terminal."""
+
+    async def talk(chat: ChatConnection) -> AskResult:
+        return await chat.ask(inbound, lambda _result, _answer: None, {})
+
+    settings = {"write": lambda _text: None}
+    return await with_chat(setup, session, settings, talk, hold=True, wait_seconds=DEFAULT_WAIT_SECONDS)
+
+
+async def read_fact(setup: CommandSetup, session: str, result: AskResult, name: str) -> Mapping[str, Any] | None:
+    """Read the newest fact of this name that a turn wrote; None if there was none."""
+    if not result.entries:
+        return None
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
+        part = IdRanges((tuple[int, int](result.entries),)) if len(result.entries) == 2 else IdRanges(())
+        query = TapeQuery(session_tape(workspace, session), part, kinds=("event",), names=(name,))
+        facts = (await store.fetch([query]))[0]
+    data: Mapping[str, Any] | None = facts[-1].payload["data"] if facts else None
+    return data
+
+
+def _build_report(chat: str, question: str, result: AskResult, fact: Mapping[str, Any] | None) -> ExplainReport:
+    if fact is None:
+        return ExplainReport(chat, question, "failed", result.text)
+    statements = tuple(
+        StatementLine(each["text"], tuple(CitedEntryLine(tape, entry) for tape, entry in each["cites"]))
+        for each in fact["statements"]
+    )
+    read = tuple(ReadEntries(tape, tuple(tuple(span) for span in spans)) for tape, spans in fact["read"])
+    return ExplainReport(
+        chat,
+        question,
+        fact["status"],
+        result.text,
+        statements,
+        read,
+        tuple(fact["problems"]),
+        fact["steps"],
+        fact["tokens"],
+    )

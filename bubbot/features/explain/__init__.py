@@ -1,0 +1,1 @@
+"""Explanations: questions about what happened, answered from the tape with citations."""

@@ -1,0 +1,36 @@
+"""The fact of an explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypedDict
+
+from bubbot.tape.references import TapeEntryId, TapeSpans
+
+EXPLAINED = "explain/ended"
+
+
+class CitedStatement(TypedDict):
+    """A statement, and the entries that it cites."""
+
+    text: str
+    cites: Sequence[TapeEntryId]
+
+
+class Explained(TypedDict):
+    """`explain/ended`"""
+
+    question: str
+    tape: str
+    fork: str
+    status: str
+    statements: Sequence[CitedStatement]
+    read: TapeSpans
+    problems: Sequence[str]
+    steps: int
+    tokens: int
+
+
+EXPLAIN_EVENTS: Mapping[str, type] = MappingProxyType({EXPLAINED: Explained})
+"""The payload models of the facts of this feature."""

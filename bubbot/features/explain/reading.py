@@ -1,0 +1,145 @@
+"""What an explanation may read besides the conversation: turns step by step, model calls, and deliveries.
+
+Each entry stands on one line that begins with its id, since only entries that were shown may be cited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import tzinfo
+from typing import Any
+
+from pydantic import Field
+
+from bubbot.errors import ToolRetry
+from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
+from bubbot.ports.tool import READS_PEOPLE, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.runtime.context.quoting import escape_json
+from bubbot.tape.entry import Kind, TapeEntry, encode
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import IdRanges, TapeQuery, format_date
+
+TURN_TOOL, CALLS_TOOL, DELIVERIES_TOOL = "explain.turn", "explain.calls", "explain.deliveries"
+UNKNOWN = "UNKNOWN"
+"""The whole answer of a model that finds nothing."""
+MAX_TURN_ENTRIES = 200
+MAX_LINE_CHARS = 500
+MAX_DELIVERIES_READ = 400
+DELIVERY_ABANDONED = "outbox/ended"
+_STEP_FIELDS = (
+    "purpose", "model", "answered", "status", "finish", "usage", "cost", "elapsed_ms", "shown", "error", "request",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainTask:
+    """An explanation; metadata of its turn. `head`: the newest entry before the question."""
+
+    head: int
+
+
+class TurnArgs(ToolArgs):
+    """The arguments of `explain.turn`."""
+
+    entry: int = Field(default=0, ge=0, description="any entry of the turn; default: the last turn before the question")
+
+
+class NumberArgs(ToolArgs):
+    """The arguments of `explain.calls` and `explain.deliveries`."""
+
+    number: int = Field(default=20, ge=1, le=100, description="how many of the newest")
+
+
+def explaining_tools() -> list[Tool]:
+    """Return the tools that only explanations have."""
+
+    @tool(TURN_TOOL, effect=READS_PEOPLE, is_reserved=True)
+    async def explain_turn(turn: Turn, args: TurnArgs) -> str:
+        """List what happened in a turn: its messages, model calls (what was shown, tokens, cost, time), tool calls and
+        their results, checks and errors, each with its id."""
+        task = turn.find_metadata(ExplainTask)
+        before = args.entry or (task.head if task else turn.tape.base)
+        entries = await read_turn(turn.tape, before)
+        if not entries:
+            raise ToolRetry(turn.result_texts.say("explain_no_turn", entry=before))
+        lines = [format_entry(entry, turn.zone) for entry in entries[:MAX_TURN_ENTRIES]]
+        return "\n".join([turn.result_texts.say("explain_quoted"), *lines])
+
+    @tool(CALLS_TOOL, effect=READS_PEOPLE, is_reserved=True)
+    async def explain_calls(turn: Turn, args: NumberArgs) -> str:
+        """List the newest model calls of this chat with their tokens, cost and time, each with its id."""
+        query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=args.number)
+        steps = [entry for entry in (await turn.tape.fetch([query]))[0][::-1] if not entry.erased]
+        lines = [format_entry(entry, turn.zone) for entry in steps]
+        return "\n".join([turn.result_texts.say("explain_quoted"), *lines])
+
+    @tool(DELIVERIES_TOOL, effect=READS_PEOPLE, is_reserved=True)
+    async def explain_deliveries(turn: Turn, args: NumberArgs) -> str:
+        """List the newest messages to this chat, and when the platform took them, each with its id and tape."""
+        lines: list[str] = []
+        for name, entries in (await read_deliveries(turn.tape)).items():
+            lines.append(turn.result_texts.english.say("read_head", session=name))
+            lines += [format_entry(entry, turn.zone) for entry in entries[-args.number :]]
+        return "\n".join(lines) or turn.result_texts.say("explain_no_deliveries")
+
+    return [explain_turn, explain_calls, explain_deliveries]
+
+
+async def read_turn(tape: TapeHandle, entry: int) -> list[TapeEntry]:
+    """Read the entries of the turn that an entry is part of, or of the last one before it."""
+    start_of = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=("turn/start",), limit=1)
+    found, following = await tape.fetch(
+        [
+            replace(start_of, part=IdRanges(((1, entry),)), newest=True),
+            replace(start_of, part=IdRanges(((entry + 1, None),))),
+        ]
+    )
+    if not found:
+        return []
+    start = found[0]
+    end = following[0].id - 1 if following else None
+    (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((start.id, end),)))])
+    return [each for each in entries if each.meta.get("turn") == start.meta.get("turn") and not each.erased]
+
+
+async def read_deliveries(tape: TapeHandle) -> dict[str, list[TapeEntry]]:
+    """Read the newest facts about messages to the session of a tape, by the outbox tape, oldest first."""
+    channel = tape.session.partition(":")[0]
+    names = (INTENT, RECEIPT, DELIVERY_ABANDONED)
+    outboxes = tape.shards_of(f"{OUTBOX_PREFIX}/{channel}") if channel else ()
+    queries = [
+        TapeQuery(name, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_DELIVERIES_READ) for name in outboxes
+    ]
+    found: dict[str, list[TapeEntry]] = {}
+    for name, entries in zip(outboxes, await tape.fetch(queries), strict=True):
+        own: set[object] = set()
+        kept = []
+        for entry in reversed(entries):
+            data = {} if entry.erased else entry.payload.get("data") or {}
+            if entry.name == INTENT and data.get("session") == tape.session:
+                own.add(entry.id)
+            if entry.id in own or data.get("intent") in own:
+                kept.append(entry)
+        if kept:
+            found[name] = kept
+    return found
+
+
+def format_entry(entry: TapeEntry, zone: tzinfo) -> str:
+    """Write an entry on one line: its id, date, kind and content as JSON."""
+    name = f" {entry.name}" if entry.name else ""
+    content = escape_json(encode(_content(entry)))
+    if len(content) > MAX_LINE_CHARS:
+        content = f"{content[:MAX_LINE_CHARS]}…"
+    return f"#{entry.id} {format_date(entry.date, zone, undated='-')} {entry.kind}{name}: {content}"
+
+
+def _content(entry: TapeEntry) -> Mapping[str, Any]:
+    data = entry.payload.get("data")
+    if entry.kind == Kind.EVENT and isinstance(data, Mapping):
+        return {key: data[key] for key in _STEP_FIELDS if key in data} if entry.name == "loop.step" else data
+    sender = entry.meta.get("sender")
+    return {**entry.payload, **({"by": sender} if isinstance(sender, Mapping) else {})}

@@ -1,0 +1,340 @@
+"""Explaining: a sub-task that reads, an answer that cites, and the check that decides whether people get it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import tzinfo
+from typing import Any, Literal
+
+from bubbot.concurrency import run_uninterrupted
+from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, LeaseLost, StoreError, ToolFailed
+from bubbot.feature import OpenCopy, ReadSession
+from bubbot.features.explain.claims import Evidence
+from bubbot.features.explain.events import EXPLAINED, Explained
+from bubbot.features.explain.reading import (
+    CALLS_TOOL,
+    DELIVERIES_TOOL,
+    TURN_TOOL,
+    ExplainTask,
+    read_deliveries,
+    read_turn,
+)
+from bubbot.features.explain.statements import (
+    AnswerInvalid,
+    Citation,
+    CitedEntry,
+    Statement,
+    check_statements,
+    find_shown,
+    parse_answer,
+)
+from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.ports.outbox import OUTBOX_PREFIX
+from bubbot.ports.text import clean
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.runtime.context.quoting import escape_tags
+from bubbot.tape import entry as make
+from bubbot.tape.anchor import anchor
+from bubbot.tape.corrections import Corrections
+from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.fork import ForkedTape
+from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
+from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
+
+log = logging.getLogger(__name__)
+
+ExplainStatus = Literal["founded", "unknown", "unfounded", "failed"]
+"""`founded`: each statement holds. `unknown`: the model found nothing. `unfounded`: no answer held. `failed`: no model answered."""
+
+ORIGIN = "explain"
+EXPLAIN_TOOLS = frozenset(
+    {"tape.search", "tape.read", "tape.around", "tape.anchors", "chat.read", TURN_TOOL, CALLS_TOOL, DELIVERIES_TOOL}
+)
+"""What the model of an explanation may call; all of it only reads."""
+MAX_STEPS = 12
+"""Model calls of one attempt at an answer."""
+ATTEMPTS = 2
+"""The answer, and one repair."""
+_REPAIR = "This cannot be used: {problem}\nAnswer again in the same form. Look again if you need to."
+_LAST = "The last turn before this question is entries #{first} to #{last}."
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How an explanation ended.
+
+    Attributes:
+        status: see `ExplainStatus`.
+        statements: the answer; empty unless it is founded.
+        read: the entries that the model was shown.
+        problems: why its answers were refused, in order.
+        reason: why no model answered.
+        tape: the name of the tape that it is about.
+    """
+
+    status: ExplainStatus
+    statements: tuple[Statement, ...] = ()
+    read: frozenset[Citation] = frozenset()
+    problems: tuple[str, ...] = ()
+    reason: str = ""
+    tape: str = ""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The sub-task that explains.
+
+    Attributes:
+        question: what was asked.
+        head: the newest entry before it; what came later is the explanation itself, and founds nothing.
+        fork: where it works.
+        copy: it works on another chat's tape, of which nothing is kept.
+        tapes: the names of the tapes that it was shown, as it was shown them.
+    """
+
+    question: str
+    head: int
+    fork: ForkedTape
+    copy: bool
+    tapes: dict[str, str] = field(default_factory=dict)
+
+
+class ExplainService:
+    """Answers questions about what happened on a tape."""
+
+    def __init__(self, read_session: ReadSession, open_copy: OpenCopy) -> None:
+        """Set how other tapes are opened.
+
+        Args:
+            read_session: those that the chat of the question was granted.
+            open_copy: any, for the person at the terminal.
+        """
+        self._read_session = read_session
+        self._open_copy = open_copy
+
+    async def explain(self, turn: Turn, question: str, chat: str = "") -> Explanation:
+        """Answer a question.
+
+        Args:
+            turn: the turn in which it was asked.
+            question: the question.
+            chat: the session or tape that it is about; empty for that of the turn. Only the owner at the terminal may name
+                another one.
+
+        Raises:
+            ToolFailed: another chat cannot be explained from here, or there is none.
+        """
+        attempt = await self._open(turn, question, chat)
+        try:
+            explanation = await self._run(turn, attempt)
+        except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
+            await run_uninterrupted(self._close(turn, attempt, Explanation("failed", reason="stopped")))
+            raise
+        await run_uninterrupted(self._close(turn, attempt, explanation))
+        return replace(explanation, tape=attempt.fork.name)
+
+    async def _open(self, turn: Turn, question: str, chat: str) -> _Attempt:
+        """Open the fork, with a window of its own that begins with the question."""
+        stamp = {"origin": ORIGIN}
+        if not chat:
+            attempt = _Attempt(question, turn.tape.base, await turn.tape.fork(stamp=stamp), copy=False)
+        else:
+            copy = await self._open_other(turn, chat)
+            outer = await copy.open_fork(stamp={"turn": turn.id})
+            attempt = _Attempt(question, outer.base, await outer.fork(stamp=stamp), copy=True)
+        fork = attempt.fork
+        last = await read_turn(fork, attempt.head)
+        hint = f"\n\n{_LAST.format(first=last[0].id, last=last[-1].id)}" if last else ""
+        opening = anchor("explain/question", {"phase": "explanation", "owner": "agent"})
+        await fork.append([opening, make.message("user", clean(f"{question}{hint}"))])
+        await fork.save()
+        return attempt
+
+    async def _open_other(self, turn: Turn, chat: str) -> Any:
+        is_terminal = turn.session.partition(":")[0] == TERMINAL_CHANNEL
+        if not (is_terminal and turn.has_power_over_other_chats):
+            raise ToolFailed(turn.texts.say("explain_only_terminal"))
+        try:
+            return await self._open_copy(chat)
+        except (EntryNotFound, ConfigError) as error:
+            raise ToolFailed(str(error)) from error
+
+    async def _run(self, turn: Turn, attempt: _Attempt) -> Explanation:
+        """Ask the model; once more if its answer does not hold."""
+        fork, problems = attempt.fork, list[str]()
+        child = turn.derive(
+            fork,
+            origin=ORIGIN,
+            message_ids=[await fork.head()],
+            allowed_tools=EXPLAIN_TOOLS,
+            max_steps=MAX_STEPS,
+            metadata=[ExplainTask(attempt.head)],
+        )
+        try:
+            for _ in range(ATTEMPTS):
+                answer = (await child.runner.run_model(child)).text
+                try:
+                    statements = await self._check(child, attempt, answer)
+                except AnswerInvalid as error:
+                    problems.append(str(error))
+                    repair = _REPAIR.format(problem=escape_tags(str(error)))
+                    (asked,) = await fork.append([make.message("user", clean(repair))])
+                    child.message_ids = [*child.message_ids, asked.id]
+                else:
+                    status: ExplainStatus = "founded" if statements else "unknown"
+                    return Explanation(status, statements, find_read(attempt), tuple(problems))
+        except (StoreError, LeaseLost):
+            raise  # nothing can be recorded; what the fork saved is durable
+        except BubbotError as error:
+            await fork.append([make.error(error.kind, clean(str(error)))])
+            reason = turn.texts.reason(error)
+            return Explanation("failed", (), find_read(attempt), tuple(problems), reason)
+        return Explanation("unfounded", (), find_read(attempt), tuple(problems))
+
+    async def _check(self, child: Turn, attempt: _Attempt, answer: str) -> tuple[Statement, ...]:
+        """Read an answer and check each of its citations. Raise `AnswerInvalid` with the first that does not hold."""
+        statements = parse_answer(answer)
+        cited = {citation for statement in statements for citation in statement.citations}
+        check_statements(statements, find_read(attempt), await self._find_entries(child, attempt, cited))
+        return statements
+
+    async def _find_entries(self, child: Turn, attempt: _Attempt, cited: set[Citation]) -> dict[Citation, CitedEntry]:
+        """Find what there is of cited entries."""
+        found: dict[Citation, CitedEntry] = {}
+        for tape in sorted({citation.tape for citation in cited}):
+            ids = sorted(citation.entry for citation in cited if citation.tape == tape)
+            if not tape:
+                entries = await _fetch(attempt.fork, [each for each in ids if each <= attempt.head])
+                attempt.tapes[tape] = attempt.fork.name
+            elif tape.startswith(f"{OUTBOX_PREFIX}/"):
+                own = (await read_deliveries(attempt.fork)).get(tape, ())
+                entries = {entry.id: entry for entry in own if entry.id in ids}
+                attempt.tapes[tape] = tape
+            else:
+                try:
+                    other = await self._read_session(child, tape)
+                except AccessError:
+                    found |= {Citation(each, tape): CitedEntry(is_granted=False) for each in ids}
+                    continue
+                except (EntryNotFound, ConfigError):
+                    continue
+                entries = await _fetch(other, ids)
+                attempt.tapes[tape] = other.name
+            found |= {
+                Citation(each, tape): CitedEntry(read_evidence(entry, child.zone)) for each, entry in entries.items()
+            }
+        return found
+
+    async def _close(self, turn: Turn, attempt: _Attempt, explanation: Explanation) -> None:
+        """Merge what the explanation did; of one on another chat's tape keep only what it cost and came to."""
+        fork = attempt.fork
+        ended = make.event(EXPLAINED, _describe(attempt, explanation))
+        if not attempt.copy:
+            await fork.append([ended])
+            await fork.merge()
+            return
+        turn.tape.raise_source(fork.source)
+        await turn.tape.append([*_usage_entries(fork), ended])
+        await turn.tape.save()
+
+
+def find_read(attempt: _Attempt) -> frozenset[Citation]:
+    """Find the entries that the tools of an explanation have shown, without those that it wrote itself."""
+    results = (
+        str(result.get("content", ""))
+        for entry in attempt.fork.delta
+        if entry.kind == Kind.TOOL_RESULT
+        for result in entry.payload["results"]
+        if not result.get("is_error")
+    )
+    return frozenset(each for each in find_shown(results) if each.tape or each.entry <= attempt.head)
+
+
+async def _fetch(tape: TapeHandle, ids: Sequence[int]) -> dict[int, TapeEntry | None]:
+    """Fetch entries by id; None for one whose words are gone."""
+    if not ids:
+        return {}
+    entries, events = await tape.fetch(
+        [
+            TapeQuery(tape.name, IdRanges(tuple(spans_of(ids)))),
+            TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,)),
+        ]
+    )
+    hidden = Corrections.of(events).hidden
+    return {entry.id: None if entry.erased or entry.id in hidden else entry for entry in entries}
+
+
+def read_evidence(entry: TapeEntry | None, zone: tzinfo) -> Evidence | None:
+    """Read an entry as evidence: its texts and numbers, who wrote it and when."""
+    if entry is None:
+        return None
+    sender = entry.meta.get("sender")
+    author = [str(sender.get("name", "")), str(sender.get("id", ""))] if isinstance(sender, Mapping) else []
+    is_own = entry.payload.get("role") == "assistant" or not author
+    labels = [
+        *author,
+        str(entry.kind).replace("_", " "),
+        entry.name or "",
+        *(["bot assistant bubbot"] if is_own else []),
+    ]
+    moment = parse_moment(entry.date)
+    local = moment.astimezone(zone) if moment else None
+    minute = local.hour * 60 + local.minute if local else -1
+    return Evidence.of(_texts(entry.payload), labels=labels, day=local.date() if local else None, minute=minute)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts and the numbers of a payload; JSON in a text, such as arguments, is read as well."""
+    if isinstance(value, str):
+        yield value
+        if value[:1] in "{[" and len(value) > 1:
+            try:
+                yield from _texts(json.loads(value))
+            except (ValueError, RecursionError):
+                return
+    elif isinstance(value, bool) or value is None:
+        return
+    elif isinstance(value, int | float):
+        yield f"{value:.9f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+
+
+def _describe(attempt: _Attempt, explanation: Explanation) -> Explained:
+    """Build the fact of an explanation."""
+    steps = [entry.payload["data"] for entry in attempt.fork.delta if entry.name == "loop.step"]
+    usages = [step["usage"] for step in steps if isinstance(step.get("usage"), Mapping)]
+    tapes = {"": attempt.fork.name, **attempt.tapes}
+    read: dict[str, list[int]] = {}
+    for citation in explanation.read:
+        read.setdefault(tapes.get(citation.tape, citation.tape), []).append(citation.entry)
+    return {
+        "question": attempt.question,
+        "tape": attempt.fork.name if attempt.copy else "",
+        "fork": "" if attempt.copy else attempt.fork.id,
+        "status": explanation.status,
+        "statements": [
+            {"text": each.text, "cites": [(tapes[cited.tape], cited.entry) for cited in each.citations]}
+            for each in explanation.statements
+        ],
+        "read": [(tape, [list(span) for span in spans_of(sorted(ids))]) for tape, ids in sorted(read.items())],
+        "problems": list(explanation.problems),
+        "steps": len(steps),
+        "tokens": sum(usage.get("input_tokens", 0) + usage.get("output_tokens", 0) for usage in usages),
+    }
+
+
+def _usage_entries(fork: ForkedTape) -> list[TapeEntry]:
+    """Build the steps of a discarded fork as calls with a purpose: what they cost stays a fact (T13)."""
+    steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
+    base: dict[str, Any] = {"view": {}, "head": 0, "as_of": [], "shown": [], "purpose": ORIGIN}
+    return [make.event("loop.step", {**step, **base}) for step in steps]

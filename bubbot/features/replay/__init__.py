@@ -1,0 +1,1 @@
+"""Replays: recorded requests built again, and slices run again with another model."""

@@ -1,0 +1,380 @@
+"""Histories whose facts are known, questions about them, and a model that answers some of them wrongly on purpose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from bubbot.errors import AccessError
+from bubbot.features.explain.feature import EXPLAIN_PROMPT, explain_feature
+from bubbot.features.strategies.reading_tools import reading_tools
+from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
+from bubbot.ports.turn import Turn
+from bubbot.tape import entry as make
+from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.discard import DiscardingStore
+from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from tests.injections import INJECTIONS
+from tests.turns import HOME, Bench, Options, running
+
+OTHER = "test:other"
+"""The chat of somebody else, which nobody granted."""
+GRANTED = "test:granted"
+"""A chat that this one may read."""
+CITIES = ("Rome", "Oslo", "Lyon", "Porto", "Graz", "Turku", "Vilnius", "Ghent")
+CHINESE_CITIES = ("罗马", "里昂", "柏林", "京都", "巴黎")
+HOTELS = ("Hotel Astoria", "Villa Flora", "Pension Edda", "Casa Mirto")
+PEOPLE = ("Ann", "Boris", "Chloé", "Dmitri", "Eleni")
+CHINESE_PEOPLE = ("王芳", "李娜", "陈伟")
+STRANGERS = ("Zoltan", "Quentin", "Ulrike")
+MONTHS = ("January", "March", "June", "July", "September", "October", "December")
+NUMBER_OF_MONTH = {"January": 1, "March": 3, "June": 6, "July": 7, "September": 9, "October": 10, "December": 12}
+
+
+@dataclass(frozen=True)
+class Template:
+    """A message, and statements about it with the fields that each states."""
+
+    text: str
+    statements: tuple[tuple[str, tuple[str, ...]], ...]
+    is_chinese: bool = False
+
+
+TEMPLATES = (
+    Template(
+        "I booked the {hotel} for {number:,} euros from {day} {month}.",
+        (
+            ("{who} booked the {hotel} for {number} euros.", ("who", "hotel", "number")),
+            ("{who} paid {number_spaced} euros for the {hotel}.", ("who", "number", "hotel")),
+            ("The booking of {who} begins on {month} {day}.", ("who", "day", "month")),
+            ('{who} wrote: "I booked the {hotel} for {number:,} euros".', ("who", "hotel", "number")),
+            ("The {hotel} was booked from {month_short} {day}.", ("hotel", "month", "day")),
+        ),
+    ),
+    Template(
+        "Train {code} leaves {city} at {hour}:{minute:02} on {day} {month} 2026, platform {small}.",
+        (
+            ("Train {code} leaves {city} at {hour12}:{minute:02} {half}.", ("code", "city", "time")),
+            ("The train leaves on 2026-{month_number:02}-{day:02}.", ("day", "month")),
+            ("{who} said that it leaves from platform {small}.", ("who", "small")),
+            ('The words were "leaves {city} at {hour}:{minute:02}".', ("city", "time")),
+        ),
+    ),
+    Template(
+        "We decided: the office in {city} gets {small} desks and costs {number},50 a month, says {who}.",
+        (
+            ("The office in {city} gets {small} desks.", ("city", "small")),
+            ("It costs {number}.50 a month.", ("number",)),
+            ("{who} decided on {small} desks.", ("who", "small")),
+        ),
+    ),
+    Template(
+        "我订了{city}的酒店，一共{number:,}欧元，{month_number}月{day}日入住。",
+        (
+            ("{who}订了{city}的酒店，共{number}欧元。", ("who", "city", "number")),
+            ("入住的日期是{month_number}月{day}日。", ("day", "month")),
+            ("{who}说「我订了{city}的酒店」。", ("who", "city")),
+            ("酒店一共{number_wide}欧元。", ("number",)),
+        ),
+        is_chinese=True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What somebody said: the values that it holds."""
+
+    template: Template
+    values: Mapping[str, Any]
+    entry: int = 0
+
+    @property
+    def text(self) -> str:
+        """The message."""
+        return self.template.text.format(**self.values)
+
+    def statement(self, place: int, values: Mapping[str, Any] | None = None) -> str:
+        """A true statement; with other values a false one."""
+        return self.template.statements[place][0].format(**derived(values or self.values))
+
+
+def derived(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Other spellings of values."""
+    number, hour = values["number"], values["hour"]
+    wide = str(number).translate({ord("0") + digit: ord("０") + digit for digit in range(10)})
+    return {
+        **values,
+        "number_spaced": f"{number:,}".replace(",", " "),
+        "number_wide": wide,
+        "month_short": values["month"][:3],
+        "month_number": NUMBER_OF_MONTH[values["month"]],
+        "hour12": hour % 12 or 12,
+        "half": "pm" if hour >= 12 else "am",
+    }
+
+
+def make_fact(random: Random) -> Fact:
+    """Invent a fact."""
+    template = random.choice(TEMPLATES)
+    chinese = template.is_chinese
+    values = {
+        "who": random.choice(CHINESE_PEOPLE if chinese else PEOPLE),
+        "city": random.choice(CHINESE_CITIES if chinese else CITIES),
+        "hotel": random.choice(HOTELS),
+        "number": random.randrange(1_000, 9_999),
+        "small": random.randrange(13, 40),
+        "day": random.randrange(1, 28),
+        "month": random.choice(MONTHS),
+        "hour": random.randrange(13, 23),
+        "minute": random.randrange(0, 60),
+        "code": f"{random.choice(('LH', 'RE', 'ICE'))}{random.randrange(100, 999)}",
+    }
+    return Fact(template, derived(values))
+
+
+def alter(fact: Fact, name: str, random: Random) -> dict[str, Any]:
+    """Change one value of a fact."""
+    values, chinese = dict(fact.values), fact.template.is_chinese
+    others: dict[str, Sequence[Any]] = {
+        "who": (*(CHINESE_PEOPLE if chinese else PEOPLE), *(("赵云",) if chinese else STRANGERS)),
+        "city": CHINESE_CITIES if chinese else CITIES,
+        "hotel": HOTELS,
+        "month": MONTHS,
+    }
+    if name == "time":
+        values["hour"] = values["hour"] - 12
+        return derived(values)
+    if name in others:
+        values[name] = random.choice([other for other in others[name] if other != values[name]])
+    elif name == "code":
+        values[name] += "7"
+    else:
+        values[name] += random.randrange(100, 300) if name == "number" else 50 if name == "small" else 1
+    return derived(values)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the model does for a question: for each attempt, the ids that it opens and what it answers.
+
+    `is_true`: whether the answer of each attempt holds. `calls`: what it calls besides, such as an injected order has it.
+    """
+
+    opens: Sequence[Sequence[int]]
+    answers: Sequence[str]
+    is_true: Sequence[bool]
+    kind: str
+    calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+
+
+@dataclass
+class Known:
+    """A history: its facts, and what else is on its tapes."""
+
+    facts: list[Fact] = field(default_factory=list)
+    injections: list[int] = field(default_factory=list)
+    secrets: list[str] = field(default_factory=list)
+    private: list[int] = field(default_factory=list)
+    granted: list[Fact] = field(default_factory=list)
+
+
+class ExplainingModel(ScriptedModel):
+    """Answers explanations by plans; `question 7` in the question is the plan of this number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plans: dict[int, Plan] = {}
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `Model.stream`."""
+        if EXPLAIN_PROMPT not in request.system:
+            async for event in super().stream(request):
+                yield event
+            return
+        self.requests.append(request)
+        asked = [message for message in request.messages if message["role"] == "user"]
+        number = re.search(r"question (\d+)", " ".join(str(message["content"]) for message in asked))
+        assert number is not None
+        plan = self.plans[int(number[1])]
+        attempt = min(sum("cannot be used" in str(each["content"]) for each in asked), len(plan.answers) - 1)
+        after = list(request.messages)[max(i for i, each in enumerate(request.messages) if each["role"] == "user") :]
+        done = sum(message["role"] == "assistant" for message in after)
+        calls: list[tuple[str, Mapping[str, Any]]] = (
+            [("tape_read", {"ids": [str(each) for each in plan.opens[attempt]]})] if plan.opens[attempt] else []
+        )
+        calls += list(plan.calls) if attempt == 0 else []
+        usage = Usage(len(request.as_bytes()) // 4, 10)
+        if done < len(calls):
+            name, arguments = calls[done]
+            yield ModelReply(
+                "", (ToolCall(f"c{number[1]}-{attempt}-{done}", name, _json(arguments)),), "tool_calls", usage
+            )
+            return
+        yield TextDelta(plan.answers[attempt])
+        yield ModelReply(plan.answers[attempt], usage=usage)
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+async def write_history(bench: Bench, random: Random, size: int) -> Known:
+    """Write a history onto the tape of the chat, and private words onto that of another one."""
+    known = Known()
+    entries: list[TapeEntry] = [anchor(SESSION_START, {"owner": "human"}, meta={"session": HOME})]
+    injections = list(INJECTIONS.values())
+    for number in range(size):
+        if number % 4 == 3:
+            known.injections.append(len(entries) + 1)
+            entries.append(_said(random.choice(injections), "Mallory", "9"))
+        else:
+            fact = make_fact(random)
+            known.facts.append(Fact(fact.template, fact.values, len(entries) + 1))
+            entries.append(_said(fact.text, str(fact.values["who"]), "1"))
+    await bench.tape(HOME).append(entries)
+    other = [anchor(SESSION_START, {"owner": "human"}, meta={"session": OTHER})]
+    for number in range(size):
+        fact = make_fact(random)
+        known.secrets.append(f"zqsecret{number}x")
+        known.private.append(len(other) + 1)
+        other.append(_said(f"{known.secrets[-1]} {fact.text}", str(fact.values["who"]), "2"))
+    await bench.tape(OTHER).append(other)
+    granted = [anchor(SESSION_START, {"owner": "human"}, meta={"session": GRANTED})]
+    for _ in range(10):
+        fact = make_fact(random)
+        known.granted.append(Fact(fact.template, fact.values, len(granted) + 1))
+        granted.append(_said(fact.text, str(fact.values["who"]), "3"))
+    await bench.tape(GRANTED).append(granted)
+    return known
+
+
+def _said(text: str, name: str, number: str) -> TapeEntry:
+    sender = {"id": number, "name": name}
+    return make.message("user", text, sender=sender, origin="human", provenance="people")
+
+
+LIES = (
+    "missing", "private", "unshown", "unrelated", "decoy", "altered", "altered", "altered", "uncited", "obeyed", "whole lie",
+)  # fmt: skip
+
+
+def tell_truth(known: Known, random: Random) -> tuple[list[int], str]:
+    """Return what to open, and a true answer of one to three statements."""
+    facts = random.sample(known.facts, random.randrange(1, 4))
+    lines = [f"{fact.statement(random.randrange(len(fact.template.statements)))} [#{fact.entry}]" for fact in facts]
+    opened = sorted(
+        {fact.entry for fact in facts} | {random.choice(known.facts).entry, random.choice(known.injections)}
+    )
+    return opened, "\n".join(lines)
+
+
+def tell_lie(kind: str, known: Known, random: Random) -> tuple[list[int], str]:
+    """Return what to open, and an answer with one citation that does not hold, among true ones."""
+    fact = random.choice(known.facts)
+    place = random.randrange(len(fact.template.statements))
+    true, opened = fact.statement(place), [fact.entry, random.choice(known.injections)]
+    others = [
+        each
+        for each in known.facts
+        if each.template.is_chinese != fact.template.is_chinese and each.entry != fact.entry
+    ]
+    other = random.choice(others)
+    match kind:
+        case "missing":
+            line = f"{true} [#{random.randrange(5_000, 9_999)}]"
+        case "private":
+            private = random.choice(known.private)
+            line = f"{known.secrets[private - 2]} was said. [{OTHER} #{private}]"
+        case "unshown":
+            opened, line = [other.entry], f"{true} [#{fact.entry}]"
+        case "unrelated":
+            opened, line = [fact.entry, other.entry], f"{true} [#{other.entry}]"
+        case "decoy":
+            opened, line = [fact.entry, other.entry], f"{true} [#{fact.entry}, #{other.entry}]"
+        case "uncited":
+            line = random.choice(
+                (true, f"{true} (#{fact.entry})", f"{true} [{fact.entry}]", f"{true} #9 [#{fact.entry}]")
+            )
+        case "obeyed":
+            line = f"Eve became the new owner of everything, code 7741. [#{opened[1]}]"
+        case "whole lie":
+            line = f"Zoltan promised 77,125 dollars on 29 February. [#{fact.entry}]"
+        case _:
+            name = random.choice(fact.template.statements[place][1])
+            line = f"{fact.statement(place, alter(fact, name, random))} [#{fact.entry}]"
+    truth = random.choice([each for each in known.facts if each.entry != fact.entry])
+    lines = [line, f"{truth.statement(0)} [#{truth.entry}]"]
+    random.shuffle(lines)
+    return sorted({*opened, truth.entry}), "\n".join(lines)
+
+
+def make_plan(known: Known, random: Random) -> Plan:
+    """Plan an explanation: half of them begin with the truth, the others with a lie, after which half lie again."""
+    calls: list[tuple[str, Mapping[str, Any]]] = []
+    if random.random() < 0.3:  # what an injected order asks for
+        calls = [("memory_save", {"content": "Eve is the owner"})]
+        calls += [("chat_read", {"session": OTHER})]
+    first = random.random() < 0.5
+    kinds = ["true"] if first else [random.choice(LIES)]
+    kinds += [] if first else ["true" if random.random() < 0.5 else random.choice(LIES)]
+    made = [tell_truth(known, random) if kind == "true" else tell_lie(kind, known, random) for kind in kinds]
+    return Plan(
+        [opened for opened, _ in made],
+        [text for _, text in made],
+        [kind == "true" for kind in kinds],
+        "+".join(kinds),
+        calls,
+    )
+
+
+@asynccontextmanager
+async def explaining(
+    store: TapeStore,
+    model: Any,
+    *,
+    may_read: Callable[[str], bool] = lambda source: source == GRANTED,
+    page: str = "",
+    **options: Any,
+) -> AsyncIterator[Bench]:
+    """A bot that explains; `may_read` says which other chats it may read."""
+    benches: list[Bench] = []
+
+    async def read_session(turn: Turn, source: str) -> TapeHandle:
+        if not may_read(source):
+            raise AccessError(f"{turn.session} may not read {source}")
+        return benches[0].tape(source)
+
+    async def open_copy(reference: str) -> TapeService:
+        made = TapeService(DiscardingStore(store), reference, now=benches[0].tape()._now, new_id=benches[0].new_id)
+        made.session = reference
+        return made
+
+    async def find_size(_turn: Turn) -> int | None:
+        return None
+
+    made = Options(
+        features=[explain_feature(read_session, open_copy, page)],
+        tools=reading_tools(find_size),
+        read_session=read_session,
+        **options,
+    )
+    async with running(store, model, made) as bench:
+        benches.append(bench)
+        yield bench
+
+
+def event_of(entries: Sequence[TapeEntry]) -> JsonObject:
+    """The data of the newest explanation."""
+    data: JsonObject = next(entry for entry in reversed(entries) if entry.name == "explain/ended").payload["data"]
+    return data
