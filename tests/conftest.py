@@ -30,6 +30,8 @@ from tests.quality import mypy
 
 PROOF_TIMEOUT_SECONDS = 3600
 """How long one test of the long versions may take."""
+GC_THRESHOLDS = (20_000, 20, 50)
+"""How seldom garbage is collected: at the usual 700 it took a twelfth of a unit test, with hypothesis, which counts it."""
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 1 << 30
 """Room that must be free in memory before the files of tests go there; a run needs a third of it at most."""
@@ -95,6 +97,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     gc.disable()
     result = yield
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     if is_whole:
         forked.find_address()  # one for all workers

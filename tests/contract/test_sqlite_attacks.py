@@ -272,7 +272,6 @@ def weakened(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.law("T1")
 @pytest.mark.parametrize("way", [0, 1], ids=["dropped", "weakened"])
 @pytest.mark.parametrize("name", TRIGGERS)
@@ -325,7 +324,6 @@ def test_a_database_without_its_triggers_is_not_written_to_and_the_command_in_th
     assert run(home, "ask", "hello").returncode == 0
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.law("T16", "T17")
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(

@@ -230,7 +230,6 @@ def test_there_are_many_of_many_kinds() -> None:
     assert sum(parse_topic(text) is not None for text in INJECTIONS.values()) > 20
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "door"), ROTATED)
 async def test_injected_words_stay_words(name: str, door: str) -> None:
     await walk(INJECTIONS[name], door)
