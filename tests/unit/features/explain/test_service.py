@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from bubbot.features.explain import service, statements
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Preview, TextStreamed
+from bubbot.ports.channel import Preview, Role, TextStreamed
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -26,7 +28,7 @@ from tests.explaining import (
     make_plan,
     write_history,
 )
-from tests.turns import HOME, Bench
+from tests.turns import HOME, WAIT, Bench
 
 REFUSED = "I found no answer whose sources hold"
 
@@ -306,3 +308,54 @@ async def test_citations_are_links_if_there_is_a_page() -> None:
         await write(bench, TRAIN)
         text = await explain(bench, "The train leaves at 18:40. [#2]", opens=[2])
         assert text == "The train leaves at 18:40. [#2 http://localhost:8/session/test%3Ahome/entry/2]"
+
+
+@pytest.mark.parametrize("role", [Role.OWNER, Role.ADMIN, Role.MEMBER])
+async def test_whoever_asks_is_told_nothing_that_was_not_granted(role: Role) -> None:
+    for is_granted in (False, True):
+        async with explaining(
+            InMemoryStore(), ExplainingModel(), role=role, may_read=_counting([True] * 9 if is_granted else [])
+        ) as bench:
+            await write(bench, "Hello")
+            await write(bench, "The code is zqcanary1x.", session=OTHER)
+            await bench.say("My code is zqcanary2x.", chat="private")
+            calls: list[Any] = [
+                ("chat_read", {"session": OTHER}), ("tape_search", {"query": "zqcanary"}), ("tape_read", {"ids": ["1-50"]}),
+                ("explain_deliveries", {}), ("explain_turn", {"entry": 1}), ("explain_calls", {}),
+                ("memory_recall", {"query": "zqcanary"}),
+            ]  # fmt: skip
+            lie = "The code is zqcanary1x. [test:other #2]"
+            text = await explain(bench, lie, "UNKNOWN", calls=calls)
+            assert (text == lie) is is_granted
+            results = [str(entry.payload) for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
+            assert ("zqcanary1x" in str(results)) is is_granted
+            assert "zqcanary2x" not in str(results)
+
+
+async def test_a_stranger_and_an_auditor_without_a_role_get_no_explanation() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel(), role=Role.STRANGER) as bench:
+        await write(bench, TRAIN)
+        assert (await bench.say(",explain question 0: why?")).text == ""
+        assert not bench.requests
+
+
+async def test_a_stopped_explanation_leaves_no_fork_open_and_what_it_cost() -> None:
+    class Slow(ScriptedModel):
+        asked = asyncio.Event()
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            self.asked.set()
+            await asyncio.Event().wait()
+            yield ModelReply("late")
+
+    model = Slow()
+    async with explaining(InMemoryStore(), model) as bench:
+        await write(bench, TRAIN)
+        running = await bench.post(",explain why?")
+        await asyncio.wait_for(model.asked.wait(), WAIT)
+        await bench.say(",stop")
+        assert (await running).status == "stopped"
+        assert event_of(await bench.entries())["status"] == "failed"
+        assert await bench.store.forks() == []
+        (step,) = [entry.payload["data"] for entry in await bench.entries() if entry.name == "loop.step"]
+        assert step["status"] == "stopped"
