@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
-PHOENIX_VERSION = 20.26.1
 export BUBBOT_PHOENIX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
@@ -45,13 +44,7 @@ mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants
 pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them
 	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
 
-phoenix: $(BUBBOT_PHOENIX)/.$(PHOENIX_VERSION)  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
-
-$(BUBBOT_PHOENIX)/.$(PHOENIX_VERSION):
-	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
-	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
-	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: arize-phoenix==$(PHOENIX_VERSION)
-	@touch $@
+phoenix: $(BUBBOT_PHOENIX)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -82,6 +75,12 @@ $(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
 	@$(PYTHON) -m venv $(DOJO)
 	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/agentdojo.in
 	@$(DOJO)/bin/python tests/dojo/export.py $@
+
+$(BUBBOT_PHOENIX)/.installed: requirements/phoenix.in
+	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
+	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/phoenix.in
+	@touch $@
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"bubbot needs Python 3.11 or newer, this is {sys.version.split()[0]}: make chat PYTHON=python3.11")'

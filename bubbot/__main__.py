@@ -19,6 +19,9 @@ def main() -> int:
         from bubbot.cli.completion.values import print_values
 
         return print_values(sys.argv[2:])
+    from bubbot.cli.deferred import defer_metadata
+
+    defer_metadata()
     from bubbot.cli.main import main as run_command  # this import takes time
 
     try:

@@ -7,6 +7,7 @@ functions for each frozen class; here one is compiled, when the first object is 
 from __future__ import annotations
 
 import dataclasses
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -20,74 +21,152 @@ _MISSING = dataclasses.MISSING
 
 
 def quick_dataclass(cls: type[T] | None = None, /, **options: bool) -> Any:
-    """Make a dataclass: quickly with `frozen=True, slots=True`, and perhaps `kw_only`, else as the standard one."""
+    """Make a dataclass: quickly if it has no other options than `frozen`, `slots` and `kw_only`, else as the standard one."""
     if cls is None:
         return lambda decorated: quick_dataclass(decorated, **options)
-    is_quick = options.get("frozen") and options.get("slots") and not options.keys() - {"frozen", "slots", "kw_only"}
-    if not is_quick or any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:]):
+    if (
+        options.keys() - {"frozen", "slots", "kw_only"}
+        or any("__dataclass_fields__" in vars(base) for base in cls.__mro__[1:])
+        or any(_ODD.search(str(annotation)) for annotation in cls.__annotations__.values())
+    ):
         return dataclasses.dataclass(**options)(cls)
-    if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # otherwise the standard library inspects the signature for one
-    own = dict(vars(cls))
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=options.get("kw_only", False))(
-        cls
-    )
-    for name, method in _shared_methods(made).items():
-        # As in the standard library, what the class defines itself stays. Python sets the hash of a class with `__eq__`.
-        if name not in own or (name == "__hash__" and own[name] is None):
-            setattr(made, name, method)
-    params: Any = made.__dataclass_params__  # type: ignore[attr-defined]
-    params.init = params.repr = params.eq = params.frozen = True  # whoever derives a class asks for them
+    return _build_class(cls, options)
+
+
+_ODD = re.compile("InitVar|KW_ONLY")
+"""What an annotation says if only the standard library knows what to do with it."""
+
+
+def _build_class(cls: type[Any], options: Mapping[str, bool]) -> Any:
+    is_frozen, has_slots = options.get("frozen", False), options.get("slots", False)
+    own = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    names = [name for name, annotation in cls.__annotations__.items() if "ClassVar" not in str(annotation)]
+    fields = {name: _field(name, own.pop(name, _MISSING)) for name in names}
+    for field in fields.values():
+        if field.kw_only is _MISSING:
+            field.kw_only = options.get("kw_only", False)
+    if own.get("__hash__", _MISSING) is None:
+        del own["__hash__"]  # Python sets it for a class with `__eq__`; as in the standard library, it has both
+    lazy = _LazyFields({name: cls.__annotations__[name] for name in names}, fields, is_frozen=is_frozen)
+    parts = {
+        "__match_args__": tuple([name for name, field in fields.items() if field.init and not field.kw_only]),
+        **_shared_methods(fields, lazy, is_frozen=is_frozen, has_slots=has_slots),
+        **own,  # what the class defines itself stays
+        "__dataclass_fields__": lazy,
+        "__dataclass_params__": _LazyParams(lazy),
+    }
+    if has_slots:
+        inherited = {slot for base in cls.__mro__[1:-1] for slot in vars(base).get("__slots__", ())}
+        parts["__slots__"] = tuple([name for name in names if name not in inherited])
+    else:
+        parts |= {name: field.default for name, field in fields.items() if field.default is not _MISSING}
+    metaclass: Any = type(cls)
+    lazy.owner = made = metaclass(cls.__name__, cls.__bases__, parts)
+    made.__qualname__ = cls.__qualname__
     return made
 
 
-def _shared_methods(cls: type[Any]) -> dict[str, Callable[..., Any]]:
-    fields = dataclasses.fields(cls)
-    compared = _values(tuple(field.name for field in fields if field.compare))
-    hashed = _values(tuple(field.name for field in fields if (field.compare if field.hash is None else field.hash)))
-    names = frozenset(field.name for field in fields)
+def _field(name: str, default: Any) -> dataclasses.Field[Any]:
+    """Return the field of a name: the one that is written there, or that of a default."""
+    if isinstance(default, dataclasses.Field):
+        return default
+    if type(default).__hash__ is None:
+        raise ValueError(f"mutable default {type(default)} for field {name} is not allowed: use default_factory")
+    made: dataclasses.Field[Any] = dataclasses.field(default=default)
+    return made
+
+
+class _LazyFields:
+    """`__dataclass_fields__` of a class, completed by the standard library at the first look: few classes are looked at."""
+
+    def __init__(
+        self, annotations: Mapping[str, str], fields: Mapping[str, dataclasses.Field[Any]], *, is_frozen: bool
+    ) -> None:
+        self.owner: Any = None
+        self._parts = {"__annotations__": annotations, "__doc__": "Fields.", **fields}
+        self._is_frozen = is_frozen
+
+    def __get__(self, record: object, owner: type[Any]) -> Any:
+        """Put the fields in the place of this object."""
+        twin: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(self.owner.__name__, (), self._parts))
+        params = twin.__dataclass_params__
+        params.init = params.repr = params.eq = True  # whoever derives a class asks for them
+        params.frozen = self._is_frozen
+        self.owner.__dataclass_fields__ = twin.__dataclass_fields__
+        self.owner.__dataclass_params__ = params
+        return twin.__dataclass_fields__
+
+
+class _LazyParams:
+    """`__dataclass_params__` of a class."""
+
+    def __init__(self, fields: _LazyFields) -> None:
+        self._fields = fields
+
+    def __get__(self, record: object, owner: type[Any]) -> Any:
+        """Put them in the place of this object."""
+        self._fields.__get__(record, owner)
+        return self._fields.owner.__dataclass_params__
+
+
+def _shared_methods(
+    fields: Mapping[str, dataclasses.Field[Any]], lazy: _LazyFields, *, is_frozen: bool, has_slots: bool
+) -> dict[str, Any]:
+    compared = _values([name for name, field in fields.items() if field.compare])
 
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        cls.__init__ = _compile_init(cls)
-        cls.__init__(self, *args, **kwargs)
+        lazy.owner.__init__ = _compile_init(lazy.owner, fields, is_frozen=is_frozen, has_slots=has_slots)
+        lazy.owner.__init__(self, *args, **kwargs)
 
     def __eq__(self: object, other: object) -> Any:  # noqa: N807
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
 
+    methods = {"__init__": __init__, "__eq__": __eq__, "__hash__": None, "__repr__": _describe}
+    return methods | (_frozen_methods(fields, lazy, has_slots=has_slots) if is_frozen else {})
+
+
+def _frozen_methods(
+    fields: Mapping[str, dataclasses.Field[Any]], lazy: _LazyFields, *, has_slots: bool
+) -> dict[str, Callable[..., Any]]:
+    hashed = _values([name for name, field in fields.items() if (field.compare if field.hash is None else field.hash)])
+
     def __hash__(self: object) -> int:  # noqa: N807
         return hash(hashed(self))
 
-    @recursive_repr()
-    def __repr__(self: object) -> str:  # noqa: N807
-        parts = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields if field.repr)
-        return f"{self.__class__.__qualname__}({parts})"
-
     def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
-        if type(self) is cls or name in names:
+        if type(self) is lazy.owner or name in fields:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
+        super(lazy.owner, self).__setattr__(name, value)
 
     def __delattr__(self: object, name: str) -> None:  # noqa: N807
-        if type(self) is cls or name in names:
+        if type(self) is lazy.owner or name in fields:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
+        super(lazy.owner, self).__delattr__(name)
 
     def __getstate__(self: object) -> list[Any]:  # noqa: N807
-        return [getattr(self, field.name) for field in fields]
+        return [getattr(self, name) for name in fields]
 
     def __setstate__(self: object, state: list[Any]) -> None:  # noqa: N807
-        for field, value in zip(fields, state, strict=True):
-            object.__setattr__(self, field.name, value)
+        for name, value in zip(fields, state, strict=True):
+            object.__setattr__(self, name, value)
 
-    return {
-        method.__name__: method
-        for method in (
-            __init__, __eq__, __hash__, __repr__, __setattr__, __delattr__, __getstate__, __setstate__,
-        )
-    }  # fmt: skip
+    methods: dict[str, Callable[..., Any]] = {
+        "__hash__": __hash__,
+        "__setattr__": __setattr__,
+        "__delattr__": __delattr__,
+    }
+    return methods | ({"__getstate__": __getstate__, "__setstate__": __setstate__} if has_slots else {})
 
 
-def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
+@recursive_repr()
+def _describe(record: Any) -> str:
+    parts = ", ".join(
+        f"{field.name}={getattr(record, field.name)!r}" for field in dataclasses.fields(record) if field.repr
+    )
+    return f"{type(record).__qualname__}({parts})"
+
+
+def _values(names: Sequence[str]) -> Callable[[object], Any]:
     """Return what reads the fields of an object as a tuple."""
     if not names:
         return lambda _: ()
@@ -95,15 +174,16 @@ def _values(names: tuple[str, ...]) -> Callable[[object], Any]:
     return read if len(names) > 1 else lambda record: (read(record),)
 
 
-def _compile_init(cls: type[Any]) -> Callable[..., None]:
-    """Compile a constructor that sets each slot by its descriptor, in the order of the fields."""
-    scope: dict[str, Any] = {"MISSING": _MISSING}
+def _compile_init(
+    cls: type[Any], fields: Mapping[str, dataclasses.Field[Any]], *, is_frozen: bool, has_slots: bool
+) -> Callable[..., None]:
+    """Compile a constructor that sets the fields in their order: the slots of a frozen class by their descriptors."""
+    scope: dict[str, Any] = {"MISSING": _MISSING, "set_field": object.__setattr__}
     positional: list[str] = ["self"]
     named: list[str] = []
     body: list[str] = []
-    for number, field in enumerate(dataclasses.fields(cls)):
-        name, default = field.name, ""
-        scope[f"set_{number}"] = getattr(cls, name).__set__
+    for number, (name, field) in enumerate(fields.items()):
+        default = ""
         value = name
         if field.default is not _MISSING:
             scope[f"default_{number}"] = field.default
@@ -117,7 +197,13 @@ def _compile_init(cls: type[Any]) -> Callable[..., None]:
             continue
         if field.init:
             (named if field.kw_only else positional).append(f"{name}{default}")
-        body.append(f"set_{number}(self, {value})")
+        if not is_frozen:
+            body.append(f"self.{name} = {value}")
+        elif has_slots:
+            scope[f"set_{number}"] = getattr(cls, name).__set__
+            body.append(f"set_{number}(self, {value})")
+        else:
+            body.append(f"set_field(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join([*positional, *(["*", *named] if named else [])])

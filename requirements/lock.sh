@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -71,6 +71,12 @@ printf 'agentdojo\n' | compile "$tools/lock"
     echo "--only-binary :all:"
     grep -v '^--only-binary' "$tools/lock"
 } > requirements/agentdojo.in
+printf 'arize-phoenix>=20,<21\n' | compile "$tools/lock"
+{
+    echo "# Phoenix, a receiver of traces, for \`make phoenix\`. Written by make lock; install with --no-deps --require-hashes."
+    echo "--only-binary :all:"
+    grep -v '^--only-binary' "$tools/lock"
+} > requirements/phoenix.in
 printf 'uv\n' | compile "$tools/lock"
 {
     echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."

@@ -131,7 +131,8 @@ def bind_context(context: CommandContext, name: str, settings: Settings) -> Comm
 
 
 def _package_section(word: str, settings: Settings) -> SettingsSection | None:
-    from bubbot.app.installed import FEATURE_GROUP, feature_section, load_feature
+    from bubbot.app.installed import feature_section, load_feature
+    from bubbot.plugins import FEATURE_GROUP
 
     return feature_section(load_feature(word), settings) if word in plugins.list_names(FEATURE_GROUP) else None
 

@@ -9,7 +9,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -28,6 +28,7 @@ from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
 from bubbot.ports.store import KeepsChain
+from bubbot.records import dataclass
 from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS

@@ -12,19 +12,10 @@ from typing import Any
 
 from bubbot import plugins
 from bubbot.app.budget import budget_settings
-from bubbot.app.installed import FEATURE_GROUP, feature_section, load_features
-from bubbot.features.access.checks import ACCESS_CHECKS
-from bubbot.features.budget.checks import BUDGET_CHECKS
 from bubbot.features.budget.health import read_budget_health
-from bubbot.features.files.checks import FILE_CHECKS
-from bubbot.features.otel.checks import OTEL_CHECKS
 from bubbot.features.otel.state import read_otel_health
-from bubbot.features.schedule.checks import SCHEDULE_CHECKS
 from bubbot.features.schedule.health import read_schedule_health
-from bubbot.features.shell.checks import SHELL_CHECKS
-from bubbot.features.trace.checks import TRACE_CHECKS
-from bubbot.features.web.checks import WEB_CHECKS
-from bubbot.gateway.quarantine import QUARANTINE_CHECKS
+from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.records import dataclass
@@ -56,23 +47,48 @@ class Diagnostics:
     package: str = ""
 
 
-OWN_DIAGNOSTICS = (
-    Diagnostics("schedule", lambda settings: settings.schedule, read_schedule_health, SCHEDULE_CHECKS),
-    Diagnostics("access", checks=ACCESS_CHECKS),
-    Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
-    Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
-    Diagnostics("budget", budget_settings, read_budget_health, BUDGET_CHECKS),
-    Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
-    Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
-    Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
-    Diagnostics("otel", lambda settings: settings.otel, read_otel_health, OTEL_CHECKS),
+OWN_HEALTH = (
+    Diagnostics("schedule", lambda settings: settings.schedule, read_schedule_health),
+    Diagnostics("budget", budget_settings, read_budget_health),
+    Diagnostics("otel", lambda settings: settings.otel, read_otel_health),
 )
-"""Those of bubbot, in the order of their findings."""
+"""The features of bubbot that report their health, in the order of their reports."""
 
 
-def list_diagnostics() -> list[Diagnostics]:
-    """Return those of bubbot, and those of installed features that can be loaded."""
-    installed = [
+def list_checks() -> list[Diagnostics]:
+    """Return the features with checks, in the order of their findings: bubbot's own, and installed ones that can be loaded."""
+    # Imported here: `bubbot status` runs no checks.
+    from bubbot.features.access.checks import ACCESS_CHECKS
+    from bubbot.features.budget.checks import BUDGET_CHECKS
+    from bubbot.features.files.checks import FILE_CHECKS
+    from bubbot.features.otel.checks import OTEL_CHECKS
+    from bubbot.features.schedule.checks import SCHEDULE_CHECKS
+    from bubbot.features.shell.checks import SHELL_CHECKS
+    from bubbot.features.trace.checks import TRACE_CHECKS
+    from bubbot.features.web.checks import WEB_CHECKS
+    from bubbot.gateway.quarantine import QUARANTINE_CHECKS
+
+    return [
+        Diagnostics("schedule", lambda settings: settings.schedule, checks=SCHEDULE_CHECKS),
+        Diagnostics("access", checks=ACCESS_CHECKS),
+        Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
+        Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
+        Diagnostics("budget", budget_settings, checks=BUDGET_CHECKS),
+        Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
+        Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
+        Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
+        Diagnostics("otel", lambda settings: settings.otel, checks=OTEL_CHECKS),
+        *_installed_diagnostics(),
+    ]
+
+
+def _installed_diagnostics() -> list[Diagnostics]:
+    if not plugins.list_names(FEATURE_GROUP):
+        return []
+    # Imported here: few homes have features of packages.
+    from bubbot.app.installed import feature_section, load_features
+
+    return [
         Diagnostics(
             factory.name,
             partial(feature_section, factory),
@@ -82,13 +98,12 @@ def list_diagnostics() -> list[Diagnostics]:
         )
         for factory in load_features().factories
     ]
-    return [*OWN_DIAGNOSTICS, *installed]
 
 
 async def read_health(home: HomeReader, settings: Settings, context: HealthContext) -> tuple[FeatureHealth, ...]:
     """Return the health of every feature while no bot runs. Raise a `StoreError` if the tapes cannot be read."""
     reports = []
-    for diagnostics in list_diagnostics():
+    for diagnostics in (*OWN_HEALTH, *_installed_diagnostics()):
         if diagnostics.health is None:
             continue
         reader = replace(home, settings=diagnostics.pick(settings))

@@ -10,6 +10,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
+from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
@@ -25,7 +26,6 @@ FEATURES = (
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
 
 Approvals are last: whatever others change in a call, it is decided as it will run."""
-FEATURE_GROUP = "bubbot.features"
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
-from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.stores import find_workspace, open_home_store
 from bubbot.home import Home, WriterLock
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
@@ -27,9 +26,14 @@ def new_id() -> str:
 
 
 def tape_service(
-    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry = OWN_REFERENCES
+    store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry | None = None
 ) -> TapeService:
     """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
+    if references is None:
+        # Imported here: the events of all features take a fiftieth of a command that makes no service.
+        from bubbot.app.events import OWN_REFERENCES
+
+        references = OWN_REFERENCES
     return TapeService(store, name, now=now, new_id=new_id, session=session, references=references)
 
 

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
-from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
@@ -25,7 +24,6 @@ from bubbot.ports.command import Command, CommandContext, CommandResult, RunComm
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import ToolArgs, validate_args
-from bubbot.runtime.recovery import merge_open_forks
 from bubbot.server.client import connect, run_on_home
 from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
@@ -190,15 +188,15 @@ async def answer_command(context: CommandContext, settings: Settings, body: Json
 async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
     """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
     name = session_tape(workspace, session)
-    references = OWN_REFERENCES
+    lease = await InProcessLease(store, partial(session_tape, workspace)).hold(session)
     if await store.forks(name):
         # Imported here: features of packages may need all of the kernel, and few sessions have open forks.
         from bubbot.app.installed import load_features
+        from bubbot.runtime.recovery import merge_open_forks
 
-        references = load_features().references
-    tape = tape_service(store, name, session, references=references)
-    tape.write_under(await InProcessLease(store, partial(session_tape, workspace)).hold(session))
-    await merge_open_forks(tape)
+        tape = tape_service(store, name, session, references=load_features().references)
+        tape.write_under(lease)
+        await merge_open_forks(tape)
     yield
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bubbot import __version__, log
+from bubbot import __version__, log, plugins
 from bubbot.cli.arguments import decode_text, describe_parser_error, describe_surplus, usage_error
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.errors import (
@@ -233,23 +233,7 @@ def describe_commands() -> dict[str, str]:
 
 def _installed_commands(commands: Mapping[str, ShellCommand]) -> dict[str, str]:
     """List the commands that installed packages add, with what the packages say of themselves; import none of them."""
-    if not any(map(_offers_commands, sys.path)):
-        return {}
-    # Imported here: the standard library's reader of packages takes longer than all the rest of `--help`.
-    from bubbot import plugins
-
     return {name: text for name, text in plugins.describe(COMMAND_GROUP).items() if name not in commands}
-
-
-def _offers_commands(folder: str) -> bool:
-    """Return true if a package in a folder of the import path may add a command: its entry points name the group."""
-    with suppress(OSError):
-        for item in os.scandir(folder or "."):
-            if item.name.endswith((".dist-info", ".egg-info")):
-                with suppress(OSError), open(f"{item.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - faster
-                    if f"[{COMMAND_GROUP}]".encode() in file.read():
-                        return True
-    return False
 
 
 def _top_parser(commands: Mapping[str, ShellCommand]) -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bubbot.app.channels import STDIN
@@ -28,7 +27,7 @@ from bubbot.ports.channel import APPROVAL_ORIGIN
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.tool import ToolArgs
-from bubbot.records import json_data
+from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from bubbot.ports.channel import (
@@ -63,10 +64,10 @@ def inbound_data(inbound: Inbound) -> JsonObject:
     return data
 
 
-_FIELDS = {
-    kind: tuple(item.name for item in fields(kind))
-    for kind in (Inbound, Edit, Deletion, Reaction, Sender, Quote, Attachment, PressedButton)
-}
+@lru_cache(maxsize=64)
+def _field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of the fields; none of what is no dataclass."""
+    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _storable(value: Any) -> Any:
@@ -75,13 +76,16 @@ def _storable(value: Any) -> Any:
         return clean(value)
     if isinstance(value, (list, tuple)):
         return [_storable(item) for item in value]
-    # `asdict` takes four times as long, and this is done for every message.
-    names = _FIELDS.get(type(value))
-    if names is None and is_dataclass(value):  # an adapter may have kinds of its own
-        names = tuple(item.name for item in fields(value))
-    if names is None:
+    # `asdict` takes six times as long, and this is done for every message: most values are flags and texts without accents.
+    kind: Any = type(value)
+    names = _field_names(kind)
+    if not names:
         return value
-    data = {name: _storable(getattr(value, name)) for name in names}
+    data: dict[str, Any] = {}
+    for name in names:
+        item = getattr(value, name)
+        is_plain = item is None or item is True or item is False or (type(item) is str and item.isascii())
+        data[name] = item if is_plain else _storable(item)
     if data.get(PROVENANCE) == OWN_WORDS:  # few say something else
         del data[PROVENANCE]
     return data

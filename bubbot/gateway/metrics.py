@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
@@ -22,6 +21,7 @@ from bubbot.gateway.outbound import DeliveryOutcome
 from bubbot.ports.health import MetricSample, MetricSpec
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.usage import Reservation, SettlesCalls
+from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 
 log = logging.getLogger(__name__)

@@ -312,7 +312,8 @@ class Deliverer:
         return self._locks.setdefault("" if self._one_lane else chat, asyncio.Lock())
 
     def _at_current_chat(self, part: MessagePart) -> MessagePart:
-        return replace(part, chat=self._where(part.chat))
+        chat = self._where(part.chat)
+        return part if chat == part.chat else replace(part, chat=chat)
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool) -> bool:
         """Send one part and record its receipt; return False if it did not arrive."""

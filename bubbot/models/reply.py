@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bubbot.models.messages import provider_of
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.text import clean
+from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import JsonObject
 

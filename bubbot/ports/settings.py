@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
@@ -132,9 +133,9 @@ Names = Annotated[list[str], BeforeValidator(_split_items)]
 
 
 class SettingsSection(BaseModel):
-    """A table of the settings."""
+    """A table of the settings. Its validator is built when it is used alone; that of all settings has it inside."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     @classmethod
     def describe_wrong_value(cls, value: object, expected: str) -> str:
@@ -205,13 +206,16 @@ class AdapterSettings(SettingsSection):
         return f"is not a key of a {cls.platform} channel: {hint}"
 
 
-def nested_sections(model: type[BaseModel]) -> dict[str, type[SettingsSection]]:
+@lru_cache(maxsize=256)
+def nested_sections(model: type[BaseModel]) -> Mapping[str, type[SettingsSection]]:
     """Return the fields of a model that are sections themselves."""
-    return {
-        name: field.annotation
-        for name, field in model.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
-    }
+    return MappingProxyType(
+        {
+            name: field.annotation
+            for name, field in model.model_fields.items()
+            if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
+        }
+    )
 
 
 def describe_type(field: FieldInfo) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.turn import AcceptedInbound
+from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.runtime.context.selectors import OWN_PART_KEY
 from bubbot.tape.entry import JsonObject, TapeEntry

@@ -168,10 +168,7 @@ class SessionRuntime:
 
     def __init__(self, tape: TapeService, channel: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape
-        self._link = channel
-        self._inbox = channel.inbox_of(tape.session)
-        self._outbox = channel.outbox_of(tape.session)
-        self._deps = deps
+        self._use(channel, deps)
         self._queue = MessageQueue(channel.queue_policy)
         self._current: list[QueuedMessage] = []
         self._attachments: dict[int, AttachmentResult] = {}
@@ -256,16 +253,16 @@ class SessionRuntime:
         """The task of the running turn; None while no turn runs."""
         return self._loop_task
 
-    @property
-    def _texts(self) -> Texts:
-        """The bot's own sentences as this channel's people read them."""
-        return self._deps.texts.with_command_prefix(self._link.command_prefix)
+    def _use(self, channel: SessionChannel, deps: SessionDeps) -> None:
+        self._link, self._deps = channel, deps
+        self._inbox = channel.inbox_of(self._tape.session)
+        self._outbox = channel.outbox_of(self._tape.session)
+        # As this channel's people read them.
+        self._texts = deps.texts.with_command_prefix(channel.command_prefix)
 
     def reload(self, channel: SessionChannel | None, deps: SessionDeps) -> None:
         """Use this channel (None: keep it) and these settings; a running turn ends in its own loop."""
-        self._link, self._deps = channel or self._link, deps
-        self._inbox = self._link.inbox_of(self._tape.session)
-        self._outbox = self._link.outbox_of(self._tape.session)
+        self._use(channel or self._link, deps)
         self._queue.policy = self._link.queue_policy
 
     def pause(self) -> None:

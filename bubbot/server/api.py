@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, TypeVar
 
 from bubbot.errors import ControlError
+from bubbot.records import dataclass
 from bubbot.server.codec import JsonObject
 from bubbot.server.remote import ChatClient, ChatHandler
 

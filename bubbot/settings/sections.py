@@ -81,7 +81,7 @@ class StoreSettings(SettingsSection):
     )
 
 
-DEFAULT_STORE = StoreSettings()
+DEFAULT_STORE = StoreSettings.model_construct()
 """The store if nothing is set."""
 
 
@@ -178,9 +178,9 @@ class ToolSettings(SettingsSection):
         le=1_000_000,
         description="Estimated tokens of tool schemas in a request at most; the model finds the other tools by words.",
     )
-    web: WebSettings = WebSettings()
-    files: FileSettings = FileSettings()
-    shell: ShellSettings = ShellSettings()
+    web: WebSettings = WebSettings.model_construct()
+    files: FileSettings = FileSettings.model_construct()
+    shell: ShellSettings = ShellSettings.model_construct()
 
 
 class HttpSettings(SettingsSection):

@@ -12,7 +12,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event, timestamp
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.provenance import ON_READ, Source, most_foreign, note_reads, stamp_of
@@ -159,8 +159,8 @@ class ForkedTape(TapeHandle):
 
     def _numbered(self, entries: Sequence[TapeEntry]) -> list[TapeEntry]:
         """Return the entries with the handle's stamp, and with the next ids: those that they get if none is stored already."""
-        first = self._floor + len(self._delta) + 1
-        return [self._stamp_entry(entry, place) for place, entry in enumerate(entries, first)]
+        first, date = self._floor + len(self._delta) + 1, timestamp(self._now())
+        return [self._stamp_entry(entry, date, place) for place, entry in enumerate(entries, first)]
 
     async def _append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
         keys = frozenset([entry.key for entry in entries if entry.key is not None]) if if_absent else _NO_KEYS

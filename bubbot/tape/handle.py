@@ -262,11 +262,12 @@ class TapeHandle(ABC):
 
     def _stamped(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Return the entries with the handle's stamp in their meta, and each with a date."""
-        return tuple([self._stamp_entry(entry, entry.id) for entry in entries])
+        date = timestamp(self._now())
+        return tuple([self._stamp_entry(entry, date, entry.id) for entry in entries])
 
-    def _stamp_entry(self, entry: TapeEntry, entry_id: int) -> TapeEntry:
-        """Return an entry with the handle's stamp, a date and this id."""
-        return entry.stamped(self._stamp, self._stamp_text, entry.date or timestamp(self._now()), entry_id)
+    def _stamp_entry(self, entry: TapeEntry, date: str, entry_id: int) -> TapeEntry:
+        """Return an entry with the handle's stamp, this date if it has none, and this id."""
+        return entry.stamped(self._stamp, self._stamp_text, date, entry_id)
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
         """Build the instruction to put the tape aside, and the first entries of the new one."""

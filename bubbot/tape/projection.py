@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bubbot.errors import TapeCorrupt
+from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from bubbot.records import dataclass
 from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
 
 T = TypeVar("T")

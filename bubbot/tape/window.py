@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import (
     EntryFinder,

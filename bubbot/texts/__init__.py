@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from bubbot.errors import BubbotError
+from bubbot.records import dataclass
 from bubbot.texts.catalogue import (
     SOURCE_LANGUAGE,
     Catalogue,

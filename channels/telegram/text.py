@@ -67,6 +67,8 @@ def strip_markup(part: MessagePart) -> MessagePart:
 
 def make_entities(marked: MarkedText) -> list[dict[str, Any]]:
     """Convert marks to entities of the Bot API."""
+    if not marked.marks:
+        return []
     offsets = list(accumulate((2 if char > "\uffff" else 1 for char in marked.text), initial=0))
     return list(_iterate_entities(marked, offsets))
 

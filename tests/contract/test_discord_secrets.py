@@ -65,6 +65,7 @@ async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
     return errors
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -272,7 +272,7 @@ def weakened(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.law("T1")
 @pytest.mark.parametrize("way", [0, 1], ids=["dropped", "weakened"])
 @pytest.mark.parametrize("name", TRIGGERS)

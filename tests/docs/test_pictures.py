@@ -17,7 +17,7 @@ WITH_DEMONSTRATION_MODEL = {"session", "chat"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.proof if name == "chat" else ()) for name in SCENES]
+    "name", [pytest.param(name, marks=pytest.mark.proof if name in WITH_DEMONSTRATION_MODEL else ()) for name in SCENES]
 )
 async def test_a_picture_has_the_words_of_the_program(name: str) -> None:
     if name in WITH_DEMONSTRATION_MODEL and not local.is_available():

@@ -169,7 +169,8 @@ def run_program(arguments: list[str]) -> int:
 
 def _answer_once() -> None:
     """Answer one question: what is made at the first use, such as schemas of tools, no fork then makes again."""
-    Texts().read_all()
+    for language in ("en", "zh"):
+        Texts(language).read_all()
     with tempfile.TemporaryDirectory() as folder:
         inside.run(Path(folder) / "home", "ask", "hello")
     assert threading.active_count() == 1, "a thread would not survive a fork"

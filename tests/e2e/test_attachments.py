@@ -233,7 +233,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at", ["fetch", "model", "send"])
 def test_killed_anywhere_the_message_and_its_files_are_answered_once(tmp_path: Path, at: str) -> None:
     home = tmp_path / "home"

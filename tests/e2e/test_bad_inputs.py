@@ -144,15 +144,15 @@ def test_another_locale_takes_any_script(home: Path) -> None:
     """A locale without Chinese: Python then reads arguments as ASCII, and cannot print what it read."""
     env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert run(home, "ask", "--session", "茶", "你好".encode(), env=env).returncode == 0
-    (question,) = [
-        json.loads(line)["payload"]["content"]
-        for line in run(home, "tape", "show", "茶", "--json", env=env).stdout.splitlines()
-        if json.loads(line)["kind"] == "message" and json.loads(line)["payload"]["role"] == "user"
-    ]
-    assert question == "你好"
     done = run(home, "tape", "show", "水", env=env)
     assert done.returncode == 1
     assert "there is no tape" in sentence(done)
+    (question,) = [
+        json.loads(line)["payload"]["content"]
+        for line in run(home, "tape", "show", "茶", "--json").stdout.splitlines()
+        if json.loads(line)["kind"] == "message" and json.loads(line)["payload"]["role"] == "user"
+    ]
+    assert question == "你好"
 
 
 def test_four_questions_at_once_are_all_answered(home: Path) -> None:

@@ -117,6 +117,7 @@ def test_the_constraints_are_the_locked_versions(dist: Path) -> None:
     assert all("--hash" not in line for line in lines)
 
 
+@pytest.mark.proof
 def test_what_the_wheel_installs_runs(dist: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     with zipfile.ZipFile(next(dist.glob("*.whl"))) as archive:

@@ -155,6 +155,7 @@ def test_a_full_database_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     _nothing_lost(home, done.stdout.decode().splitlines(), lines)
 
 
+@pytest.mark.proof
 def test_a_file_size_limit_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     home = tmp_path / "home"
     said(home, "hello")

@@ -89,7 +89,6 @@ def test_an_import_puts_nothing_in_the_place_of_a_memory_unasked(tmp_path: Path)
     assert "# My page\n\nJust text." in memory(home, "show", "default")
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

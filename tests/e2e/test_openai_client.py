@@ -182,6 +182,7 @@ def test_who_repeats_a_message_while_it_is_answered_takes_the_answer_from_nobody
     assert bot.said(home) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stream", [False, True])
 def test_stop_and_status_do_not_wait_for_the_turn_that_runs(client: openai.OpenAI, home: Path, stream: bool) -> None:
     with ThreadPoolExecutor() as pool:

@@ -87,6 +87,7 @@ def test_columns_are_aligned_by_cells_and_not_by_characters() -> None:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"BUBBOT_PLAIN": "1"}, {"FORCE_COLOR": "1"}])
 def test_what_stands_there_does_not_depend_on_colours(used: Path, env: dict[str, str]) -> None:
     for name in ("tape list", "access list"):
@@ -104,6 +105,7 @@ def test_a_plain_chat_draws_nothing_twice(used: Path) -> None:
             assert "\x1b" not in terminal.sent
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_pipe_gets_an_escape_code(used: Path, name: str) -> None:
     env = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "20"}

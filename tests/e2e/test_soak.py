@@ -126,6 +126,7 @@ def test_growth_and_faults_are_said_in_sentences() -> None:
     ]
 
 
+@pytest.mark.proof
 def test_the_limit_of_time_ends_everything(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--chats", "2", "--messages", "8", "--limit", "0.5"]
     done = subprocess.run(

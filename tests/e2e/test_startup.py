@@ -9,7 +9,7 @@ from benchmarks.bench import startup
 
 async def test_a_start_reads_as_little_of_a_long_past_as_of_a_short_one(tmp_path: Path) -> None:
     figures = []
-    for entries, sessions in ((1_200, 10), (6_000, 40)):
+    for entries, sessions in ((1_200, 10), (3_600, 30)):
         home = tmp_path / str(entries)
         await startup.build(home, entries, sessions)
         figures.append(await startup.measure(home))

@@ -234,6 +234,7 @@ def test_a_port_that_is_taken_is_one_sentence(home: Path) -> None:
     assert f"[health] host and port: 127.0.0.1:{port} cannot be listened on" in sentence(done)
 
 
+@pytest.mark.proof
 def test_what_is_not_asked_for_is_not_loaded() -> None:
     code = (
         "import sys, bubbot.cli.run.command, bubbot.cli.status;"

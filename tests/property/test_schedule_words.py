@@ -72,12 +72,12 @@ def same_times(rule: When, zone: ZoneInfo, language: Texts) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 class TestEcho:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(rule=RULES, zone=ZONES)
     def test_a_rule(self, language: str, rule: When, zone: ZoneInfo) -> None:
         same_times(rule, zone, LANGUAGES[language])
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(text=CRONS, zone=ZONES)
     def test_a_cron_expression(self, language: str, text: str, zone: ZoneInfo) -> None:
         try:

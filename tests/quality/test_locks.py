@@ -25,8 +25,8 @@ EXTRAS = {
 """The lists of the other extras, by a package that each adds."""
 TOOL = LOCKS / "lock-tool.in"
 """What writes them."""
-DOJO = LOCKS / "agentdojo.in"
-"""What the proof needs in an environment of its own."""
+PROOF = (LOCKS / "agentdojo.in", LOCKS / "phoenix.in")
+"""What the proof needs in environments of their own."""
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
@@ -68,7 +68,7 @@ def _by_name(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "file", [*FILES, *EXTRAS.values(), TOOL, DOJO], ids=lambda file: f"{file.parent.name}-{file.stem}"
+    "file", [*FILES, *EXTRAS.values(), TOOL, *PROOF], ids=lambda file: f"{file.parent.name}-{file.stem}"
 )
 def test_every_requirement_is_one_version_with_hashes(file: Path) -> None:
     pins = _pins(file)

@@ -23,10 +23,11 @@ OWNER_NAME = "tg:1"
 
 @dataclass(frozen=True)
 class TraceSite:
-    """A served trace page: its address, and the home whose tokens it accepts."""
+    """A served trace page: its address, the home whose tokens it accepts, and how many of its pages a walk reads."""
 
     address: str
     home: Path
+    most_pages: int = 600
 
     def token(self, person: str = OWNER_NAME) -> str:
         """Make a token for somebody."""

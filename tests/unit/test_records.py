@@ -44,6 +44,27 @@ def point(decorate: Decorator) -> Any:
 
 
 QUICK, STANDARD = point(quick_dataclass), point(dataclasses.dataclass)
+
+
+def options(is_frozen: bool, has_slots: bool, is_keyword_only: bool) -> Any:
+    """A class with a field of each kind and with other options, by both decorators."""
+
+    def make(decorate: Decorator) -> Any:
+        @decorate(frozen=is_frozen, slots=has_slots, kw_only=is_keyword_only)
+        class Point:
+            """A class."""
+
+            kinds: ClassVar[int] = 2
+            x: int
+            label: str = field(default="p", kw_only=False)
+            tags: list[str] = field(default_factory=list, compare=False)
+            made: int = field(default=7, init=False)
+
+        return Point
+
+    return make(quick_dataclass), make(dataclasses.dataclass)
+
+
 values = st.tuples(st.integers(0, 3), st.sampled_from(["p", "q"]), st.lists(st.sampled_from("ab"), max_size=2))
 
 
@@ -85,6 +106,33 @@ def test_two_objects_compare_as_those_of_the_standard_library(one: tuple[Any, ..
     assert [hash(item) for item in quick] == [hash(item) for item in standard]
     assert [repr(item) for item in quick] == [repr(item) for item in standard]
     assert dataclasses.asdict(quick[0]) == dataclasses.asdict(standard[0])
+
+
+@pytest.mark.parametrize("has_slots", [False, True])
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("is_keyword_only", [False, True])
+def test_a_class_with_other_options_is_that_of_the_standard_library(
+    is_frozen: bool, has_slots: bool, is_keyword_only: bool
+) -> None:
+    def seen(cls: Any) -> list[Any]:
+        made, other = cls(x=1), cls("q", x=1) if is_keyword_only else cls(1, "q")
+        results = [repr(made), repr(other), made == other, made == cls(x=1, tags=["a"]), cls.__match_args__]
+        results += [[(item.name, item.kw_only) for item in dataclasses.fields(cls)], cls.__doc__, hasattr(cls, "label")]
+        for change in (lambda: hash(made), lambda: setattr(made, "x", 3), lambda: setattr(made, "other", 3)):
+            try:
+                results.append(change())
+            except (TypeError, AttributeError) as error:
+                # An unknown name of a frozen class with slots is a fault inside the standard library.
+                results.append(isinstance(error, FrozenInstanceError) or str(error).partition(":")[0])
+        return [
+            *results[:-1],
+            dataclasses.asdict(made),
+            dataclasses.replace(made, label="r").label,
+            hasattr(made, "__dict__"),
+        ]
+
+    quick, standard = options(is_frozen, has_slots, is_keyword_only)
+    assert seen(quick) == seen(standard)
 
 
 def test_an_object_gets_no_other_attributes() -> None:
@@ -168,6 +216,7 @@ def test_other_options_are_those_of_the_standard_library() -> None:
 
 
 COUNT = """
+from __future__ import annotations
 import sys
 count = 0
 def hook(event, args):

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -30,6 +30,7 @@ from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
 from bubbot.ports.model import WarmsUp
 from bubbot.ports.store import WaitsForRoom
+from bubbot.records import dataclass
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.tape.store import TapeStore

@@ -17,7 +17,6 @@ from bubbot.cli.output import show, show_json, show_line, show_record, show_tabl
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape import files, gc, index, repair
-from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
 from bubbot.cli.tape.results import (
     AnchorList,
     ArchiveResult,
@@ -243,6 +242,9 @@ async def _find_head_form(store: KeepsChain, head: str) -> HeadForm:
 
 
 async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
+    # Imported here: commands that only read share this file.
+    from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
+
     return await run_command(setup, ARCHIVE_TAPE, ArchiveTape(tape=args.tape))
 
 

@@ -15,7 +15,6 @@ from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.output import show, show_record
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
 from bubbot.cli.tape.results import SkippedLine, TapeImportResult
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
 from bubbot.ports.progress import REPORT_EVERY, report_each
@@ -102,6 +101,9 @@ async def _entries(store: TapeStore, name: str, head: int) -> AsyncIterator[Tape
 
 async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Read the file, and append it and a fact about the import in one transaction."""
+    # Imported here: `bubbot tape list` shares this file's parser.
+    from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
+
     session = parse_session(args.session)
     lines = read_file_lines(args.file, setup.home)
     with show_progress(f"Reading {args.file}", "lines", plain=setup.is_plain) as on_progress:

@@ -9,7 +9,6 @@ from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import run_command
 from bubbot.cli.output import show, show_line, show_record, show_table
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, gc_result, plan_gc
 from bubbot.cli.tape.results import SizedTape, SizeResult
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import require_sizes
@@ -44,6 +43,9 @@ def _days(text: str) -> int:
 
 async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Free disk space, or print what would be removed."""
+    # Imported here: commands that only read share this file's parser.
+    from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, gc_result, plan_gc
+
     if not args.dry_run:
         return await run_command(setup, COLLECT_TAPES, CollectTapes(older=args.older))
     async with open_tapes(setup.home, setup.settings.store) as (store, _):

@@ -56,7 +56,7 @@ class GrantRole(Person):
     role: Annotated[RoleName, Argument("member speaks, admin also lets others in, owner may do everything")]
 
 
-class Reading(ToolArgs):
+class ReadingGrant(ToolArgs):
     source: Annotated[str, Argument("the chat that is read, such as telegram:42; bubbot tape list shows all")]
     reader: Annotated[str, Argument("the chat that reads it; everybody in it can")]
 
@@ -486,7 +486,7 @@ async def list_readings(access: AccessService, args: NoArgs) -> tuple[str, Readi
 
 
 @_command("grant-reading telegram:42 discord:7", ReadingChange)
-async def grant_reading(access: AccessService, args: Reading) -> tuple[str, ReadingChange]:
+async def grant_reading(access: AccessService, args: ReadingGrant) -> tuple[str, ReadingChange]:
     """Let everybody in one chat read what was said in another one."""
     before = access.list_readings()
     grant = await access.grant_reading(args.source, args.reader, TERMINAL)
@@ -501,7 +501,7 @@ async def grant_reading(access: AccessService, args: Reading) -> tuple[str, Read
 
 
 @_command("revoke-reading telegram:42 discord:7", ReadingChange)
-async def revoke_reading(access: AccessService, args: Reading) -> tuple[str, ReadingChange]:
+async def revoke_reading(access: AccessService, args: ReadingGrant) -> tuple[str, ReadingChange]:
     """Take back that one chat reads what was said in another one."""
     await access.revoke_reading(args.source, args.reader, TERMINAL)
     text = f"{args.reader} may no longer read {args.source}; answers under way read no further."

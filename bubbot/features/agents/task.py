@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass as mutable
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -12,6 +11,7 @@ from bubbot.errors import ModelError
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
 from bubbot.records import dataclass
+from bubbot.records import dataclass as mutable
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import canonical
 

@@ -10,7 +10,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_RESULT_PAGE_CHARS
 
 
-class ReadArgs(ToolArgs):
+class ReadResultArgs(ToolArgs):
     """The arguments of `result.read`."""
 
     handle: str = Field(description="the handle that the cut result or the file named")
@@ -27,7 +27,7 @@ class ReadArgs(ToolArgs):
         tuple(f",result.read {'3f' * 32}{more}" for more in ("", " offset=8000")),
     ),
 )
-async def result_read(turn: Turn, args: ReadArgs) -> str:
+async def result_read(turn: Turn, args: ReadResultArgs) -> str:
     """Read on in a result or an attached text file that was cut because it was too long."""
     texts = turn.result_texts
     try:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.graph import DEFAULT_GRAPH_ANCHORS, AnchorGraph, GraphView
-from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command, read_as_of
 from bubbot.ports.session_names import read_session
 from bubbot.ports.tool import ToolArgs
@@ -14,7 +13,6 @@ from bubbot.records import json_data
 from bubbot.texts import Texts
 
 MAX_DRAWN_ANCHORS = 5000
-_FORMATS = {"text": format_graph, "mermaid": format_mermaid, "svg": format_svg}
 
 
 def parse_positive(text: str) -> int:
@@ -58,7 +56,11 @@ async def graph(context: CommandContext, args: DrawGraph) -> CommandResult:
         found = await (await read_as_of(tape, args.as_of)).read(GraphView(tape.name, args.last))
     others = dict.fromkeys(link.tape for link in found.links if link.tape)
     names = {name: await read_session(context.store, name) or name for name in others}
-    text = _FORMATS[args.chosen_format](found, context.zone, Texts(), lambda name: names[name])
+    # Imported here: other commands about tapes share this file.
+    from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
+
+    formats = {"text": format_graph, "mermaid": format_mermaid, "svg": format_svg}
+    text = formats[args.chosen_format](found, context.zone, Texts(), lambda name: names[name])
     return CommandResult(f"{text.rstrip()}\n", raw=True, file=args.output, data=json_data(found))
 
 

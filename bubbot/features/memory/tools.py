@@ -61,7 +61,7 @@ class ScopedArgs(ToolArgs):
     )
 
 
-class ReadArgs(ToolArgs):
+class ReadMemoryArgs(ToolArgs):
     """The memory that a tool reads."""
 
     scope: Literal["", "chat", "user", "workspace"] = Field(
@@ -84,7 +84,7 @@ class DailyArgs(ScopedArgs):
     positional: ClassVar[tuple[str, ...]] = ("content",)
 
 
-class RecallArgs(ReadArgs):
+class RecallArgs(ReadMemoryArgs):
     """Arguments of `memory.recall`."""
 
     query: str = Field(
@@ -308,7 +308,7 @@ def _make_show(memory: OpensMemory) -> Tool:
         commands=("memory",),
         help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory", ",memory scope=user"), in_menu=True),
     )
-    async def show(turn: Turn, args: ReadArgs) -> str:
+    async def show(turn: Turn, args: ReadMemoryArgs) -> str:
         """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
         zones = await _open_to_read(memory, turn, args.scope)
         parts = [await _describe_zone(turn, scope, zone, memory.settings) for scope, zone in zones]

@@ -192,6 +192,8 @@ class TurnSpans:
             case Kind.EVENT if isinstance(data, Mapping):
                 if entry.name == STEP_EVENT:
                     self._take_step(scope, entry, data)
+                elif entry.name == "command":
+                    self._take_command(scope, entry, data)
                 elif entry.name in ("agent/started", "agent/ended"):
                     scope.name = str(data.get("name", ""))
                     scope.status = str(data.get("status", ""))
@@ -357,6 +359,31 @@ class TurnSpans:
         self._runs.append((scope.fork, span, content))
         scope.cover(start, end)
 
+    def _take_command(self, scope: _Scope, entry: TapeEntry, data: JsonObject) -> None:
+        """Build the span of a command that a person typed: a tool call without a model."""
+        exposure, end = self._exposure, _nanos(entry.date)
+        name, status = exposure.tool(str(data.get("name", ""))), str(data.get("status", ""))
+        attributes: dict[str, AttributeValue] = {
+            Name.OPERATION: EXECUTE_TOOL,
+            Name.TOOL: name,
+            Name.TOOL_TYPE: "function",
+            Name.KIND: TOOL_KIND,
+            Name.ENTRY: entry.id,
+        }
+        output, error = str(data.get("output", "")), None
+        if status != "ok":
+            attributes[Name.ERROR] = status
+            error = self._shown_error(output)
+        if exposure.has_content:
+            scope.messages.append(exposure.message("user", str(data.get("raw", ""))))
+            scope.answer = output
+            attributes |= {Name.INPUT: exposure.text(str(data.get("raw", ""))), Name.OUTPUT: exposure.text(output)}
+            attributes |= {Name.INPUT_TYPE: "text/plain", Name.OUTPUT_TYPE: "text/plain"}
+        start = end - _millis(data.get("elapsed_ms"))
+        span = span_id(self.turn, f"command {entry.id}")
+        self._add(f"{EXECUTE_TOOL} {name}", span, scope.agent, (start, end), attributes, error=error)
+        scope.cover(start, end)
+
     def _parent_of(self, scope: _Scope) -> _Scope:
         """Return the scope that a sub-task runs in: that of its parent fork if it wrote something, else the turn's."""
         return self._scopes.get(scope.fork.rpartition("/")[0]) or self._scopes[""]
@@ -400,7 +427,9 @@ class TurnSpans:
         if last.name == "turn/end":
             status, end = str(last.payload["data"].get("status", "")), _nanos(last.date)
         else:  # recorded by a later process: the turn itself lasted as long as what it did
-            end = max(scope.end, begin)
+            end = scope.end
+        # Durations are whole milliseconds, so that what it did may seem to begin before it, or to end after it.
+        begin, end = min(begin, scope.start or begin), max(begin, end, scope.end)
         attributes[Name.STATUS] = status
         if status not in ("answered", "silent"):
             attributes[Name.ERROR] = scope.error[0] if scope.error else status
@@ -408,7 +437,7 @@ class TurnSpans:
         again = str(data.get("again", ""))
         links = ((trace_id(again), span_id(again, "agent ")),) if again else ()
         name = f"{INVOKE_AGENT} {exposure.agent}"
-        self._add(name, scope.agent, None, (begin, max(end, begin)), attributes, error=error, links=links)
+        self._add(name, scope.agent, None, (begin, end), attributes, error=error, links=links)
 
     def _agent_attributes(self, scope: _Scope, name: str) -> dict[str, AttributeValue]:
         """Return the attributes of an agent; with content the whole list of its messages, since viewers read it there."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from bubbot.errors import ScheduleRefused
+from bubbot.records import dataclass
 from bubbot.texts import Texts
 
 

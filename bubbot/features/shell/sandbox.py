@@ -12,12 +12,13 @@ import shutil
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import join
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.packages import package_command
@@ -42,6 +43,8 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/sys/kernel/random")
 CONFINE_FILE = Path(__file__).with_name("confine.py")
 """The program of the child process without bubblewrap."""
+RULES_FILE = Path(__file__).with_name("rules.py")
+"""The program that works out what the former applies."""
 REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
 """The locked packages of the sandbox `landlock`."""
 LANDLOCK_PACKAGES = ("landlockpy", "pyseccomp")
@@ -151,22 +154,25 @@ class ConfinedSandbox(Sandbox):
 
     ends_by_kill = False
 
-    def __init__(self, *, has_network: bool, readable: Sequence[str] = (), is_restricted: bool = True) -> None:
-        self.name = "landlock" if is_restricted else "none"
-        self.has_network = has_network or not is_restricted
+    def __init__(
+        self, *, has_network: bool, readable: Sequence[str] = (), rules: Mapping[str, Any] | None = None
+    ) -> None:
+        """Set what programs may do.
+
+        Args:
+            has_network: programs may use the network.
+            readable: further folders that they may read.
+            rules: what `rules.py` has printed; None for no rules at all.
+        """
+        self.name = "none" if rules is None else "landlock"
+        self.has_network = has_network or rules is None
         self._readable = readable
-        self._is_restricted = is_restricted
+        self._rules = rules
 
     def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
         """See `Sandbox.build_command`."""
         readable = [*SYSTEM_FOLDERS, *PROC_FILES, *_list_readable_files(self._readable, has_network=self.has_network)]
-        landlock = {
-            "readable": readable,
-            "writable": [str(workspace)],
-            "devices": DEVICES,
-            "network": self.has_network,
-            "libraries": _find_library_folders(),
-        }
+        paths = {"reading": readable, "writing": [str(workspace)], "device": DEVICES}
         numbers = {
             "RLIMIT_CPU": limits.seconds,
             "RLIMIT_AS": limits.memory_bytes,
@@ -176,7 +182,7 @@ class ConfinedSandbox(Sandbox):
         options = {
             "limits": numbers,
             "processes": limits.processes,
-            "landlock": landlock if self._is_restricted else None,
+            "landlock": None if self._rules is None else {**self._rules, "paths": paths},
         }
         return [sys.executable, "-I", "-S", str(CONFINE_FILE), json.dumps(options), *argv]
 
@@ -251,7 +257,7 @@ async def choose_sandbox(settings: ShellSettings) -> Sandbox:
     """Return the sandbox of the settings once it has run a program. Raise `SandboxUnusable`."""
     match settings.sandbox:
         case "none":
-            sandbox: Sandbox = ConfinedSandbox(has_network=True, is_restricted=False)
+            sandbox: Sandbox = ConfinedSandbox(has_network=True)
             await probe(sandbox)
             return sandbox
         case "bwrap":
@@ -284,9 +290,18 @@ async def _usable_bubblewrap(settings: ShellSettings) -> Sandbox:
 async def _usable_landlock(settings: ShellSettings) -> Sandbox:
     if missing := list_missing_packages():
         raise SandboxUnusable(f"landlock needs the packages {' and '.join(missing)}")
-    sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable)
+    rules = await _work_out_rules(has_network=settings.network)
+    sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable, rules=rules)
     await probe(sandbox)
     return sandbox
+
+
+async def _work_out_rules(*, has_network: bool) -> Mapping[str, Any]:
+    """Run `rules.py`, so that the bot never loads its libraries. Raise `SandboxUnusable`."""
+    options = json.dumps({"libraries": _find_library_folders(), "network": has_network})
+    output = await _run_once("landlock", [sys.executable, "-I", "-S", str(RULES_FILE), options], PROBE_TIMEOUT_SECONDS)
+    rules: Mapping[str, Any] = json.loads(output)
+    return rules
 
 
 async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> None:
@@ -295,25 +310,33 @@ async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> Non
         folder = Path(name)
         make_workspace(folder)
         command = sandbox.build_command(["true"], folder, ProgramLimits(10, 2**30, 16))
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=folder,
-                env=program_environment(folder),
-                start_new_session=True,
-            )
-            async with asyncio.timeout(timeout):
-                _, errors = await process.communicate()
-        except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-            raise SandboxUnusable(f"{sandbox.name} did not answer within {timeout:g} seconds") from None
-        except OSError as error:
-            raise SandboxUnusable(f"{sandbox.name} cannot be started: {error.strerror}") from None
+        await _run_once(sandbox.name, command, timeout, cwd=folder, env=program_environment(folder))
+
+
+async def _run_once(
+    name: str, command: Sequence[str], timeout: float, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> bytes:
+    """Return the output of a command. Raise `SandboxUnusable` of the sandbox of this name."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=cwd,
+            env={} if env is None else env,
+            start_new_session=True,
+        )
+        async with asyncio.timeout(timeout):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise SandboxUnusable(f"{name} did not answer within {timeout:g} seconds") from None
+    except OSError as error:
+        raise SandboxUnusable(f"{name} cannot be started: {error.strerror}") from None
     if process.returncode:
         lines = replace_controls(clean(errors.decode(errors="replace"))).strip().splitlines()
         reason = lines[-1][:300] if lines else f"exit status {process.returncode}"
-        raise SandboxUnusable(f"{sandbox.name} does not work here: {reason}")
+        raise SandboxUnusable(f"{name} does not work here: {reason}")
+    return output

@@ -40,7 +40,7 @@ FindContextSize = Callable[[Turn], Awaitable[int | None]]
 """Return the tokens of the context of a turn's model; None if unknown."""
 
 
-class ReadArgs(ToolArgs):
+class ReadEntriesArgs(ToolArgs):
     """The arguments of `tape.read`."""
 
     ids: tuple[str, ...] = Field(description="entry ids and ranges of them, such as 12 or 15-20")
@@ -77,7 +77,7 @@ def reading_tools(find_size: FindContextSize) -> list[Tool]:
         effect=READS_PEOPLE,
         help=CommandHelp(HelpTopic.HISTORY, "Read what was said, by its numbers", (",read 12", ",read 12,15-20")),
     )
-    async def tape_read(turn: Turn, args: ReadArgs) -> str:
+    async def tape_read(turn: Turn, args: ReadEntriesArgs) -> str:
         """Open entries of this chat by their ids, word for word: what a summary, a search hit or evidence cites (#7)."""
         spans = _parse(args.ids, turn.result_texts)
         return await _read(turn, spans, args.offset, await _limit(turn, args.limit))

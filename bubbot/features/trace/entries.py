@@ -8,7 +8,7 @@ from typing import Any
 
 from bubbot.features.trace.words import Excerpt
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, thaw
 
 ROW_CHARS = 600
 """Characters of one text in a list."""
@@ -68,7 +68,7 @@ class EntryRow:
 
 def describe_entry(entry: TapeEntry, limit: int = ROW_CHARS) -> EntryRow:
     """Describe an entry in at most `limit` characters for each of its texts."""
-    texts = list(_texts(entry))
+    texts = list(_texts(entry, limit))
     parts = tuple(
         WordPart(label, Excerpt.of(text, limit), is_code, is_error)
         for label, text, is_code, is_error in texts[:MAX_PARTS]
@@ -101,6 +101,12 @@ def pretty(value: Any) -> str:
     return json.dumps(thaw(value), ensure_ascii=False, indent=2)
 
 
+def _readable(value: Any, limit: int) -> str:
+    """Write a value for reading; one that is cut anyway as it is stored, which takes a fraction of the time."""
+    text = encode(value) if isinstance(value, Mapping) else ""
+    return text if len(text) > limit else pretty(value)
+
+
 def pretty_arguments(text: Any) -> str:
     """Write the arguments of a call for reading; as they are if they are not JSON."""
     if not isinstance(text, str):
@@ -111,7 +117,7 @@ def pretty_arguments(text: Any) -> str:
         return text
 
 
-def _texts(entry: TapeEntry) -> Iterator[tuple[str, str, bool, bool]]:
+def _texts(entry: TapeEntry, limit: int) -> Iterator[tuple[str, str, bool, bool]]:
     """Yield label, text, whether it is code and whether it is an error."""
     payload = entry.payload
     match entry.kind:
@@ -133,7 +139,7 @@ def _texts(entry: TapeEntry) -> Iterator[tuple[str, str, bool, bool]]:
             yield "", text_of(payload, "content"), False, False
         case _:
             shown = {Kind.ANCHOR: "state", Kind.EVENT: "data"}.get(Kind(entry.kind)) if entry.name else None
-            yield "", pretty(payload.get(shown, {}) if shown else payload), True, False
+            yield "", _readable(payload.get(shown, {}) if shown else payload, limit), True, False
 
 
 def _result_texts(payload: JsonObject) -> Iterator[tuple[str, str, bool, bool]]:

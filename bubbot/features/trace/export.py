@@ -6,13 +6,13 @@ from base64 import b64encode
 from hashlib import sha256
 
 from bubbot.errors import ConfigError
-from bubbot.features.trace.entries import describe_entry
-from bubbot.features.trace.timeline import TurnGroup, group_turns
+from bubbot.features.trace.timeline import TurnGroup, group_turns, read_rows
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.texts import Texts
 
 MAX_EXPORT_ENTRIES = 2000
+MAX_EXPORT_CHARS = 20_000_000
+"""Characters of one file at most, without its markup."""
 EXPORT_CHARS = 100_000
 """Characters of one text in a file."""
 
@@ -28,8 +28,13 @@ async def read_slice(tape: TapeHandle, first: int, last: int, texts: Texts) -> t
             "trace_export_limit", limit=MAX_EXPORT_ENTRIES, first=last - MAX_EXPORT_ENTRIES + 1, last=last
         )
         raise ConfigError(sentence)
-    entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(((first, last),)))]))[0]
-    return group_turns([describe_entry(entry, EXPORT_CHARS) for entry in entries])
+    rows, room = [], MAX_EXPORT_CHARS
+    async for row in read_rows(tape, first, last, EXPORT_CHARS):
+        room -= sum(len(part.words.text) for part in row.parts)
+        if room < 0:
+            raise ConfigError(texts.say("trace_export_long", limit=MAX_EXPORT_CHARS, first=first, last=row.id - 1))
+        rows.append(row)
+    return group_turns(rows)
 
 
 def file_policy(style: str) -> str:

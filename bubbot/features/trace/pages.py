@@ -14,7 +14,7 @@ from bubbot.features.trace.panels import PanelView, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader
 from bubbot.features.trace.sessions import SessionDirectory, SessionRow
-from bubbot.features.trace.timeline import group_turns, read_running, read_timeline, read_turns
+from bubbot.features.trace.timeline import group_turns, read_rows, read_running, read_timeline, read_turns
 from bubbot.features.trace.turn import find_turn, read_turn
 from bubbot.features.trace.words import TextPage
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
@@ -24,7 +24,6 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.handle import Clock
-from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 from bubbot.texts import Texts
@@ -252,9 +251,7 @@ class TracePages:
         after = place.request.number("after", 0) or 0
         head = place.row.entries
         low = max(after + 1, head - TAIL_ENTRIES + 1)
-        query = TapeQuery(place.row.tape, IdRanges(((low, head),)))
-        entries = (await place.tape.fetch([query]))[0] if low <= head else ()
-        groups = group_turns(tuple(map(describe_entry, entries)))
+        groups = group_turns([row async for row in read_rows(place.tape, low, head)])
         running = await read_running(place.reader, place.row.tape)
         return await self._tape_page("tail.html", place, groups=groups, running=running, head=head)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 
-from bubbot.features.trace.entries import EntryRow, describe_entry
+from bubbot.features.trace.entries import ROW_CHARS, EntryRow, describe_entry
 from bubbot.features.trace.turn import TURN_ENDS, TURN_START, end_status
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
@@ -15,6 +16,8 @@ from bubbot.tape.query import IdRanges, TapeQuery
 
 PAGE_ENTRIES = 100
 PAGE_TURNS = 40
+READ_ENTRIES = 50
+"""Entries in memory at once while a page is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,28 @@ async def read_timeline(tape: TapeHandle, before: int | None, first: int | None)
     else:
         high = head if before is None else min(max(before - 1, 1), head)
         low = max(high - PAGE_ENTRIES + 1, 1)
-    entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(((low, high),)))]))[0] if high else ()
-    return Timeline(tuple(map(describe_entry, entries)), low, high, head)
+    rows = [row async for row in read_rows(tape, low, high)]
+    return Timeline(tuple(rows), low, high, head)
+
+
+async def read_rows(tape: TapeHandle, low: int, high: int, limit: int = ROW_CHARS) -> AsyncIterator[EntryRow]:
+    """Read entries as rows, a few at a time: their whole texts may be long.
+
+    Args:
+        tape: the tape.
+        low: the first id.
+        high: the last one.
+        limit: characters of each text.
+    """
+    for start in range(max(low, 1), high + 1, READ_ENTRIES):
+        part = IdRanges(((start, min(start + READ_ENTRIES - 1, high)),))
+        entries = (await tape.fetch([TapeQuery(tape.name, part)]))[0]
+        for row in await asyncio.to_thread(_describe, entries, limit):
+            yield row
+
+
+def _describe(entries: Sequence[TapeEntry], limit: int) -> list[EntryRow]:
+    return [describe_entry(entry, limit) for entry in entries]
 
 
 def group_turns(rows: Sequence[EntryRow]) -> tuple[TurnGroup, ...]:

@@ -166,6 +166,8 @@ class TurnPage:
         before: an entry of the turn before; 0 for none.
         after: an entry of the turn after; 0 for none.
         left_out: entries that are not read here.
+        began: when its first entry was written.
+        ended: when its last entry was written.
     """
 
     span: TurnSpan
@@ -178,6 +180,8 @@ class TurnPage:
     before: int = 0
     after: int = 0
     left_out: int = 0
+    began: str = ""
+    ended: str = ""
 
     @property
     def elapsed_ms(self) -> int:
@@ -292,6 +296,8 @@ def fold_turn(
         before,
         after,
         left_out,
+        entries[0].date if entries else "",
+        entries[-1].date if entries else "",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bubbot.models.reply import ReplyAssembler, make_usage
 from bubbot.ports.model import Usage
+from bubbot.records import dataclass
 
 
 @dataclass

@@ -43,7 +43,7 @@ READS_AT_ONCE = 8
 """Reads of a stream that wait for nothing but the next bytes. Whoever answers in more pieces writes a long answer."""
 READ_INTERVAL_SECONDS = 0.05
 """Seconds between two further reads: an event of one word costs little if several come together, and nobody reads faster."""
-_DONE = b"[DONE]"
+_DONE = "[DONE]"
 _DECODER = json.JSONDecoder()
 _FAILED_FINISHES = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, Mistral and DeepSeek for an answer that failed; a retry may succeed."""
@@ -244,10 +244,11 @@ class OpenaiClient:
         text = ""
         try:
             for data in answer.parser.feed(chunk) if chunk else answer.parser.close():
-                if data.strip() == _DONE:
+                written = data.decode().strip()
+                if written == _DONE:
                     answer.is_done = True
                     break
-                event = _DECODER.decode(data.decode())  # `json.loads` would look for the encoding
+                event = _DECODER.raw_decode(written)[0]
                 if "error" in event and (error := event["error"]):
                     body = error if isinstance(error, Mapping) else {"message": str(error)}
                     code = body.get("code", body.get("status_code"))

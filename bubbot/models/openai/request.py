@@ -10,6 +10,8 @@ from bubbot.models.openai.providers import Endpoint
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.tape.entry import JsonObject, canonical
 
+_TEXT_KEYS = frozenset({"role", "content"})
+
 
 def encode_request(request: ModelRequest, name: str, endpoint: Endpoint, *, max_tokens: int | None = None) -> bytes:
     """Encode a request; only what no earlier request of the window held is encoded anew.
@@ -37,7 +39,9 @@ def _encode_messages(request: ModelRequest, provider: str, endpoint: Endpoint) -
         yield canonical({"role": "system", "content": request.system}).encode()
     texts = request.texts or (None,) * len(request.messages)
     for message, text in zip(request.messages, texts, strict=True):
-        if text is not None and _is_plain(message, endpoint):
+        # Most messages are a text of somebody; of a long window every one is looked at.
+        is_text = message.keys() == _TEXT_KEYS and type(message["content"]) is str
+        if text is not None and (is_text or _is_plain(message, endpoint)):
             yield text
         else:
             yield canonical(_adapt(build_message(message, provider), endpoint)).encode()

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from bubbot.app.diagnostics import PACKAGE_TIMEOUT_SECONDS, Diagnostics, list_diagnostics
+from bubbot.app.diagnostics import PACKAGE_TIMEOUT_SECONDS, Diagnostics, list_checks
 from bubbot.app.stores import open_home_tape
 from bubbot.home import Home
 from bubbot.ops.doctor.finding import run_check
@@ -34,7 +34,7 @@ def check_features(
     store = settings.store if settings else DEFAULT_STORE
     zone = ZoneInfo(settings.bot.timezone if settings else "UTC")
     reader = HomeReader(home.path, config, None, now, zone, partial(open_home_tape, store, home), has_tapes=of_tapes)
-    for diagnostics in list_diagnostics():
+    for diagnostics in list_checks():
         for check in diagnostics.checks:
             if check.reads_tapes != of_tapes or (check.needs_settings and settings is None):
                 continue

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from bubbot import plugins
 from bubbot.app.installed import (
     COMMAND_GROUP,
-    FEATURE_GROUP,
     STRATEGY_GROUP,
     load_command_group,
     load_feature,
@@ -23,6 +22,7 @@ from bubbot.models.catalogue import names
 from bubbot.models.embeddings.index import embeddings_are_installed, format_install_command
 from bubbot.models.local import model
 from bubbot.packages import package_command
+from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Finding, Level, edit_command
 from bubbot.ports.model import ModelOptions
 from bubbot.settings.loader import Settings

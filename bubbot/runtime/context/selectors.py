@@ -235,14 +235,12 @@ def prepend_opening(
         if style.first_assistant or not messages or messages[0].message["role"] == "user":
             return messages
         return (ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()), *messages)
-    if style.first_assistant:
-        return (_opening_message(opening), *messages)
-    line = format_anchor_line(opening)
     first = messages[0] if messages else None
+    if style.first_assistant:
+        return (_opening_message(opening, None), *messages)
     if first is None or first.message["role"] != "user" or not isinstance(first.message["content"], str):
-        return (ContextMessage({"role": "user", "content": line}, (opening.id,)), *messages)
-    joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
-    return (ContextMessage(joined, (opening.id, *first.ids)), *messages[1:])
+        return (_opening_message(opening, None, "user"), *messages)
+    return (_opening_message(opening, first, "user"), *messages[1:])
 
 
 def _find_sources(opening: TapeEntry | None) -> frozenset[int]:
@@ -252,12 +250,18 @@ def _find_sources(opening: TapeEntry | None) -> frozenset[int]:
     return frozenset(sources) if isinstance(sources, tuple) else frozenset()
 
 
-def _opening_message(opening: TapeEntry) -> ContextMessage:
-    """Write the opening anchor's line as an assistant message, cached with the anchor."""
-    message: ContextMessage | None = opening.cache.get("line")
-    if message is None:
-        content = {"role": "assistant", "content": format_anchor_line(opening)}
-        message = opening.cache["line"] = ContextMessage(content, (opening.id,))
+def _opening_message(opening: TapeEntry, first: ContextMessage | None, role: str = "assistant") -> ContextMessage:
+    """Write the opening anchor's line as a message, or in front of the first one; cached with the anchor."""
+    cached: tuple[ContextMessage | None, ContextMessage] | None = opening.cache.get(("line", role))
+    if cached is not None and cached[0] is first:
+        return cached[1]
+    line = format_anchor_line(opening)
+    if first is None:
+        message = ContextMessage({"role": role, "content": line}, (opening.id,))
+    else:
+        joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
+        message = ContextMessage(joined, (opening.id, *first.ids))
+    opening.cache["line", role] = first, message
     return message
 
 

@@ -46,6 +46,10 @@ class ContextView:
         version: of the strategy; None for the current one.
         start: the first entry to read, if the strategy needs none before it (see `ContextStrategy.start_event`). It
             changes what is read and not what is built, so that no record needs it.
+        strategy: the strategy that the selector names.
+
+    Raises:
+        ConfigError: there is none.
     """
 
     selector: str = "window"
@@ -57,12 +61,13 @@ class ContextView:
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
     version: int | None = None
     start: int | None = None
+    strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
-    @property
-    def strategy(self) -> ContextStrategy:
-        """The strategy that the selector names. Raises `ConfigError` if there is none."""
+    def __post_init__(self) -> None:
         strategy = self.strategies.find(self.selector)
-        return strategy if self.version is None else strategy.at_version(self.version) or strategy
+        if self.version is not None:
+            strategy = strategy.at_version(self.version) or strategy
+        object.__setattr__(self, "strategy", strategy)
 
     def as_json(self) -> JsonObject:
         """Build the record of the view for its step, so that the request can be rebuilt."""

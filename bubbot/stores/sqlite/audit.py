@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from bubbot.errors import EntryInvalid
 from bubbot.ports.progress import OnProgress, ignore_progress, report_each
 from bubbot.ports.store import DeploymentAudit
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.names import (
     TapeNameRow,
     imported_heads,

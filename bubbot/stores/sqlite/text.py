@@ -6,12 +6,13 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from threading import Event
 from typing import Any
 
 from bubbot.errors import StoreUnavailable
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.reader import IndexReader, IndexUnreadable, SqliteIndex
 from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find_entries, from_row, microseconds, tape_number
 from bubbot.tape.entry import TapeEntry

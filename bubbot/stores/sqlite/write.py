@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.schema import advance_generation
 from bubbot.stores.sqlite.names import protected_ids, tape_names
 from bubbot.stores.sqlite.rows import (

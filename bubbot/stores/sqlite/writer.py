@@ -9,7 +9,6 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread, current_thread
@@ -18,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import aiosqlite
 
 from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
+from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

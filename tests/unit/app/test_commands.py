@@ -12,11 +12,12 @@ import pytest
 from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.commands import bind_context, find_command, typed_tools
-from bubbot.app.installed import COMMAND_GROUP, FEATURE_GROUP, load_command_group
+from bubbot.app.installed import COMMAND_GROUP, load_command_group
 from bubbot.errors import CommandError, ConfigError
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.home import Home
+from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.settings import SettingsSection

@@ -110,7 +110,7 @@ HELLO = re.compile(r"You said: hello\b")
 
 
 class TestLeftOut:
-    @pytest.mark.sampled(3)
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("code", "reason"),
         [
@@ -238,7 +238,7 @@ class TestTurn:
             assert bench.problems()["odd"].startswith("find_traces: ")
             assert "tape/erased" not in await bench.names()
 
-    @pytest.mark.sampled(3)
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("where", ["around_turn", "around_model", "around_choice"])
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
     async def test_middleware_that_fails_fails_the_turn_with_a_sentence_that_names_the_feature(

@@ -116,8 +116,9 @@ class TestForgetting:
     """Idle sessions are not kept for ever."""
 
     @virtual
-    async def test_only_so_many_idle_sessions_are_remembered(self) -> None:
-        kept = runtime.MAX_IDLE_SESSIONS
+    async def test_only_so_many_idle_sessions_are_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept = 20
+        monkeypatch.setattr(runtime, "MAX_IDLE_SESSIONS", kept)
         async with running(InMemoryStore(), Played(says("ok")), Options(rules=rules())) as bench:
             for number in range(kept + 20):
                 await bench.say("hello", chat=str(number))

@@ -208,7 +208,6 @@ class Varied(ScriptedModel):
             yield item
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.law("T8")
 @pytest.mark.parametrize(
     ("selector", "traits"),

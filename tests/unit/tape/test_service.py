@@ -24,7 +24,7 @@ async def test_an_entry_without_a_date_is_dated_by_the_clock(tape: TapeService) 
     assert [entry.date for entry in (first, second, third)] == [
         "2026-11-21T20:21:00.000000+00:00",
         "2020-01-01",
-        "2026-11-21T20:21:01.000000+00:00",
+        "2026-11-21T20:21:00.000000+00:00",  # what is appended at once has one time
     ]
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry.semconv._incubating.attributes import (
     error_attributes,
     gen_ai_attributes,
@@ -202,6 +203,41 @@ async def test_a_turn_that_was_stopped_says_so_and_so_does_its_call(tmp_path: Pa
     assert (root[Name.STATUS], root.status, root[Name.ERROR]) == ("stopped", ERROR, "stopped")
     (call,) = taken.named("execute_tool")
     assert (call.status, call[Name.ERROR]) == (ERROR, "not_finished")
+
+
+@pytest.mark.parametrize(("content", "name"), [("off", "unknown"), ("full", "nonsense")])
+async def test_a_command_is_a_call_without_a_model(tmp_path: Path, content: str, name: str) -> None:
+    async with receiver() as taken:
+        settings = settings_for(tmp_path, SCRIPT, endpoint=taken.url, content=content)
+        async with traced(settings, tmp_path) as bot:
+            await say(bot, ",tape.info")
+            await say(bot, ",nonsense words")
+            await taken.turns(2)
+    first, second = taken.roots
+    assert taken.tree(first) == ["execute_tool tape.info"]
+    assert taken.tree(second) == [f"execute_tool {name}"]
+    good, bad = taken.named("execute_tool")
+    assert (good.status, bad.status, bad[Name.ERROR]) == (0, ERROR, "refused")
+    if content == "full":
+        assert (first[Name.INPUT], good[Name.INPUT]) == (",tape.info", ",tape.info")
+        assert first[Name.OUTPUT] == good[Name.OUTPUT] != ""
+
+
+async def test_a_turn_that_puts_the_tape_aside_or_erases_it_is_sent_and_what_is_erased_is_not(tmp_path: Path) -> None:
+    async with receiver(opened=False) as taken:
+        settings = settings_for(tmp_path, SCRIPT, endpoint=taken.url, content="full")
+        async with traced(settings, tmp_path) as bot:
+            await say(bot, "first of all")
+            await taken.until(lambda: taken.headers)  # these spans are on their way
+            for text in ("words to forget", ",reset erase", ",yes", "afterwards"):
+                await say(bot, text)
+            taken.gate.set()
+            await taken.until(lambda: any(span[Name.INPUT] == "afterwards" for span in taken.roots))
+            await written(bot, "otel/exported", 2)
+    asked = [span[Name.INPUT] for span in taken.roots]
+    assert asked[0] == "first of all"
+    assert asked[-1] == "afterwards"
+    assert b"words to forget" not in b"".join(taken.bodies)
 
 
 def test_the_same_facts_give_the_same_spans() -> None:

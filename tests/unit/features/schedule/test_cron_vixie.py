@@ -207,9 +207,9 @@ def compare(number: int) -> Counter[str]:
 
 
 def test_cron_lines_run_at_clock_changes_as_vixies_cron_would() -> None:
-    counts = compare(60)
-    assert counts["compared"] == 60 * 12
-    assert counts["firings"] > 3_000
+    counts = compare(25)
+    assert counts["compared"] == 25 * 12
+    assert counts["firings"] > 1_000
 
 
 @pytest.mark.proof

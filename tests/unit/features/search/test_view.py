@@ -93,7 +93,6 @@ async def test_spelling_mistakes_are_forgiven_and_marked(chat: TapeService) -> N
     assert "Database Migration" in result.hits[0].snippet
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "query", "found"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import secrets
 import shutil
 import signal
@@ -289,7 +290,6 @@ async def test_programs_end_with_the_bot_and_with_a_new_beginning(memory_store: 
     assert await gone(marks[1])
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SANDBOXES)
 async def test_programs_end_with_a_bot_that_is_killed(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
@@ -358,15 +358,44 @@ async def test_the_choice_is_bubblewrap_then_landlock_then_nothing(path: Path, m
         await choose_sandbox(settings(sandbox="auto"))
 
 
-async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(tmp_path: Path) -> None:
+NO_RULES = {"handled": [0, 0, 0], "reading": 0, "writing": 0, "device": 0, "file": 0, "filter": ""}
+
+
+@pytest.mark.parametrize(
+    ("rules", "wrong"), [(None, "RLIMIT_CPU"), (NO_RULES, ""), (NO_RULES | {"handled": [1, 0, 0]}, "")]
+)
+async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
+    tmp_path: Path, rules: dict[str, Any] | None, wrong: str
+) -> None:
     make_workspace(tmp_path / "work")
-    made = ConfinedSandbox(has_network=False)
+    made = ConfinedSandbox(has_network=False, rules=rules)
     command = made.build_command(["echo", "ran"], tmp_path / "work", sandboxes.ProgramLimits(10, 2**30, 16))
-    command[4] = command[4].replace('"RLIMIT_CPU": 10', '"RLIMIT_CPU": "ten"')
+    command[4] = command[4].replace('"RLIMIT_CPU": 10', '"RLIMIT_CPU": "ten"') if wrong else command[4]
     done = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, errors = await done.communicate()
     assert (done.returncode, output) == (125, b"")
     assert b"the sandbox cannot be made" in errors
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", ["bwrap", "landlock"])
+async def test_a_sandbox_adds_less_than_40_ms(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
+    await require(name, request)
+    made = await choose_sandbox(settings(sandbox=name))
+    make_workspace(tmp_path)
+    sandboxed = made.build_command(["true"], tmp_path, sandboxes.ProgramLimits(10, 2**30, 16))
+    assert measure_seconds(sandboxed, tmp_path) - measure_seconds(["true"], tmp_path) < 0.04
+
+
+def measure_seconds(command: list[str], folder: Path) -> float:
+    """The least processor time of a command in several runs; a clock would measure what else the machine does."""
+    least = 9.0
+    for _ in range(20):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, cwd=folder, env=sandboxes.program_environment(folder), check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        least = min(least, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return least
 
 
 async def test_without_a_sandbox_that_works_the_tool_says_why(

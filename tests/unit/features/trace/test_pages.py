@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from urllib.parse import parse_qsl, unquote
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ import pytest
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
+from bubbot.features.trace import export
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
 from bubbot.features.trace.pages import TraceDeps, TracePages
 from bubbot.features.trace.timeline import PAGE_ENTRIES
@@ -40,8 +41,8 @@ from bubbot.ports.panel import (
     TapeLink,
 )
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
-from bubbot.tape.entry import event, message
+from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary, Viewer
+from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
@@ -50,6 +51,8 @@ from tests.doubles import START
 from tests.turns import HOME, Options, Played, calls, running, says
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[2J"
+SHARED = (SharedTape("bubbot/inbox/"),)
+"""What panels show auditors in part, and the pages of tapes not at all."""
 ZONE = ZoneInfo("Asia/Shanghai")
 
 
@@ -57,8 +60,17 @@ def pages_of(store: TapeStore, *panels: Panel, language: str = "en") -> TracePag
     """The pages over a store."""
 
     def open_reader(viewer: Viewer) -> TapeBoundary:
-        return TapeBoundary(store, viewer, workspace="home", references=OWN_REFERENCES)
+        return TapeBoundary(store, viewer, workspace="home", references=OWN_REFERENCES, shared=SHARED)
 
+    return _pages(open_reader, panels, language)
+
+
+def pages_through(boundary: TapeBoundary) -> TracePages:
+    """The pages through one boundary."""
+    return _pages(lambda _: boundary, (), "en")
+
+
+def _pages(open_reader: Callable[[Viewer], TapeBoundary], panels: Sequence[Panel], language: str) -> TracePages:
     feature_panels = [FeaturePanel("test", panel, None) for panel in panels]
     return TracePages(
         TraceDeps(open_reader, OWN_STRATEGIES, Texts(language), ZONE, lambda: START, tuple(feature_panels))
@@ -360,3 +372,41 @@ async def test_the_page_speaks_chinese(store: InMemoryStore) -> None:
     assert "时间线" in page
     assert "访问令牌" in pages.ask_for_token(LoginForm(is_wrong=True)).body.decode()
     assert "<h1>" in pages.show_error(BubbotError(EVIL), 500).body.decode()
+
+
+class CountingReads(TapeBoundary):
+    """A boundary that counts the entries that pages read."""
+
+    read = 0
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.fetch`."""
+        answers = await super().fetch(queries)
+        self.read += sum(map(len, answers))
+        return answers
+
+
+async def test_a_page_reads_no_more_of_a_long_tape_than_of_a_short_one(store: InMemoryStore) -> None:
+    entries = (await store.fetch([TapeQuery(HOME)]))[0]
+    turns = [entry.with_id(0) for entry in entries if entry.name != "loop.step"]
+    reads: dict[int, list[int]] = {}
+    for copies in (40, 200):
+        tape = f"tape{copies}"
+        await store.append([Batch(tape, tuple(turns)) for _ in range(copies)])
+        middle = await store.head(tape) // 2
+        for address in ("", f"?before={middle}", "/turns", f"/turns?before={middle}", f"/turn/{middle}", "/tail"):
+            boundary = CountingReads(store, OWNER, workspace="home", references=OWN_REFERENCES)
+            await look(pages_through(boundary), f"/session/{tape}{address}")
+            reads.setdefault(copies, []).append(boundary.read)
+    assert reads[40] == reads[200]
+    assert max(reads[200]) < 400
+
+
+async def test_an_export_of_very_long_texts_names_a_part_that_fits(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "MAX_EXPORT_CHARS", 25)
+    await memory_store.append([Batch("long", tuple(message("user", "0123456789") for _ in range(5)))])
+    with pytest.raises(ConfigError, match="such as 2 to 3"):
+        await look(pages_of(memory_store), "/session/long/export?first=2&last=5")
+    assert "0123456789" in await look(pages_of(memory_store), "/session/long/export?first=2&last=3")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
+from bubbot.features.web import address as address_module
 from bubbot.features.web.address import is_public, is_public_text
 
 PUBLIC = (
@@ -49,6 +55,35 @@ def test_an_address_of_the_internet_is_public(text: str) -> None:
 @pytest.mark.parametrize("text", PRIVATE)
 def test_an_address_that_is_not_of_the_internet_is_refused(text: str) -> None:
     assert not is_public(ip_address(text))
+
+
+SCRIPT = """
+import json, runpy, sys
+from ipaddress import ip_address
+is_public = runpy.run_path(sys.argv[1])["is_public"]
+print(json.dumps([text for text in json.load(sys.stdin) if is_public(ip_address(text))]))
+"""
+"""Prints which of some addresses are public, with the one module and nothing else of ours."""
+
+
+def find_python(minor: int) -> str | None:
+    """Find an interpreter of this version that runs: on the path, or among those of pyenv."""
+    version = f"3.{minor}"
+    found = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")]
+    for python in filter(None, found):  # pyenv has one on the path that runs only where it was chosen
+        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return str(python)
+    return None
+
+
+@pytest.mark.parametrize("minor", [minor for minor in (11, 12, 13) if minor != sys.version_info.minor])
+def test_the_table_holds_on_other_versions_of_python(minor: int) -> None:
+    python = find_python(minor)
+    if python is None:
+        pytest.skip(f"there is no python3.{minor} here")
+    script = [python, "-I", "-c", SCRIPT, str(address_module.__file__)]
+    done = subprocess.run(script, input=json.dumps([*PUBLIC, *PRIVATE]), capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == list(PUBLIC)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,6 @@ def test_an_address_is_asked_without_its_fragment_and_with_its_host_in_ascii() -
     assert (address.url, address.host) == ("https://xn--bcher-kva.example:443/a?b=1", "xn--bcher-kva.example")
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "host",
     [

@@ -87,7 +87,6 @@ def test_only_a_name_that_makes_the_encoding_certain_has_one(name: str, encoding
     assert find_encoding_name(name) == encoding
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(("name", "encoding"), [("openai/gpt-4o", "o200k_base"), ("openai/gpt-4", "cl100k_base")])
 def test_texts_have_the_tokens_tiktoken_counts(

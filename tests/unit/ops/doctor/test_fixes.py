@@ -436,6 +436,7 @@ class TestDatabase:
                 write(home, work)
                 mend_running(checkup(home, days=2), wanted, tmp_path)
 
+    @pytest.mark.proof
     @mends("backup.old")
     def test_one_whose_backup_is_old(self, home: Home, tmp_path: Path) -> None:
         run(tmp_path, "ask", "hello")

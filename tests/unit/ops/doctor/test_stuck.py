@@ -129,6 +129,7 @@ class TestReading:
         assert "bubbot/outbox/telegram" in finding.cause
         assert "tape.damaged" in found(run_checks(home, None, now=START, deep=False).findings)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("what", ["folder", "broken link", "loop", "pipe", "garbage", "nothing", "closed"])
     def test_whatever_stands_in_the_place_of_a_file_no_check_fails_over_it(self, home: Home, what: str) -> None:
         shutil.rmtree(home.path)

@@ -193,7 +193,6 @@ async def test_spellings_take_turns_and_no_more_is_read_than_is_shown(
     assert len(proposed) == len(set(proposed)) < 40
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
 async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer, typed: str) -> None:
     await chat.append([message("user", "the Database Migration 数据库迁移 café olé")])

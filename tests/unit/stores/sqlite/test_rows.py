@@ -77,7 +77,6 @@ async def test_several_ranges_do_not_go_through_the_whole_tape(conn: sqlite3.Con
     assert steps_of(conn, TapeQuery("chat", few)) < steps_of(conn, TapeQuery("chat")) / 50
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -78,9 +78,10 @@ class TestTables:
         assert len(phrases) >= 150
         assert sum(meaning.startswith("!") for meaning in phrases.values()) >= 40
 
-    def test_what_is_told_means_the_same_when_it_is_typed(self, table: str) -> None:
+    @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.proof)])
+    def test_what_is_told_means_the_same_when_it_is_typed(self, table: str, step: int) -> None:
         wrong, languages = [], [Texts(language) for language in LANGUAGES.values()]
-        for row in ROWS[table]:
+        for row in ROWS[table][::step]:
             if row.meaning.startswith("!"):
                 continue
             reading = read_time(row.words, row.context)

@@ -1,0 +1,44 @@
+"""A module of the standard library that is loaded when something in it is used, and not when a library imports it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class DeferredModule(ModuleType):
+    """Stands in for a submodule of a package until one of its functions is called, or another name is looked up.
+
+    Attributes:
+        functions: the names that can be imported from it without loading it.
+    """
+
+    def __init__(self, name: str, functions: tuple[str, ...]) -> None:
+        super().__init__(name)
+        package, _, last = name.rpartition(".")
+        self.__path__ = [f"{folder}/{last}" for folder in sys.modules[package].__path__]  # `from … import` asks for it
+        for function in functions:
+            setattr(
+                self, function, lambda *args, _name=function, **kwargs: getattr(self._load(), _name)(*args, **kwargs)
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._load(), name)
+
+    def _load(self) -> ModuleType:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return importlib.import_module(self.__name__)
+
+
+def defer_metadata() -> None:
+    """Let libraries import `importlib.metadata` without loading it.
+
+    pydantic imports it with its first model, for plugins that are disabled here; it loads all of `email`, and takes 4 % of
+    a short command.
+    """
+    if "importlib.metadata" not in sys.modules:
+        deferred: Any = DeferredModule("importlib.metadata", ("entry_points",))
+        sys.modules["importlib.metadata"] = importlib.metadata = deferred
