@@ -390,6 +390,7 @@ async def open_bot(
             leases,
             context,
             wrappers.tools,
+            is_quarantined=restored is not None,
         )
         deps, toolbox = build_session_deps(settings, shared, models[0])
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}

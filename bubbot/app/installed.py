@@ -18,6 +18,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 FEATURES = (
     "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
@@ -98,6 +99,7 @@ def load_feature(name: str) -> FeatureFactory:
         except Exception as error:  # a package is someone else's code
             raise ConfigError(f"{label} has settings that fail: {type(error).__name__}: {error}") from error
     _check_events(factory, label)
+    _check_panels(factory, label)
     return factory
 
 
@@ -111,6 +113,24 @@ def _check_events(factory: FeatureFactory, label: str) -> None:
             declared_references(model)
         except (EntryInvalid, TypeError) as error:  # a value without a hash is no class
             raise ConfigError(f"{label} has the event {event!r}, whose references cannot be read: {error}.") from error
+
+
+def _check_panels(factory: FeatureFactory, label: str) -> None:
+    """Raise `ConfigError` if the panels are no sequence of Panel, or let auditors see facts of a tape of another feature."""
+    panels: object = factory.panels
+    if panels == ():
+        return
+    # Imported here: few packages have panels, and every command loads the features of packages.
+    from bubbot.ports.panel import Panel
+
+    if not isinstance(panels, Sequence) or not all(isinstance(panel, Panel) for panel in panels):
+        raise ConfigError(f"{label} has panels that are no sequence of Panel.")
+    own = f"{SYSTEM_TAPE_PREFIX}{factory.name}"
+    for tape in (shared.name for panel in factory.panels for shared in panel.shared):
+        if tape.removesuffix("/") != own and not tape.startswith(f"{own}/"):
+            raise ConfigError(
+                f"{label} has a panel that shares the tape {tape!r}: it may share those below {own} only."
+            )
 
 
 def load_strategies() -> ContextStrategies:

@@ -68,7 +68,7 @@ def admit_owner(token: str) -> AdmitViewer:
     """Admit whoever has this token, as the user of this process: the owner."""
 
     async def admit(given: str) -> Admission | None:
-        return Admission(OWNER, is_local=True) if compare_digest(given.encode(), token.encode()) else None
+        return Admission(OWNER) if compare_digest(given.encode(), token.encode()) else None
 
     return admit
 

@@ -57,6 +57,7 @@ class TurnServices:
         leases: the leases of this process.
         command_context: what commands work on.
         tools: tools to add to those of the features.
+        is_quarantined: the home is a copy, whose original may have acted.
     """
 
     channel_runtimes: Mapping[str, ChannelRuntime]
@@ -70,6 +71,7 @@ class TurnServices:
     leases: SessionLease
     command_context: CommandContext
     tools: Sequence[Tool] = ()
+    is_quarantined: bool = False
 
 
 def build_session_deps(settings: Settings, services: TurnServices, models: ModelSet) -> tuple[SessionDeps, Toolbox]:
@@ -161,7 +163,7 @@ def _build_loop(
     show = services.activity
     calls = ToolCallRunner(
         tools,
-        ToolLimits(settings.tools.timeout, settings.tools.result_limit),
+        ToolLimits(settings.tools.timeout, settings.tools.result_limit, may_repeat_effects=not services.is_quarantined),
         show,
         around_tool=[around for feature in features for around in feature.around_tool],
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from bubbot.gateway.outbox import receipt_key
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED
-from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
+from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key
 from bubbot.ports.panel import Block, Cell, Moment, Panel, PanelQuery, PanelReader, Paragraph, Table, TapeLink
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
@@ -15,8 +16,12 @@ from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.shards import shard_tape
 
 OUTBOXES = SharedTape(f"{OUTBOX_PREFIX}/")
-PAGE_FACTS, MAX_FACTS_READ = 500, 5_000
-"""Deliveries of all chats that are read at a time, and for one page, to find those of one chat."""
+MESSAGES_PER_TURN = 8
+"""Messages of one turn that are looked for."""
+NEWEST_FACTS = 1_000
+"""The newest facts of the tape among which messages are looked for that no turn wrote."""
+TURN_START = "turn/start"
+TURN_ID = re.compile(r"[0-9a-f]{32}")
 MAX_TEXT_CHARS = 300
 
 
@@ -27,7 +32,7 @@ async def read_deliveries(reader: PanelReader, query: PanelQuery) -> list[Block]
         return [Paragraph(texts.say("panel_deliveries_none"))]
     name = shard_tape(f"{OUTBOX_PREFIX}/{channel}", query.session, reader.tapes.tape_shards)
     tape = reader.tapes.open_tape(name)
-    intents, more = await _find_intents(tape, query)
+    intents, more = await _find_intents(reader, tape, query)
     answers = await _read_answers(tape, intents)
     rows = tuple(row for intent in intents for row in _rows(reader, name, query.session, intent, answers))
     columns = tuple(
@@ -36,23 +41,38 @@ async def read_deliveries(reader: PanelReader, query: PanelQuery) -> list[Block]
     return [Table(texts.say("panel_deliveries"), columns, rows, texts.say("panel_deliveries_none"), more)]
 
 
-async def _find_intents(tape: TapeHandle, query: PanelQuery) -> tuple[list[TapeEntry], str]:
-    """Return the newest messages to the chat below the cursor; the tape holds those to all chats of a channel."""
-    found: list[TapeEntry] = []
-    cursor, read = query.cursor_id(), 0
-    while read < MAX_FACTS_READ:
-        part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
-        wanted = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(INTENT,), newest=True, limit=PAGE_FACTS)
-        page = (await tape.fetch([wanted]))[0]
-        for entry in page:
-            if not entry.erased and entry.payload["data"]["session"] == query.session:
-                if len(found) == query.limit:
-                    return found, str(found[-1].id)
-                found.append(entry)
-        if len(page) < PAGE_FACTS:
-            return found, ""
-        read, cursor = read + len(page), page[-1].id
-    return found, str(cursor)
+async def _find_intents(reader: PanelReader, tape: TapeHandle, query: PanelQuery) -> tuple[list[TapeEntry], str]:
+    """Return the messages of the newest turns below the cursor, by their keys; on the first page with the newest others.
+
+    The tape holds the messages to all chats of a channel: only the keys find those of one without reading the rest.
+    """
+    cursor = query.cursor_id()
+    part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
+    session = reader.tapes.open_tape(query.tape, query.session)
+    starts = (
+        await session.fetch(
+            [TapeQuery(query.tape, part, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=query.limit + 1)]
+        )
+    )[0]
+    turns = [str(start.meta["turn"]) for start in starts[: query.limit] if not start.erased and "turn" in start.meta]
+    keys = tuple(intent_key(turn, place) for turn in turns for place in range(MESSAGES_PER_TURN))
+    named = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(INTENT,), keys=keys or ("none",))
+    newest = IdRanges(((max(await tape.head() - NEWEST_FACTS, 0) + 1, None),))
+    recent = TapeQuery(tape.name, newest, kinds=(Kind.EVENT,), names=(INTENT,))
+    by_turn, others = await tape.fetch([named, recent])
+    found = {entry.id: entry for entry in by_turn if _belongs(entry, query.session)}
+    if cursor is None:
+        found |= {
+            entry.id: entry
+            for entry in others
+            if _belongs(entry, query.session) and not TURN_ID.fullmatch(str(entry.payload["data"]["turn"]))
+        }
+    more = str(starts[query.limit - 1].id) if len(starts) > query.limit else ""
+    return [found[number] for number in sorted(found, reverse=True)], more
+
+
+def _belongs(entry: TapeEntry, session: str) -> bool:
+    return not entry.erased and entry.payload["data"]["session"] == session
 
 
 async def _read_answers(tape: TapeHandle, intents: Sequence[TapeEntry]) -> Mapping[str, TapeEntry]:
@@ -89,7 +109,7 @@ def _rows(
             (
                 TapeLink(f"#{intent.id}.{place}", tape=tape, entry=intent.id),
                 Moment(intent.date),
-                TapeLink(turn[:8], session=session, turn=turn),
+                TapeLink(turn[:8], session=session, turn=turn) if TURN_ID.fullmatch(turn) else turn,
                 text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…",
                 state,
                 answer,

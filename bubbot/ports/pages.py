@@ -22,13 +22,11 @@ class PageRequest:
         path: the parts of the path, decoded; none for the first page. Foreign: anything may stand in it.
         query: the last value of each parameter. Foreign, too.
         viewer: who looks.
-        is_local: the viewer is the user of this process, who needs no leave to go.
     """
 
     path: tuple[str, ...]
     query: Mapping[str, str]
     viewer: Viewer
-    is_local: bool = False
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a parameter as a number of at most 18 digits; `default` if it is missing or none."""

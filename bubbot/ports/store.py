@@ -26,7 +26,9 @@ class StoreOptions:
     Attributes:
         home: the home folder.
         address: `[store] address`; empty if not set.
-        readonly: for reading, while another process may write. A store that cannot be read so raises `StoreUnavailable`.
+        readonly: for reading, while another process may write. The database itself has to refuse writes then: SQLite opens
+            with `mode=ro` and `query_only`, a store on PostgreSQL sets `default_transaction_read_only` and best uses a
+            role that may only `SELECT`. A store that cannot be read so raises `StoreUnavailable`.
         now: the clock.
     """
 

@@ -65,10 +65,12 @@ class ToolLimits:
     Attributes:
         timeout: seconds a tool may run.
         result_limit: characters of a result that are shown.
+        may_repeat_effects: what was cut off and takes an idempotency key runs again under it; false for a copy of a bot.
     """
 
     timeout: float = 60.0
     result_limit: int = 16_000
+    may_repeat_effects: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +355,11 @@ class ToolCallRunner:
             else:
                 if tool.effect.source is Source.WORLD:  # the record may hold its words, those of an error too
                     turn.tape.raise_source(Source.WORLD)
-                if (output := await record.answer(recorded, invocation, effect)) is not None:
+                if (
+                    output := await record.answer(
+                        recorded, invocation, effect, may_repeat=self._settings.may_repeat_effects
+                    )
+                ) is not None:
                     return output
         if invocation.call is not None:
             plan = await plan_call(turn, tool, invocation.args)

@@ -284,8 +284,16 @@ class AttemptRecord:
             return recorded.content is not None
         return call.tool.acts_outside
 
-    async def answer(self, recorded: RecordedCall, call: ToolInvocation, run: EffectRun) -> ToolOutput | None:
+    async def answer(
+        self, recorded: RecordedCall, call: ToolInvocation, run: EffectRun, *, may_repeat: bool = True
+    ) -> ToolOutput | None:
         """Answer a call with what was recorded; None if it turns out not to have happened, so that it runs now.
+
+        Args:
+            recorded: what was recorded of it.
+            call: the call.
+            run: it runs with this, if it has to.
+            may_repeat: it may run again under its key.
 
         Raises:
             ToolFailed: the recorded call failed, or nobody knows whether it happened.
@@ -295,7 +303,7 @@ class AttemptRecord:
             if recorded.is_error:
                 raise ToolFailed(recorded.content)
             return recorded.content
-        output = await _settle(recorded, call, run)
+        output = await _settle(recorded, call, run, may_repeat=may_repeat)
         if isinstance(output, str) and run.call_id in self._settling:
             # The model did not ask for this one: if it does now, it is told the same.
             self._settling.discard(run.call_id)
@@ -303,10 +311,12 @@ class AttemptRecord:
         return output
 
 
-async def _settle(recorded: RecordedCall, call: ToolInvocation, run: EffectRun) -> ToolOutput | None:
+async def _settle(
+    recorded: RecordedCall, call: ToolInvocation, run: EffectRun, *, may_repeat: bool
+) -> ToolOutput | None:
     """Settle a call that may have happened (T20). What its begin allowed is not decided again."""
     tool = call.tool
-    if recorded.digest and recorded.once is Repeat.KEY:
+    if recorded.digest and recorded.once is Repeat.KEY and may_repeat:
         return await run.act(call, Repeat.KEY, recorded.key)
     if recorded.digest and recorded.once is Repeat.PROBE and tool.probe is not None:
         output: object = await tool.probe(replace(call.turn, effect_key=recorded.key), call.args)

@@ -53,12 +53,10 @@ class Admission:
     Attributes:
         viewer: what they may see.
         seconds: for how long the browser keeps the token; None: until it is closed.
-        is_local: they are the user of this process.
     """
 
     viewer: Viewer
     seconds: int | None = None
-    is_local: bool = False
 
 
 AdmitViewer: TypeAlias = Callable[[str], Awaitable[Admission | None]]
@@ -212,7 +210,7 @@ class PageServer:
         path = tuple(unquote(part) for part in request.raw_path.partition("?")[0].split("/") if part)
         query = dict(request.query.items())  # the last value of each
         return self._send(
-            await self._pages.answer(PageRequest(path, query, admission.viewer, is_local=admission.is_local))
+            await self._pages.answer(PageRequest(path, query, admission.viewer))
         )
 
     def _bounce(self, request: web.Request) -> web.Response:

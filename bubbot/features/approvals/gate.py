@@ -278,7 +278,7 @@ class CallGate:
         if approvals is None:  # the turn has no middleware around it
             raise ToolRefused(f"{waiting.tool.name} was not run: nobody can be asked here. Do not try it again.")
         earlier = approvals.asked.get(waiting.digest)
-        if earlier is None and (found := self._service.find_open_call(turn.session, waiting.digest)):
+        if earlier is None and (found := await self._service.find_open_call(turn.session, waiting.digest)):
             earlier = found.id
         if earlier is not None:
             return earlier, False
@@ -385,6 +385,10 @@ class CallGate:
             return
         if not await self._service.may_act():
             turn.fixed_reply = turn.texts.say("approval_restored", id=number)
+            return
+        if decided_at := await self._service.find_late(number):
+            moment = f"{decided_at.astimezone(turn.zone):%Y-%m-%d %H:%M}"
+            turn.fixed_reply = turn.texts.say("approval_late", id=number, moment=moment)
             return
         if not found or found[0].erased or found[0].name != ASKED:
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)

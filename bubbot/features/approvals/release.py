@@ -12,7 +12,7 @@ _RELEASE = Decider("terminal", "terminal", "", Role.OWNER, "", has_power=True, s
 
 def end_approvals(service: ApprovalService) -> tuple[list[TapeEntry], int]:
     """Make the facts that refuse each open card and end each answer whose turn was not queued; and count them."""
-    opened, decided = service.list_open(), service.state.decided
+    opened, decided = service.list_unanswered(), service.state.decided
     refused = [decided_entry(card, "denied", _RELEASE, "once", REASON) for card in opened]
     ended = [continued_entry(number) for number in [*(card.id for card in opened), *decided]]
     return [*refused, *ended], len(ended)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
 
 from bubbot.errors import ConfigError
@@ -24,7 +24,7 @@ from bubbot.features.approvals.state import (
 )
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
-from bubbot.ports.tool import GrantTarget
+from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event, timestamp
@@ -33,7 +33,7 @@ from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import Source, most_foreign
-from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.tape.query import OpeningAnchor, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
@@ -182,18 +182,41 @@ class ApprovalService:
         elif facts := result.staged.get(APPROVALS_TAPE):
             await self._projected.follow(facts)
 
-    def list_open(self) -> list[OpenApproval]:
-        """List the cards that wait for an answer, oldest first."""
+    def list_unanswered(self) -> list[OpenApproval]:
+        """List the cards that nobody has answered and that have not expired, oldest first."""
         now = self._now()
         return [each for each in self.state.open.values() if each.expires > now]
+
+    async def list_open(self) -> list[OpenApproval]:
+        """List the cards that wait for an answer, oldest first: unanswered ones whose chat was not reset meanwhile."""
+        return [each for each in self.list_unanswered() if await self.read_asked(each) is not None]
 
     def list_grants(self) -> list[StandingGrant]:
         """List the grants, oldest first. That of a chat whose window has closed is still there, and covers nothing."""
         return list(self.state.grants.values())
 
-    def find_open_call(self, session: str, digest: str) -> OpenApproval | None:
+    async def find_open_call(self, session: str, digest: str) -> OpenApproval | None:
         """Return the open card of a chat that holds a call with this digest."""
-        return next((each for each in self.list_open() if each.session == session and digest in each.digests), None)
+        for each in self.list_unanswered():
+            is_same = each.session == session and digest in each.digests
+            if is_same and await self.read_asked(each) is not None:
+                return each
+        return None
+
+    async def read_arguments(self, grant: StandingGrant) -> str:
+        """Read what a grant for exact arguments covers, as the card showed it.
+
+        Empty if it covers something that it names itself, or if the chat in which it was asked is no longer there.
+        """
+        if grant.target.kind is not GrantKind.ARGUMENTS:
+            return ""
+        opened = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(grant.approval),))]))[0]
+        if not opened or opened[0].erased or opened[0].name != OPENED:
+            return ""
+        asked = await self._read_asked(opened[0].payload["data"]["tape"], grant.approval)
+        wanted = {"kind": grant.target.kind.value, "value": grant.target.value}
+        calls = asked["calls"] if asked else ()
+        return next((call["details"] for call in calls if (call["tool"], call["target"]) == (grant.tool, wanted)), "")
 
     async def match_grant(self, turn: Turn, tool: str, target: GrantTarget | None) -> MatchedGrant | None:
         """Return the best grant that covers a call: an exact one before one of a folder around it.
@@ -290,15 +313,31 @@ class ApprovalService:
 
     async def read_asked(self, approval: OpenApproval) -> JsonObject | None:
         """Read the calls of a card from the tape of its chat; None if they were put aside or erased."""
-        query = TapeQuery(approval.tape, keys=(asked_key(approval.id),))
-        found = (await self._open_tape(approval.tape).fetch([query]))[0]
+        return await self._read_asked(approval.tape, approval.id)
+
+    async def _read_asked(self, tape: str, number: str) -> JsonObject | None:
+        found = (await self._open_tape(tape).fetch([TapeQuery(tape, keys=(asked_key(number),))]))[0]
         return found[0].payload["data"] if found and not found[0].erased and found[0].name == ASKED else None
 
     async def read_decision(self, number: str) -> JsonObject | None:
         """Return the data of the answer to a card; None without one."""
+        found = await self._find_decision(number)
+        return found.payload["data"] if found else None
+
+    async def find_late(self, number: str) -> datetime | None:
+        """Return when a card was answered, if that is longer ago than an answer may take; None if it is not.
+
+        So long a bot was stopped after the answer: what was right then may be wrong now.
+        """
+        found = await self._find_decision(number)
+        decided = parse_moment(found.date) if found else None
+        is_late = decided is not None and decided + timedelta(hours=self.settings.hours) <= self._now()
+        return decided if is_late else None
+
+    async def _find_decision(self, number: str) -> TapeEntry | None:
         query = TapeQuery(APPROVALS_TAPE, keys=(decided_key(number),))
         found = (await self._tape.fetch([query]))[0]
-        return found[0].payload["data"] if found and not found[0].erased else None
+        return found[0] if found and not found[0].erased else None
 
     async def _decide(
         self, approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope, reason: str

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from bubbot.errors import ConfigError
-from bubbot.features.approvals.card import ApprovalCard
+from bubbot.features.approvals.card import ApprovalCard, show_details
 from bubbot.features.approvals.service import Answer, AnswerResult, ApprovalService, Decider, Scope
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import OpenApproval, StandingGrant
@@ -108,6 +108,7 @@ class GrantRow:
         tool: the tool.
         kind: of what it covers: arguments, domain, folder or recipient.
         value: what it covers; for arguments their digest.
+        arguments: what exact arguments these are, as the card showed them; empty for everything else.
         session: the chat in which it counts until a new conversation begins there; None: everywhere and always.
         by: who gave it, as channel and id.
         granted: when.
@@ -120,6 +121,7 @@ class GrantRow:
     session: str | None
     by: str
     granted: IsoTime
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ def _table(data: object) -> tuple[tuple[str, ...], ...]:
             (
                 str(grant.number),
                 grant.tool,
-                f"{grant.kind} {grant.value}",
+                f"{grant.kind} {' '.join(grant.arguments.split()) or grant.value}",
                 f"in {grant.session}" if grant.session else "always",
             )
             for grant in data.grants
@@ -215,7 +217,11 @@ def _card_row(card: OpenApproval) -> CardRow:
     return CardRow(card.id, card.session, by, card.tools, card.scopes, card.date, timestamp(card.expires))
 
 
-def _grant_row(grant: StandingGrant) -> GrantRow:
+async def _grant_rows(service: ApprovalService) -> tuple[GrantRow, ...]:
+    return tuple([_grant_row(each, await service.read_arguments(each)) for each in service.list_grants()])
+
+
+def _grant_row(grant: StandingGrant, arguments: str) -> GrantRow:
     return GrantRow(
         grant.entry,
         grant.tool,
@@ -224,6 +230,7 @@ def _grant_row(grant: StandingGrant) -> GrantRow:
         grant.session or None,
         grant.giver,
         grant.date,
+        show_details(arguments),
     )
 
 
@@ -234,14 +241,14 @@ def _unknown_text(number: str) -> str:
 @_command("list", CardList)
 async def list_cards(service: ApprovalService, args: NoArgs) -> tuple[str, CardList]:
     """Show what waits for an answer, in every chat."""
-    cards = tuple(map(_card_row, service.list_open()))
+    cards = tuple(map(_card_row, await service.list_open()))
     return "" if cards else NONE["list"], CardList(cards)
 
 
 @_command("show 7KQ2M", CardDetails)
 async def show(service: ApprovalService, args: CardReference) -> tuple[str, CardDetails]:
     """Show exactly what a card asks for."""
-    card = next((each for each in service.list_open() if each.id == args.id.upper()), None)
+    card = next((each for each in await service.list_open() if each.id == args.id.upper()), None)
     asked = None if card is None else await service.read_asked(card)
     if card is None or asked is None:
         raise ConfigError(_unknown_text(args.id))
@@ -296,7 +303,7 @@ def _next_text(answer: CardAnswer) -> str:
 @_command("grants", GrantList)
 async def list_grants(service: ApprovalService, args: NoArgs) -> tuple[str, GrantList]:
     """Show what may run without asking."""
-    grants = tuple(map(_grant_row, service.list_grants()))
+    grants = await _grant_rows(service)
     return "" if grants else NONE["grants"], GrantList(grants)
 
 
@@ -306,7 +313,7 @@ async def revoke(service: ApprovalService, args: GrantReference) -> tuple[str, G
     grant = await service.revoke(args.number, TERMINAL, TERMINAL)
     if grant is None:
         raise ConfigError(f"there is no grant {args.number}; bubbot approvals grants shows all grants")
-    return f"Grant {args.number} is taken back.", GrantList(tuple(map(_grant_row, service.list_grants())))
+    return f"Grant {args.number} is taken back.", GrantList(await _grant_rows(service))
 
 
 APPROVALS_COMMANDS = CommandGroup(

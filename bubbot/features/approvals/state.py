@@ -100,6 +100,7 @@ class StandingGrant:
         window: the anchor of that window.
         giver: who gave it, as channel and id.
         date: when.
+        approval: the id of the card.
     """
 
     entry: int
@@ -109,6 +110,7 @@ class StandingGrant:
     window: int = 0
     giver: str = ""
     date: str = ""
+    approval: str = ""
 
     @property
     def key(self) -> GrantKey:
@@ -231,7 +233,8 @@ def _grant_from(entry: TapeEntry) -> StandingGrant | None:
     target = GrantTarget(GrantKind(data["kind"]), data["value"])
     giver = f"{data['channel']}:{data['by']}"
     window = data.get("window", ("", 0))[1]
-    return StandingGrant(entry.id, data["tool"], target, data.get("session", ""), window, giver, entry.date)
+    session = data.get("session", "")
+    return StandingGrant(entry.id, data["tool"], target, session, window, giver, entry.date, data["approval"])
 
 
 def _encode(state: ApprovalState) -> JsonObject:

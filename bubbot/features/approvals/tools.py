@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -92,9 +93,10 @@ def approval_tools(service: ApprovalService) -> tuple[Tool, ...]:
         if args.action == "revoke":
             return await _revoke(turn, service, decider, args.number)
         is_visible = decider.has_power
-        cards = [each for each in service.list_open() if is_visible or turn.session in (each.session, each.card)]
+        cards = [each for each in await service.list_open() if is_visible or turn.session in (each.session, each.card)]
         grants = [each for each in service.list_grants() if is_visible or each.session == turn.session]
-        return format_lists(cards, grants, turn.texts, lambda card: _moment(turn, card))
+        arguments = {each.entry: await service.read_arguments(each) for each in grants[-MAX_LISTED:]}
+        return format_lists(cards, grants, arguments, turn.texts, lambda card: _moment(turn, card))
 
     return approval_approve, approval_deny, approval_list
 
@@ -112,9 +114,14 @@ async def _revoke(turn: Turn, service: ApprovalService, decider: Decider, number
     return say("approval_revoked", number=number)
 
 
-def format_lists(cards: list[OpenApproval], grants: list[StandingGrant], texts: Texts, moment: object) -> str:
-    """Format open cards and grants for people."""
-    assert callable(moment)
+def format_lists(
+    cards: list[OpenApproval],
+    grants: list[StandingGrant],
+    arguments: Mapping[int, str],
+    texts: Texts,
+    moment: Callable[[OpenApproval], str],
+) -> str:
+    """Format open cards and grants for people. `arguments` says of each grant for exact arguments what these are."""
     lines = [
         texts.say("approval_open_line", id=card.id, tools=", ".join(card.tools), chat=card.session, until=moment(card))
         for card in cards[-MAX_LISTED:]
@@ -125,7 +132,7 @@ def format_lists(cards: list[OpenApproval], grants: list[StandingGrant], texts: 
         return "\n".join([*lines, texts.say("approval_grants_none")])
     lines.append(texts.say("approval_grants"))
     for grant in grants[-MAX_LISTED:]:
-        value = code(grant.target.value[:MAX_LISTED_VALUE_CHARS])
+        value = code((arguments.get(grant.entry) or grant.target.value)[:MAX_LISTED_VALUE_CHARS])
         scope = texts.say("approval_in_chat", chat=grant.session) if grant.session else texts.say("approval_always")
         kind = texts.say(f"approval_kind_{grant.target.kind}", value=value)
         lines.append(texts.say("approval_grant_line", number=grant.entry, tool=grant.tool, target=kind, scope=scope))

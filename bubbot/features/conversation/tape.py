@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from bubbot.errors import ToolRetry
 from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
 from bubbot.features.conversation.info import InfoView
+from bubbot.ports.channel import Role
 from bubbot.ports.tool import (
     INSIDE,
     READS_PEOPLE,
@@ -151,6 +152,9 @@ def handoff_tool(reserved_names: Sequence[str] = ()) -> Tool:
     async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
         """Open a new window that begins with the state given here. What came before stays on the tape, out of view."""
         name, texts = args.name.strip(), turn.result_texts
+        is_group = not all(accepted.inbound.direct for accepted in turn.inbounds)
+        if turn.runs_command and is_group and not turn.role.at_least(Role.ADMIN):
+            raise ToolRetry(texts.say("handoff_only_admins"))
         if not name:
             raise ToolRetry(texts.say("handoff_unnamed"))
         if name.startswith("memory/"):

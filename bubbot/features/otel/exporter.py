@@ -21,6 +21,7 @@ from bubbot.features.otel.events import EXPORTED, REFUSED
 from bubbot.features.otel.sender import SpanSender
 from bubbot.features.otel.spans import TURN_ENDS, SpanData, TurnSpans
 from bubbot.features.otel.state import ExportState
+from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, event, timestamp
@@ -156,9 +157,11 @@ class TraceExporter:
         tape = self._open_tape(end.tape)
         before = IdRanges(((1, end.entry.id),))
         query = TapeQuery(end.tape, before, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=1)
+        imports = TapeQuery(IMPORTS_TAPE, kinds=(Kind.EVENT,), names=(IMPORT_EVENT,))
         try:
-            starts = (await tape.fetch([query]))[0]
-            if not starts:  # the end was recorded for a fork that no turn wrote
+            starts, imported = await tape.fetch([query, imports])
+            # The end may have been recorded for a fork that no turn wrote; turns of a file are those of another bot.
+            if not starts or any(_is_of_import(end, fact) for fact in imported):
                 return None
             cited = _cited_spans(starts[0])
             queries = [TapeQuery(end.tape, IdRanges(((starts[0].id, end.entry.id),)))]
@@ -243,6 +246,13 @@ class TraceExporter:
     async def _look(self, position: int) -> None:
         """Look how many entries wait."""
         self._state.behind = max(0, await self._entries.newest_position() - position)
+
+
+def _is_of_import(end: PositionedEntry, fact: TapeEntry) -> bool:
+    """Return true if an entry came with this import: an imported tape begins with the entries of its file."""
+    data: Mapping[str, object] = fact.payload.get("data") or {}
+    count = data.get("entries")
+    return data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count
 
 
 def _cited_spans(start: TapeEntry) -> tuple[tuple[int, int], ...]:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.installed import load_features, load_strategies
+from bubbot.app.panels import load_panels
 from bubbot.errors import ConfigError
+from bubbot.settings.loader import Settings
 from tests.installed import installed
 
 MODULE = """
@@ -15,6 +17,8 @@ from typing import TypedDict
 from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check
+from bubbot.ports.panel import Panel
+from bubbot.tape.boundary import SharedTape
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.strategy import ContextStrategy, ModelContext
 from bubbot.tape.references import EntryId
@@ -47,6 +51,11 @@ FAULTY = FeatureFactory("faulty", build, Faulty)
 LISTED = FeatureFactory("listed", build, events=["listed/noted"])
 CLASSLESS = FeatureFactory("classless", build, events={"classless/noted": {"entry": int}})
 KEYED = FeatureFactory("keyed", build, events={"keyed/noted": Keyed})
+READER = Panel("p", "P", "deployment", print, (SharedTape("bubbot/own_tapes/"), SharedTape("bubbot/memory/")))
+OWN = Panel("p", "P", "deployment", print, (SharedTape("bubbot/showing"), SharedTape("bubbot/showing/more")))
+NAMED = FeatureFactory("named", build, panels=["memory"])
+SHARING = FeatureFactory("sharing", build, panels=[READER])
+SHOWING = FeatureFactory("showing", build, panels=[OWN])
 FIRST = FeatureFactory("first", build, events={"team/noted": Noted})
 SECOND = FeatureFactory("second", build, events={"team/noted": Noted})
 CORRECTOR = FeatureFactory("corrector", build, events={"correction": Noted})
@@ -98,6 +107,20 @@ def test_events_that_cannot_be_read_or_are_those_of_others_leave_a_feature_out(
         "corrector": ": the references of correction are declared twice: give one event another name.",
     }
     assert found.references.of_event("team/noted").entries == ("entry",)
+
+
+def test_panels_that_are_none_or_share_the_tapes_of_others_leave_a_feature_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("named", "sharing", "showing")
+    plant(tmp_path, monkeypatch, "bubbot.features", **{name: name.upper() for name in names})
+    found = load_features()
+    assert [factory.name for factory in found.factories] == ["showing"]
+    assert found.broken["named"].endswith("has panels that are no sequence of Panel.")
+    assert (
+        "shares the tape 'bubbot/own_tapes/': it may share those below bubbot/sharing only" in found.broken["sharing"]
+    )
+    assert [each.feature for each in load_panels(Settings(), found)][-1] == "showing"
 
 
 def test_a_strategy_is_loaded_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

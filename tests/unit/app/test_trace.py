@@ -52,7 +52,7 @@ async def test_the_token_of_this_process_is_the_owner_alone() -> None:
     admit = admit_owner("secret")
     admission = await admit("secret")
     assert admission is not None
-    assert (admission.viewer, admission.is_local) == (OWNER, True)
+    assert admission.viewer == OWNER
     assert await admit("secreT") is None
 
 

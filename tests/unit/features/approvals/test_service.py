@@ -114,7 +114,7 @@ class TestWhen:
     async def test_late_means_no_and_leaves_a_fact(self, bench: ServiceBench) -> None:
         await bench.ask()
         bench.clock.advance(timedelta(hours=24))
-        assert bench.service.list_open() == []
+        assert await bench.service.list_open() == []
         assert await bench.answer(OWNER) == "expired"
         assert await bench.names() == ["approval.opened", "approval.rejected"]
 

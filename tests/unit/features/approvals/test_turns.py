@@ -16,7 +16,7 @@ from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.tools import approval_tools
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ToolCall
-from bubbot.ports.tool import CallPlan, Effect, NoArgs, tool
+from bubbot.ports.tool import CallPlan, Effect, NoArgs, ToolArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.tape.query import TapeQuery
 from tests.approving import approving
@@ -26,6 +26,12 @@ from tests.turns import Played, calls, says
 
 POST: dict[str, Any] = calls("post_send", to="bob", text="hello")
 SENT = [("post.send", "bob: hello")]
+
+
+class ActArgs(ToolArgs):
+    """The arguments of a tool that says nothing of what it acts on."""
+
+    word: str
 
 
 async def bubbot(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -212,6 +218,22 @@ class TestScopes:
             await bench.say("again")
             assert (bench.done, len(bench.cards)) == ([*SENT, *SENT], 2)
 
+    async def test_a_grant_for_exact_arguments_is_listed_with_them(self, tmp_path: Path) -> None:
+        async def act(turn: Turn, args: ActArgs) -> str:
+            """Act."""
+            return "done"
+
+        acting = tool("test.act")(act)
+        model = Played(calls("test_act", word="tulips"), says("I asked."), says("1"))
+        async with approving(tmp_path / "home", model, tools=[acting]) as bench:
+            await bench.say("do it")
+            await bench.say(f",approve {bench.card} always")
+            listed = (await bench.say(",approvals")).text.splitlines()[-1]
+        assert 'test.act, with exactly the arguments `{ "word": "tulips" }`, always' in listed
+        assert "tulips" in (await bubbot(tmp_path / "home", "approvals", "grants")).stdout.decode()
+        (found,) = check("approvals grants", await bubbot(tmp_path / "home", "approvals", "grants", "--json"))
+        assert "tulips" in found["grants"][0]["arguments"]
+
     async def test_a_grant_that_is_taken_back_counts_no_more_in_mid_turn(self, tmp_path: Path) -> None:
         async def revoke(turn: Turn, args: NoArgs) -> str:
             """Take every grant back."""
@@ -273,6 +295,16 @@ class TestRestarts:
         taken = check("approvals revoke", await bubbot(tmp_path / "home", "approvals", "revoke", number, "--json"))
         assert taken == [{"grants": []}]
 
+    async def test_a_yes_that_no_bot_followed_in_time_runs_nothing(self, tmp_path: Path) -> None:
+        done: list[tuple[str, str]] = []
+        async with approving(tmp_path / "home", Played(POST, says("I asked.")), done=done) as bench:
+            await bench.say("send it")
+            card = bench.card
+        assert (await bubbot(tmp_path / "home", "approvals", "approve", card)).returncode == 0
+        async with approving(tmp_path / "home", Played(says("never")), done=done, hours=1e-6) as bench:
+            await bench.settle()
+            assert (done, f"{card} was allowed on" in bench.channel.texts[-1]) == ([], True)
+
     @pytest.mark.parametrize("verb", ["approve", "deny"])
     async def test_an_answer_in_a_shell_is_printed_for_programs(self, tmp_path: Path, verb: str) -> None:
         async with approving(tmp_path / "home", Played(POST, says("I asked."))) as bench:
@@ -296,6 +328,19 @@ class TestErasure:
             assert [entry.erased for entry in every if entry.key == f"opened:{card}"] == [True]
             await bench.say(f",approve {card}")
             assert bench.done == []
+
+    async def test_a_card_of_before_a_reset_waits_no_more_and_the_same_call_is_asked_again(
+        self, tmp_path: Path
+    ) -> None:
+        model = Played(POST, says("I asked."), POST, says("I asked."))
+        async with approving(tmp_path, model) as bench:
+            await bench.say("send it")
+            old = bench.card
+            assert old in (await bench.say(",approvals")).text
+            await bench.say(",reset archive")
+            assert old not in (await bench.say(",approvals")).text
+            await bench.say("send it")
+            assert len(bench.cards) == 2
 
 
 class TestWords:

@@ -208,6 +208,13 @@ class TestCorrect:
             line = f"[corrects #{own}, by Ann (#2)] at six\n    \\[2026-11-21 20:21] Bob (#3): yes"
             assert line in shown
 
+    @pytest.mark.parametrize("role", [Role.MEMBER, Role.ADMIN])
+    async def test_in_a_group_a_handoff_is_for_admins(self, memory_store: InMemoryStore, role: Role) -> None:
+        async with running(memory_store, ScriptedModel(), Options(role=role)) as bench:
+            refused = await bench.say(",handoff trip", direct=False)
+            assert (refused.text == Texts().say("handoff_only_admins")) is (role is Role.MEMBER)
+            assert (await bench.say(",handoff trip")).text == "A new window opens at trip."
+
     @pytest.mark.law("T6")
     async def test_an_admin_corrects_what_others_and_the_bot_said(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(role=Role.ADMIN)) as bench:

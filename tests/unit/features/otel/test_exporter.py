@@ -16,6 +16,7 @@ from bubbot.features.otel import exporter
 from bubbot.features.otel.names import Name
 from bubbot.features.otel.sender import _parse_retry_after
 from bubbot.ports.health import HealthContext
+from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import event, message
 from bubbot.tape.query import parse_moment
@@ -80,6 +81,21 @@ async def test_it_begins_with_the_present_and_goes_on_where_it_was(tmp_path: Pat
             assert [name for name, _ in await facts(bot)] == ["otel/began", "otel/exported", "otel/exported"]
     assert inputs(taken) == ["one", "two"]
     assert all(count == 1 for count in taken.ids.values())
+
+
+async def test_the_turns_of_an_imported_tape_are_those_of_another_bot(tmp_path: Path) -> None:
+    async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
+        start = event("turn/start", {"session": "s", "attempt": 1, "inbounds": []}, turn="ab" * 16)
+        end = event("turn/end", {"status": "answered"}, turn="ab" * 16)
+        fact = event(IMPORT_EVENT, {"tape": "imported", "session": "s", "entries": 2})
+        imported = bot.channel_factory.open_tape("imported")
+        await imported.append([start, end], other_tapes={IMPORTS_TAPE: [fact]})
+        await say(bot, "one")
+        await written(bot, "otel/exported")
+        await imported.append([start, end])  # what is said there from now on is this bot's own
+        await say(bot, "two")
+        await taken.turns(3)
+    assert [span.trace == "ab" * 16 for span in taken.roots] == [False, True, False]
 
 
 async def test_what_was_said_while_it_was_off_is_never_sent(tmp_path: Path) -> None:

@@ -69,10 +69,12 @@ print(json.dumps([text for text in json.load(sys.stdin) if is_public(ip_address(
 def find_python(minor: int) -> str | None:
     """Find an interpreter of this version that runs: on the path, or among those of pyenv."""
     version = f"3.{minor}"
-    found = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")]
-    for python in filter(None, found):  # pyenv has one on the path that runs only where it was chosen
+    found = shutil.which(f"python{version}")
+    pythons = [found] if found else []
+    pythons += map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    for python in pythons:  # pyenv has one on the path that runs only where it was chosen
         if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return str(python)
+            return python
     return None
 
 
