@@ -209,9 +209,7 @@ class PageServer:
             return self._send(self._pages.ask_for_token(LoginForm(request.path_qs)))
         path = tuple(unquote(part) for part in request.raw_path.partition("?")[0].split("/") if part)
         query = dict(request.query.items())  # the last value of each
-        return self._send(
-            await self._pages.answer(PageRequest(path, query, admission.viewer))
-        )
+        return self._send(await self._pages.answer(PageRequest(path, query, admission.viewer)))
 
     def _bounce(self, request: web.Request) -> web.Response:
         response = self._send(PageAnswer())
