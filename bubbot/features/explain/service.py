@@ -337,4 +337,9 @@ def _usage_entries(fork: ForkedTape) -> list[TapeEntry]:
     """Build the steps of a discarded fork as calls with a purpose: what they cost stays a fact (T13)."""
     steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
     base: dict[str, Any] = {"view": {}, "head": 0, "as_of": [], "shown": [], "purpose": ORIGIN}
-    return [make.event("loop.step", {**step, **base}) for step in steps]
+    return [make.event("loop.step", {**_without_content(step), **base}) for step in steps]
+
+
+def _without_content(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what names entries and blobs of a fork that is thrown away."""
+    return {key: value for key, value in step.items() if key not in ("system", "tools", "messages", "foreign")}
