@@ -226,7 +226,10 @@ class ExplainService:
                 entries = await _fetch(other, ids)
                 attempt.tapes[tape] = other.name
             found |= {
-                Citation(each, tape): CitedEntry(read_evidence(entry, child.zone)) for each, entry in entries.items()
+                Citation(each, tape): CitedEntry(
+                    read_evidence(entry, child.zone), is_explanation=entry is not None and is_of_explanation(entry)
+                )
+                for each, entry in entries.items()
             }
         return found
 
@@ -267,6 +270,11 @@ async def _fetch(tape: TapeHandle, ids: Sequence[int]) -> dict[int, TapeEntry | 
     )
     hidden = Corrections.of(events).hidden
     return {entry.id: None if entry.erased or entry.id in hidden else entry for entry in entries}
+
+
+def is_of_explanation(entry: TapeEntry) -> bool:
+    """Return true for what an explanation wrote: this one, one that was cut off, or an earlier one."""
+    return entry.meta.get("origin") == ORIGIN or entry.name == EXPLAINED
 
 
 def read_evidence(entry: TapeEntry | None, zone: tzinfo) -> Evidence | None:
