@@ -60,10 +60,12 @@ class CitedEntry:
     Attributes:
         evidence: what it says; None for one whose words are gone: erased, or deleted by who wrote it.
         is_granted: the chat of the question may read it.
+        is_explanation: an explanation wrote it, with what its model said wrongly; it founds nothing.
     """
 
     evidence: Evidence | None = None
     is_granted: bool = True
+    is_explanation: bool = False
 
 
 def parse_answer(text: str) -> tuple[Statement, ...]:
@@ -150,6 +152,8 @@ def _find_problem(citation: Citation, shown: Collection[Citation], entries: Mapp
         return "may not be read from here"
     if citation not in shown:
         return "was not shown to you"
+    if entry.is_explanation:
+        return "belongs to an explanation, which founds nothing"
     return "has no words any more" if entry.evidence is None else ""
 
 
