@@ -393,6 +393,16 @@ async def test_every_block_of_a_panel_is_drawn_and_escaped(store: InMemoryStore)
         assert 'value="&#34;&gt;&lt;b&gt;"' in page
 
 
+async def test_a_panel_links_to_nothing_that_its_viewer_may_not_open(store: InMemoryStore) -> None:
+    async def read(_reader: PanelReader, _query: PanelQuery) -> Sequence[Block]:
+        return [Paragraph("", links=tuple(TapeLink(name, tape=name, entry=1) for name in ("bubbot/inbox/test", HOME)))]
+
+    pages, inbox = pages_of(store, Panel("all", "All", "deployment", read)), "/session/bubbot%2Finbox%2Ftest/entry/1"
+    for viewer in (OWNER, Viewer("anna", frozenset({"other"}))):
+        found = links(await look(pages, "/panel/all", viewer))
+        assert (inbox in found) == viewer.sees_all
+
+
 async def test_the_page_speaks_chinese(store: InMemoryStore) -> None:
     pages = pages_of(store, language="zh")
     page = await look(pages, f"/session/{HOME}")
