@@ -321,6 +321,25 @@ async def test_the_terminal_asks_about_another_chat_and_changes_nothing_there(tm
         assert (again["chat"], again["steps"]) == ("explain", ())  # no request was kept
 
 
+async def test_a_replay_keeps_the_requests_of_one_turn_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    put_blob = DiscardingStore.put_blob
+
+    async def counted(self: DiscardingStore, tape: str, data: bytes) -> str:
+        digest = await put_blob(self, tape, data)
+        kept.append(len(self._blobs))
+        return digest
+
+    monkeypatch.setattr(DiscardingStore, "put_blob", counted)
+    async with opened(tmp_path / "home", other=Answering("scripted/other")) as bench:
+        for number in range(4):
+            await bench.say(f"number {number}")
+        await bench.replay("again=yes", model="scripted/other")
+    assert (len(kept), max(kept)) == (12, 3)
+
+
 async def test_a_replay_can_be_replayed(tmp_path: Path) -> None:
     async with opened(tmp_path / "home", other=Answering("scripted/other")) as bench:
         await talk(bench, 1)
