@@ -317,6 +317,16 @@ async def test_the_terminal_asks_about_another_chat_and_changes_nothing_there(tm
         assert facts[0]["statements"][0]["cites"] == ((facts[0]["tape"], 3),)
         steps = [entry.payload["data"] for entry in await bench.entries("explain") if entry.name == "loop.step"]
         assert [step["purpose"] for step in steps] == ["explain", "explain"]
+        again = await bench.replay(chat="explain")
+        assert (again["chat"], again["steps"]) == ("explain", ())  # no request was kept
+
+
+async def test_a_replay_can_be_replayed(tmp_path: Path) -> None:
+    async with opened(tmp_path / "home", other=Answering("scripted/other")) as bench:
+        await talk(bench, 1)
+        await bench.replay("again=yes", model="scripted/other")
+        again = await bench.replay(chat="replay")
+        assert (again["chat"], again["is_equal"], again["steps"]) == ("replay", True, ())
 
 
 async def test_the_page_shows_replays_side_by_side_to_who_may_see_the_chat(tmp_path: Path) -> None:
