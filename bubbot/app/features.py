@@ -34,6 +34,7 @@ from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature
+from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
@@ -124,7 +125,8 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        self._trace_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *SESSION_TRACE_EVENTS, *_list_session_events(factories))
+        own_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *SESSION_TRACE_EVENTS, REPLAYED)
+        self._trace_events = (*own_events, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
@@ -237,7 +239,7 @@ class BotFeatures:
                 compose=compose,
                 list_tools=list_tools,
                 report=report,
-                traces=[*channel_tapes, *(tape for feature in self.lasting for tape in feature.traces)],
+                traces=[*channel_tapes, REPLAY_TAPE, *(tape for feature in self.lasting for tape in feature.traces)],
                 forget=self._remove_files,
                 memory=self.memory,
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),

@@ -362,8 +362,10 @@ async def rebuild_request(
 
     Raises:
         ConfigError: none of the strategies is the one that made it.
-        EntryNotFound: the system prompt or the tool schemas are gone.
+        EntryNotFound: the system prompt or the tool schemas are gone, or the step only says what a call took.
     """
+    if "system" not in step:
+        raise EntryNotFound("the request of this step was not kept")
     system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
     if "messages" in step:  # of a call for a purpose, whose messages no view makes
         messages = json.loads(await tape.get_blob(step["messages"]))["messages"]

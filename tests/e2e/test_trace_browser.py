@@ -75,6 +75,18 @@ def test_a_person_finds_a_turn_scrubs_compares_and_takes_it_along(
         assert watch.problems == []
 
 
+def test_a_person_logs_in_with_a_typed_token_and_out_again(browser: Browser, site: TraceSite) -> None:
+    with tab(browser, site.address, viewport=PHONE) as (page, _):
+        page.goto(f"{site.address}/panel/usage?p.period=week")
+        for token in ("no token", site.token()):
+            page.get_by_label("Token").fill(token)
+            page.get_by_role("button", name="Enter").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Usage")
+        assert page.url == f"{site.address}/panel/usage?p.period=week"
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
 MODES: Mapping[str, Mapping[str, Any]] = {
     "light": {"viewport": DESKTOP, "color_scheme": "light"},
     "dark": {"viewport": DESKTOP, "color_scheme": "dark"},

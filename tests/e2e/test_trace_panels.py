@@ -13,7 +13,7 @@ import pytest
 from bubbot.app.panels import load_panels, open_boundary
 from bubbot.features.search import panels as search_panels
 from bubbot.home import Home
-from bubbot.ports.panel import Block, Chart, Difference, Graph, PanelLink, PanelQuery, Table, TapeLink
+from bubbot.ports.panel import Block, Chart, Difference, Graph, PanelLink, PanelQuery, Paragraph, Table, TapeLink
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.texts import Texts
@@ -146,6 +146,19 @@ async def test_effects_and_approvals_show_what_was_asked(home: Path) -> None:
         assert isinstance(answers, Table)
         assert len(cards.rows) == 3
         assert len(answers.rows) == 3
+
+
+async def test_a_tape_without_a_session_shows_nothing_of_the_others(home: Path) -> None:
+    """Such is what an erasure leaves, and a tape of the system."""
+    async with looking(home) as owner:
+        for name in ("usage", "schedule"):
+            query = PanelQuery("", "some tape")
+            blocks = await PANELS["session", name].read(
+                owner.boundary, query, zone=UTC, now=datetime.now(UTC), texts=Texts()
+            )
+            assert [
+                block for block in blocks if not isinstance(block, Paragraph) and getattr(block, "rows", True)
+            ] == []
 
 
 async def test_usage_is_drawn_and_counted(home: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.features.access.state import AccessState
+from bubbot.features.replay.events import REPLAY_TAPE
 from bubbot.features.trace import pages as trace_pages
 from bubbot.features.trace import request as trace_request
 from bubbot.features.trace.tokens import TokenHolder, TraceTokens
@@ -99,7 +100,7 @@ async def walk(
 async def read_everything(site: TraceSite, person: str | None, stop_at: frozenset[str] = frozenset()) -> Walk:
     """Walk, with searches for the canaries, an export of each tape, and every address that could be guessed."""
     tapes = await words_of_tapes(site.home)
-    extra: list[str] = []
+    extra = ["/panel/replays", *(f"/panel/replays?p.replay={each}" for each in await replays(site.home))]
     extra += [f"/panel/search?p.words={part}" for part in ("zq000", "word7q")]  # parts: a page repeats what was typed
     extra += await prompt_addresses(site.home)
     for tape in tapes:
@@ -111,6 +112,16 @@ async def read_everything(site: TraceSite, person: str | None, stop_at: frozense
             f"/panel/shared-memory?p.zone={name}", f"{base}/step/25/system", f"{base}/panel/schedule",
         ]  # fmt: skip
     return await walk(site, person, extra, stop_at=stop_at)
+
+
+async def replays(home: Path) -> list[str]:
+    """The ids of all replays."""
+    store = await open_readonly(Home(home).database)
+    try:
+        facts = (await store.fetch([TapeQuery(REPLAY_TAPE)]))[0]
+        return [str(entry.payload["data"]["id"]) for entry in facts]
+    finally:
+        await store.aclose()
 
 
 async def prompt_addresses(home: Path) -> list[str]:
@@ -152,6 +163,10 @@ async def test_an_auditor_sees_the_granted_chat_and_nothing_else(site: TraceSite
     assert seen.words - granted == set()
     own = (await words_of_tapes(site.home))[tape_of(site.home, AUDITED.session)]
     assert own - seen.words == set()
+    replayed = (await words_of_tapes(site.home))[REPLAY_TAPE]
+    assert replayed & granted - own, "what only a replay of the granted chat holds"
+    assert replayed & granted - seen.words == set()
+    assert replayed - granted, "what only a replay of another chat holds"
 
 
 @pytest.mark.sampled(3)
@@ -168,6 +183,17 @@ def _filter_nothing(patch: pytest.MonkeyPatch) -> None:
         _self: TapeBoundary, _shared: object, _tape: str, entries: Sequence[TapeEntry], _depth: int = 0
     ) -> Any:
         return list(entries)
+
+    patch.setattr(TapeBoundary, "_filter", keep)
+
+
+def _show_every_replay(patch: pytest.MonkeyPatch) -> None:
+    filter_facts = TapeBoundary._filter
+
+    async def keep(
+        self: TapeBoundary, shared: SharedTape, tape: str, entries: Sequence[TapeEntry], depth: int = 0
+    ) -> Any:
+        return list(entries) if tape == REPLAY_TAPE else await filter_facts(self, shared, tape, entries, depth)
 
     patch.setattr(TapeBoundary, "_filter", keep)
 
@@ -222,6 +248,7 @@ def _sign_nothing(patch: pytest.MonkeyPatch) -> None:
 GUARDS: Sequence[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = (
     ("which tapes a viewer may see", _refuse_no_tape, AUDITOR),
     ("which facts of a shared tape", _filter_nothing, AUDITOR),
+    ("which chat a replay quotes", _show_every_replay, AUDITOR),
     ("who looks", _admit_anybody, STRANGER),
     ("which sessions were granted", _grant_everything, AUDITOR),
     ("whose memory stands in a prompt", _show_prompts, AUDITOR),

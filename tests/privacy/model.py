@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
+from typing import Any
 
+from bubbot.features.explain.feature import EXPLAIN_PROMPT
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
 from tests.privacy.oracle import CANARY
 from tests.summarising import is_summary
@@ -16,6 +18,7 @@ CONTEXT_TOKENS = 24_000
 REPEATED = 25
 """The newest canaries that it repeats: all of them would soon be longer than any context."""
 _CALL = re.compile(r"\s*CALL (\{.*\})")
+_SHOWN = re.compile(rf"^#(\d+) .*?({CANARY.pattern})", re.MULTILINE)
 INVENT = "INVENT"
 """The word that lets a sub-task give one of its own a task with a secret."""
 
@@ -54,6 +57,9 @@ class LeakyModel:
             yield ModelReply(json.dumps(state), usage=usage)
             return
         newest = request.messages[-1]
+        if EXPLAIN_PROMPT in request.system:
+            yield self._explain(newest, usage)
+            return
         if newest["role"] == "user":
             content = newest["content"] if isinstance(newest["content"], str) else str(newest["content"][-1]["text"])
             last_line = content.rstrip().rpartition("\n")[2]
@@ -69,6 +75,13 @@ class LeakyModel:
         yield TextDelta(text)
         await self._on_text()
         yield ModelReply(text, usage=usage)
+
+    def _explain(self, newest: Mapping[str, Any], usage: Usage) -> ModelReply:
+        """Look at the turn before the question, then cite the first canary there."""
+        if newest["role"] == "user":
+            return ModelReply("", (self._call("explain_turn", {}),), "tool_calls", usage=usage)
+        shown = _SHOWN.search(str(newest["content"]))
+        return ModelReply(f"It says {shown[2]}. [#{shown[1]}]" if shown else "UNKNOWN", usage=usage)
 
     def _call(self, name: str, arguments: object) -> ToolCall:
         return ToolCall(f"call_{next(self._numbers)}", name, json.dumps(arguments))

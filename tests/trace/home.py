@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bubbot.app.bot import PortWrappers, open_app
 from bubbot.home import Home
+from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, Usage
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
@@ -27,7 +32,7 @@ PROMPT_WORDS = ("workspaceword7q", "personword7q")
 """Words that the model of the audited chat was shown in its system prompt only: the memory of others, and of the person."""
 AUDITOR = "anna"
 T = TypeVar("T")
-SHARED = ("bubbot/inbox/", "bubbot/outbox/", "bubbot/schedule", "bubbot/budget")
+SHARED = ("bubbot/inbox/", "bubbot/outbox/", "bubbot/schedule", "bubbot/budget", "bubbot/replay")
 
 
 async def live(home: Path) -> World:
@@ -56,8 +61,36 @@ async def live(home: Path) -> World:
             (job,) = [each.job.id for each in state.state.jobs_of(place.session)]
             await world.say(place, f",schedule.run {job}")
             await world.fire(job)
+        for place in (AUDITED, OTHER):
+            await world.say(place, f"At last: {world.canary()}")
+            assert "It says zq" in await world.say(place, f",explain What of {world.canary()}?")
         await world.say(OWNER_CHAT, f",audit {AUDITOR} of {AUDITED.session}")
+    await replay(home, {place.session: world.canary() for place in (AUDITED, OTHER)})
     return world
+
+
+class OtherModel(ScriptedModel):
+    """Gives one answer to everything."""
+
+    answer = ""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `Model.stream`."""
+        yield ModelReply(f"Else: {self.answer}", usage=Usage(len(request.as_bytes()) // 4, 5))
+
+
+async def replay(home: Path, answers: Mapping[str, str]) -> None:
+    """Replay chats at the terminal, each with a model that gives this answer."""
+    model, sender, settings = OtherModel(), Sender("0", "owner"), Settings(model=ModelSettings(name="scripted"))
+    options: Mapping[str, Any] = {"channel_settings": {"write": lambda _: None}}
+    async with open_app(settings, Home(home), wrappers=PortWrappers(model=lambda _: model), **options) as bot:
+        for session, answer in answers.items():
+            model.answer = answer
+            for number, again in enumerate(("", " again=yes")):
+                text = f",replay chat={session}{again}"
+                when = "2026-11-24T00:00:00+00:00"
+                told = await bot.ask(Inbound("stdin", f"{session} {number}", "replay", sender, text, when))
+                assert "Replays" in told.text, told.text
 
 
 def apart(work: Coroutine[Any, Any, T]) -> T:

@@ -14,6 +14,7 @@ from itertools import count
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import tape_service
 from bubbot.cli.tape.results import CollectedArchive, GcResult
+from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import read_session
@@ -23,7 +24,7 @@ from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
-from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, event, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeStore, TapeSummary
@@ -182,12 +183,13 @@ def describe_gc(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: 
 
 
 async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) -> None:
-    """Erase the archive, and the traces of its session in inboxes and outboxes of that time, in one transaction."""
+    """Erase the archive, the traces of its session in inboxes and outboxes of that time, and its replays, in one transaction."""
     traces = [
         (tape.name, await _traces(context.store, tape.name, archive))
         for tape in await context.store.tapes()
         if archive.session and tape.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
+    traces.append((REPLAY_TAPE, await _find_replays(context.store, archive)))
     data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
     fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
     await require_garbage_collection(context.store).erase_archive(
@@ -199,6 +201,19 @@ async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[in
     view = SessionTraceView(archive.session)
     queries: Sequence[TapeQuery] = [replace(query, until=archive.at) for query in view.queries(tape)]
     return view.fold(await store.fetch(queries))
+
+
+async def _find_replays(store: TapeStore, archive: ExpiredTape) -> tuple[int, ...]:
+    """Find the replays that quote the archive: those of its session of that time, and those of it under its present name."""
+    every = TapeQuery(REPLAY_TAPE, kinds=(Kind.EVENT,), names=(REPLAYED,))
+    facts, earlier = await store.fetch([every, replace(every, until=archive.at)])
+    early = {entry.id for entry in earlier}
+    return tuple(
+        entry.id
+        for entry in facts
+        if entry.payload["data"]["tape"] == archive.name
+        or (entry.id in early and archive.session and entry.payload["data"]["session"] == archive.session)
+    )
 
 
 async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:

@@ -226,7 +226,10 @@ class ExplainService:
                 entries = await _fetch(other, ids)
                 attempt.tapes[tape] = other.name
             found |= {
-                Citation(each, tape): CitedEntry(read_evidence(entry, child.zone)) for each, entry in entries.items()
+                Citation(each, tape): CitedEntry(
+                    read_evidence(entry, child.zone), is_explanation=entry is not None and is_of_explanation(entry)
+                )
+                for each, entry in entries.items()
             }
         return found
 
@@ -267,6 +270,11 @@ async def _fetch(tape: TapeHandle, ids: Sequence[int]) -> dict[int, TapeEntry | 
     )
     hidden = Corrections.of(events).hidden
     return {entry.id: None if entry.erased or entry.id in hidden else entry for entry in entries}
+
+
+def is_of_explanation(entry: TapeEntry) -> bool:
+    """Return true for what an explanation wrote: this one, one that was cut off, or an earlier one."""
+    return entry.meta.get("origin") == ORIGIN or entry.name == EXPLAINED
 
 
 def read_evidence(entry: TapeEntry | None, zone: tzinfo) -> Evidence | None:
@@ -337,4 +345,9 @@ def _usage_entries(fork: ForkedTape) -> list[TapeEntry]:
     """Build the steps of a discarded fork as calls with a purpose: what they cost stays a fact (T13)."""
     steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
     base: dict[str, Any] = {"view": {}, "head": 0, "as_of": [], "shown": [], "purpose": ORIGIN}
-    return [make.event("loop.step", {**step, **base}) for step in steps]
+    return [make.event("loop.step", {**_without_content(step), **base}) for step in steps]
+
+
+def _without_content(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what names entries and blobs of a fork that is thrown away."""
+    return {key: value for key, value in step.items() if key not in ("system", "tools", "messages", "foreign")}

@@ -23,7 +23,7 @@ MAX_CITATIONS = 8
 MIN_SENTENCE_WORDS = 3
 """Shorter pieces, such as `Dr.`, are no sentences of their own."""
 
-_LINE = re.compile(r"(?:[-*•]\s+|\d{1,2}[.)]\s+)?(?P<text>.+?)\s*\[(?P<cited>[^\[\]]+)\][.。]?")
+_LINE = re.compile(r"(?:[-*•]\s+|\d{1,2}[.)]\s+)?(?P<text>.+)\[(?P<cited>[^\[\]]+)\][.。]?")
 _CITATION = re.compile(r"(?:(?P<tape>[^\s#,\[\]]{1,200})\s+)?#(?P<entry>[1-9]\d{0,11})")
 _MENTION = re.compile(r"(?<![\w&])#(\d{1,12})\b")
 _SHOWN = re.compile(r"#(\d{1,12}) ")
@@ -60,10 +60,12 @@ class CitedEntry:
     Attributes:
         evidence: what it says; None for one whose words are gone: erased, or deleted by who wrote it.
         is_granted: the chat of the question may read it.
+        is_explanation: an explanation wrote it, with what its model said wrongly; it founds nothing.
     """
 
     evidence: Evidence | None = None
     is_granted: bool = True
+    is_explanation: bool = False
 
 
 def parse_answer(text: str) -> tuple[Statement, ...]:
@@ -150,6 +152,8 @@ def _find_problem(citation: Citation, shown: Collection[Citation], entries: Mapp
         return "may not be read from here"
     if citation not in shown:
         return "was not shown to you"
+    if entry.is_explanation:
+        return "belongs to an explanation, which founds nothing"
     return "has no words any more" if entry.evidence is None else ""
 
 

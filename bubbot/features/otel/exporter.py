@@ -211,6 +211,7 @@ class TraceExporter:
 
     async def _refuse(self, turn: ExportedTurn, error: TraceReceiverFailed) -> int:
         """Record that the receiver does not take a turn; the next ones are sent."""
+        self._note_success(0, 0)  # it is there, and takes the next ones
         self._state.rejected += len(turn.spans)
         log.warning(
             "the receiver of traces refuses a turn: %s", error, extra={"action": "otel.refused", "trace": turn.id[:8]}

@@ -64,7 +64,7 @@ def _parse_retry_after(text: str, now: datetime) -> float | None:
     except ValueError:
         try:
             moment = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS) if seconds == seconds else None  # noqa: PLR0124 - not a number

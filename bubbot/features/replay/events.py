@@ -1,4 +1,4 @@
-"""The fact of a replay."""
+"""The fact of a replay, and the tape that it stands on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import TypedDict
 
 from bubbot.tape.entry import JsonObject
-from bubbot.tape.references import TapeEntryId
+from bubbot.tape.references import SessionId, TapeEntryId
 
+REPLAY_TAPE = "bubbot/replay"
+"""The one place that quotes what was replayed: an erasure of the chat finds its replays here by the session that they name."""
 REPLAYED = "replay/ended"
 RECORDED_SENTENCES: Mapping[str, str] = MappingProxyType(
     {
@@ -46,6 +48,7 @@ class Replayed(TypedDict):
 
     id: str
     chat: str
+    session: SessionId
     tape: str
     first: int
     last: int
@@ -58,3 +61,8 @@ class Replayed(TypedDict):
 
 REPLAY_EVENTS: Mapping[str, type] = MappingProxyType({REPLAYED: Replayed})
 """The payload models of the facts of this feature."""
+
+
+def replay_key(turn: str) -> str:
+    """Return the key of the replay that a turn made."""
+    return f"replay:{turn}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAYED
-from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAY_TAPE, REPLAYED
 from bubbot.ports.panel import (
     Block,
     Cell,
@@ -21,24 +20,22 @@ from bubbot.ports.panel import (
     Table,
     TapeLink,
 )
+from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
-from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
 
-REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"
+REPLAYS = SharedTape(REPLAY_TAPE)
 MAX_SEARCHED = 1_000
 """Newest replays among which one is looked for."""
 
 
 async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """List the replays, newest first, and show the chosen one side by side."""
+    """List the replays of chats that the viewer may see, newest first, and show the chosen one side by side."""
     texts = reader.texts
     columns = tuple(map(texts.say, ("panel_when", "panel_chat", "panel_slice", "panel_model", "panel_result")))
     title, empty = texts.say("panel_replays"), texts.say("panel_replays_none")
-    if not reader.tapes.may_read(session_tape(reader.tapes.workspace, REPLAY_SESSION)):
-        return [Table(title, columns, (), empty)]
-    tape = reader.tapes.open_session(REPLAY_SESSION)
+    tape = reader.tapes.open_tape(REPLAY_TAPE)
     cursor, wanted = query.cursor_id(), query.params.get("replay", "")
     part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
     facts = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(REPLAYED,), newest=True, limit=MAX_SEARCHED)
@@ -50,7 +47,7 @@ async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
     )
     chosen = next((entry for entry in searched if not entry.erased and _data(entry)["id"] == wanted), None)
     blocks = _show(reader, _data(chosen)) if chosen is not None else []
-    rows = tuple(_row(entry, texts) for entry in page[: query.limit] if _may_show(reader, entry))
+    rows = tuple(_row(entry, texts) for entry in page[: query.limit] if not entry.erased)
     more = str(page[query.limit - 1].id) if len(page) > query.limit else ""
     return [*blocks, Table(title, columns, rows, empty, more)]
 
@@ -58,11 +55,6 @@ async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
 def _data(entry: TapeEntry) -> Mapping[str, Any]:
     data: Mapping[str, Any] = entry.payload["data"]
     return data
-
-
-def _may_show(reader: PanelReader, entry: TapeEntry) -> bool:
-    """Return true if the viewer may see the chat that was replayed: the replay quotes it."""
-    return not entry.erased and reader.tapes.may_read(str(_data(entry)["tape"]))
 
 
 def _row(entry: TapeEntry, texts: Texts) -> tuple[Cell, ...]:
@@ -81,8 +73,7 @@ def _row(entry: TapeEntry, texts: Texts) -> tuple[Cell, ...]:
 
 
 def _show(reader: PanelReader, data: Mapping[str, Any]) -> list[Block]:
-    """Show a replay. Raise `AccessError` if the viewer may not see its chat."""
-    reader.tapes.open_tape(data["tape"])
+    """Show a replay."""
     texts = reader.texts
     notes: list[Block] = [Paragraph(data["problem"], "warning")] if data["problem"] else []
     if not data["model"]:
@@ -139,4 +130,4 @@ def _cell(value: object, texts: Texts) -> Cell:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-PANELS = (Panel("replays", "Replays", "deployment", read_replays),)
+PANELS = (Panel("replays", "Replays", "deployment", read_replays, (REPLAYS,)),)

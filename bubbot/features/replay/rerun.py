@@ -125,6 +125,7 @@ async def rerun_turn(
         error = host.texts.reason(failed)
     steps = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
     host.tape.raise_source(fork.source)
+    await outer.discard()  # a replay of many turns would keep each request in memory
     again = _summarise(steps, text, called, record.missed, error)
     usage = [
         make.event("loop.step", {**each, "head": 0, "as_of": [], "shown": []}) for each in map(_without_content, steps)

@@ -54,9 +54,9 @@ class ReplayedStep:
 
 
 async def find_steps(tape: TapeHandle, first: int, last: int) -> list[TapeEntry]:
-    """Find the model calls of a range of entries."""
+    """Find the model calls of a range of entries whose requests were kept."""
     query = TapeQuery(tape.name, IdRanges(((first, last),)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
-    return [entry for entry in (await tape.fetch([query]))[0] if not entry.erased]
+    return [entry for entry in (await tape.fetch([query]))[0] if not entry.erased and "system" in entry.payload["data"]]
 
 
 async def replay_step(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from bubbot.errors import ConfigError, EntryNotFound, ToolFailed
 from bubbot.feature import Kernel
-from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAYED, Replayed
+from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAY_TAPE, REPLAYED, Replayed, replay_key
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import INSIDE, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
@@ -22,16 +18,18 @@ from bubbot.records import dataclass
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape import entry as make
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
 
 if TYPE_CHECKING:
     from bubbot.features.replay.rerun import ReplayedTurn
     from bubbot.features.replay.steps import ReplayedStep
 
 TIMEOUT_SECONDS = 3_600.0
-FOLDER = "replays"
 MAX_LISTED = 50
-"""Steps with differences that the text lists; the file has all."""
+"""Steps with differences that the text lists; the fact has all."""
 
 
 class ReplayArgs(ToolArgs):
@@ -49,8 +47,9 @@ class Replay:
     """A replay.
 
     Attributes:
-        id: its id, and the name of its file.
+        id: its id.
         chat: as it was named.
+        session: the session of the tape; empty if it has none.
         tape: the name of the tape.
         first: the first entry.
         last: the last entry.
@@ -62,6 +61,7 @@ class Replay:
 
     id: str
     chat: str
+    session: str
     tape: str
     first: int
     last: int
@@ -76,6 +76,7 @@ class Replay:
         return {
             "id": self.id,
             "chat": self.chat,
+            "session": self.session,
             "tape": self.tape,
             "first": self.first,
             "last": self.last,
@@ -135,18 +136,24 @@ def replay_tool(kernel: Kernel, strategies: ContextStrategies, recompose: Recomp
         last = min(args.last or head, head)
         if args.first > last:
             raise ToolFailed(turn.texts.say("replay_empty", first=args.first, last=last))
-        replay = Replay(kernel.new_id()[:12], args.chat.strip(), tape.name, args.first, last)
+        newest = await _read_entry(tape, last)
+        replay = Replay(kernel.new_id()[:12], args.chat.strip(), tape.session, tape.name, args.first, last)
         replay = (
             await _run_again(turn, tape, replay, strategies)
             if args.again
             else await _build_again(turn, tape, replay, strategies, recompose)
         )
-        data = replay.as_json()
-        await turn.tape.append([*replay.usage, make.event(REPLAYED, data)])
-        await asyncio.to_thread(write_report, kernel.home, data)
-        return format_replay(replay, turn)
+        await turn.tape.append(replay.usage)
+        if await _read_entry(tape, last) != newest:  # what it quotes was erased, and must not come back here
+            raise ToolFailed(turn.texts.say("replay_erased"))
+        turn.tape.stage(REPLAY_TAPE, [make.event(REPLAYED, replay.as_json(), key=replay_key(turn.id))])
+        return format_replay(replay, turn.texts)
 
     return session_replay
+
+
+async def _read_entry(tape: TapeService, entry: int) -> Sequence[TapeEntry]:
+    return (await tape.fetch([TapeQuery(tape.name, IdRanges(((entry, entry),)))]))[0]
 
 
 async def _build_again(
@@ -182,42 +189,18 @@ async def _run_again(turn: Turn, tape: TapeService, replay: Replay, strategies: 
     return replace(replay, model=model, turns=turns, usage=usage, problem=problem)
 
 
-def write_report(home: Path, data: Replayed) -> Path:
-    """Write a replay to a file that only its owner reads."""
-    folder = home / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{data['id']}.json"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump(data, file, ensure_ascii=False)
-        file.write("\n")
-    return path
-
-
-def format_replay(replay: Replay, turn: Turn) -> str:
-    """Write a replay for people."""
-    texts, lines = turn.texts, list[str]()
+def format_replay(replay: Replay, texts: Texts) -> str:
+    """Write a replay without a word of the chat: an answer stays with the chat that asked, where no erasure finds it."""
+    lines: list[str] = []
     if not replay.model:
         changed = [step for step in replay.steps if not step.is_equal]
         lines.append(texts.say("replay_steps", count=len(replay.steps), changed=len(changed)))
         for step in changed[:MAX_LISTED]:
             parts = ", ".join(step.differs) or texts.say(RECORDED_SENTENCES[step.recorded])
             lines.append(texts.say("replay_step", entry=step.entry, parts=parts))
-            lines += [f"  {step.first}"] if step.first else []
         if len(changed) > MAX_LISTED:
             lines.append(texts.say("replay_more", count=len(changed) - MAX_LISTED))
     else:
         lines.append(texts.say("replay_turns", count=len(replay.turns), model=replay.model))
-        for each in replay.turns:
-            lines.append(texts.say("replay_turn", entry=each.entry, question=" ".join(each.question.split())[:100]))
-            for label, run in ((texts.say("replay_then"), each.recorded), (texts.say("replay_now"), each.replayed)):
-                cost = texts.say("replay_no_cost") if run.cost is None else f"${run.cost:.6f}"
-                lines.append(
-                    texts.say(
-                        "replay_run", label=label, model=run.model, steps=run.steps, input=run.input_tokens,
-                        output=run.output_tokens, cost=cost, text=" ".join((run.text or run.error).split())[:300],
-                    )
-                )  # fmt: skip
-                if run.not_recorded:
-                    lines.append(texts.say("replay_missed", count=run.not_recorded))
     lines += [texts.say("replay_problem", problem=replay.problem)] if replay.problem else []
-    return "\n".join([*lines, texts.say("replay_file", file=f"{FOLDER}/{replay.id}.json")])
+    return "\n".join([*lines, texts.say("replay_kept", id=replay.id)])

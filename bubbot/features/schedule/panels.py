@@ -49,7 +49,7 @@ async def read_jobs(reader: PanelReader, query: PanelQuery) -> list[Block]:
     """Show the jobs of a chat, or all that the viewer may see, and the history of the chosen one."""
     texts = reader.texts
     state = await read_projection(SCHEDULE_PROJECTION, reader.tapes.open_tape(TAPE))
-    jobs = state.jobs_of(query.session) if query.session else list(state.jobs.values())
+    jobs = state.jobs_of(query.session) if query.tape else list(state.jobs.values())
     chosen = next((each for each in jobs if each.job.id == query.params.get("job")), None)
     blocks: list[Block] = await _read_history(reader, query, chosen) if chosen else []
     start = query.cursor_id() or 0 if not chosen else 0

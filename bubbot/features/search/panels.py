@@ -5,6 +5,7 @@ The boundary comes first: a tape that the viewer may not see is not searched, so
 
 from __future__ import annotations
 
+from bubbot.errors import TapeCorrupt
 from bubbot.features.search.tools import format_remarks
 from bubbot.features.search.view import SearchHit, SearchView
 from bubbot.ports.panel import Block, Cell, Form, Moment, Panel, PanelQuery, PanelReader, Paragraph, Table, TapeLink
@@ -37,17 +38,22 @@ async def search_everything(reader: PanelReader, query: PanelQuery) -> list[Bloc
     names = [tape.name for tape in await reader.tapes.tapes() if not tape.name.startswith(SYSTEM_TAPE_PREFIX)]
     start = query.cursor_id() or 0
     found: list[tuple[bool, str, tuple[Cell, ...]]] = []
+    damaged: list[Block] = []
     for name in names[start : start + TAPES_PER_PAGE]:
-        result = await reader.tapes.open_tape(name).read(SearchView(words, limit=query.limit))
+        try:
+            result = await reader.tapes.open_tape(name).read(SearchView(words, limit=query.limit))
+            session = await read_session(reader.tapes, name) if result.hits and reader.tapes.viewer.sees_all else ""
+        except TapeCorrupt as error:  # the other tapes are searched
+            damaged.append(Paragraph(texts.reason(error), "warning"))
+            continue
         if result.hits:
-            session = await read_session(reader.tapes, name) if reader.tapes.viewer.sees_all else ""
             session = session or next((each for each in _granted(reader, name)), "")
             found += [(hit.exact, hit.date, _row(reader, name, session, hit)) for hit in result.hits]
     found.sort(key=lambda each: each[:2], reverse=True)
     rows = tuple(row for *_, row in found[: query.limit])
     more = str(start + TAPES_PER_PAGE) if len(names) > start + TAPES_PER_PAGE else ""
     none = texts.say("panel_search_none", words=words)
-    blocks: list[Block] = [form, Table("", _columns(reader), rows, none, more)]
+    blocks: list[Block] = [form, *damaged, Table("", _columns(reader), rows, none, more)]
     if more or start:
         last = min(start + TAPES_PER_PAGE, len(names))
         blocks.append(Paragraph(texts.say("panel_search_tapes", first=start + 1, last=last, all=len(names))))

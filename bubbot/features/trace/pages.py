@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from bubbot.errors import AccessError, BubbotError, EntryNotFound
 from bubbot.features.trace.entries import describe_entry, pretty, text_of
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
-from bubbot.features.trace.panels import PanelView, parse_panel_query
+from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader
 from bubbot.features.trace.sessions import SessionDirectory, SessionRow
@@ -127,7 +127,7 @@ class TracePages:
                 return await self._show_sessions(request, reader)
             case ("panel", name):
                 return await self._show_panel(request, reader, name)
-            case ("session", name, *rest) if _may_open(reader, name):
+            case ("session", name, *rest) if may_open(reader, name):
                 row = await self._directory.find(reader, name)
                 if row.entries == 0 and not row.is_running:
                     raise EntryNotFound(f"there is no tape {name[:100]!r}")
@@ -321,11 +321,6 @@ class TracePages:
     async def _show_text(self, place: TapePlace, text: str, address: str, title: str) -> PageAnswer:
         page = TextPage.of(text, place.request.number("page", 1) or 1, TEXT_PAGE_CHARS)
         return await self._tape_page("text.html", place, page=page, address=address, title=title)
-
-
-def _may_open(reader: TapeBoundary, tape: str) -> bool:
-    """Return true for the tapes that a viewer may see whole."""
-    return reader.viewer.sees_all or (reader.may_read(tape) and not tape.startswith(SYSTEM_TAPE_PREFIX))
 
 
 def _entry_id(text: str) -> int:

@@ -24,6 +24,7 @@ from bubbot.ports.panel import (
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.service import session_tape
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 PARAMETER = "p."
 """The beginning of the names of a panel's own parameters in an address."""
@@ -177,7 +178,7 @@ class PanelView:
 
     def _tape_address(self, link: TapeLink) -> str:
         tape = link.tape or (session_tape(self._reader.workspace, link.session) if link.session else self._query.tape)
-        if not tape or not self._reader.may_read(tape):
+        if not tape or not may_open(self._reader, tape):
             return ""
         if link.turn:
             return url("session", tape, "turn", link.turn)
@@ -193,6 +194,11 @@ class PanelView:
     def _own_address(self, name: str, tape: str, params: Mapping[str, str], cursor: str) -> str:
         parts = ("session", tape, "panel", name) if tape else ("panel", name)
         return url(*parts, **{"cursor": cursor, **{f"{PARAMETER}{key}": value for key, value in params.items()}})
+
+
+def may_open(reader: TapeBoundary, tape: str) -> bool:
+    """Return true for the tapes that a viewer may see whole."""
+    return reader.viewer.sees_all or (reader.may_read(tape) and not tape.startswith(SYSTEM_TAPE_PREFIX))
 
 
 def parse_panel_query(query: Mapping[str, str], session: str = "", tape: str = "") -> PanelQuery:

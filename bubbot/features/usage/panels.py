@@ -33,6 +33,8 @@ MAX_ROWS = 50
 async def read_usage(reader: PanelReader, query: PanelQuery) -> list[Block]:
     """Show the calls of a chat, or all that the viewer may see."""
     texts = reader.texts
+    if query.tape and not query.session:  # what an erasure left of a chat: no call names a tape
+        return [Paragraph(texts.say("panel_usage_none"))]
     tape = reader.tapes.open_tape(BUDGET_TAPE)
     reporter: UsageReporter = reader.settings(tape, lambda: reader.now, reader.zone)
     asked = query.params.get("period", "")

@@ -44,7 +44,6 @@ READS_AT_ONCE = 8
 READ_INTERVAL_SECONDS = 0.1
 """Seconds between two further reads: an event of one word costs little if several come together, and nobody reads faster."""
 _DONE = "[DONE]"
-_DECODER = json.JSONDecoder()
 _FAILED_FINISHES = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, Mistral and DeepSeek for an answer that failed; a retry may succeed."""
 _FINISHES: Mapping[str, str] = {
@@ -248,7 +247,7 @@ class OpenaiClient:
                 if written == _DONE:
                     answer.is_done = True
                     break
-                event = _DECODER.raw_decode(written)[0]
+                event = json.loads(written)
                 if "error" in event and (error := event["error"]):
                     body = error if isinstance(error, Mapping) else {"message": str(error)}
                     code = body.get("code", body.get("status_code"))

@@ -2,8 +2,8 @@
 
 Comments stay too, except inside a value that is replaced, or behind a removed key.
 
-tomlkit changes a value in whatever form it is written. To tomlkit, defaults and sections that are commented out are
-only comments, and it adds a new key behind them; so they are switched on, and keys are added, as lines of text. The
+A value that has a line of its own is changed in that line; a default or a section that is commented out is switched on,
+and a new key gets a line. A value in any other form is left to tomlkit, which takes far longer for a whole text. The
 result is parsed: if it is not the old content with the one change, `ConfigError` says what to write by hand.
 """
 
@@ -21,6 +21,8 @@ Value: TypeAlias = str | int | float | bool | Sequence[str | int]
 """A value that can be written."""
 Table: TypeAlias = tuple[str, ...]
 """The path of a table, such as ("channels", "telegram")."""
+Change: TypeAlias = Callable[[MutableMapping[str, Any]], object]
+"""Changes a table in place."""
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -32,7 +34,6 @@ def set_key(text: str, table: Table, key: str, value: Value) -> str:
     """
     new = list(value) if isinstance(value, list | tuple) else value
     line = f"{_format_key(key)} = {format_toml(value)}"
-    is_new = key not in _find_or_add_table(parse_toml(text), table)
 
     def change(section: MutableMapping[str, Any]) -> None:
         old = section.get(key)
@@ -41,8 +42,8 @@ def set_key(text: str, table: Table, key: str, value: Value) -> str:
         else:
             section[key] = new
 
-    prepare = partial(_add_line, table=table, key=key, line=line) if is_new else str
-    return _edit(text, table, change, f"[{_format_key(*table)}] {line}", prepare)
+    by_line = partial(_set_in_line, table=table, key=key, line=line, change=change)
+    return _edit(text, table, change, f"[{_format_key(*table)}] {line}", by_line)
 
 
 def remove_key(text: str, table: Table, key: str) -> str:
@@ -64,23 +65,16 @@ def format_toml(value: Value) -> str:
     return tomlkit.item(value).as_string()
 
 
-def _edit(
-    text: str,
-    table: Table,
-    change: Callable[[MutableMapping[str, Any]], object],
-    by_hand: str,
-    prepare: Callable[[str], str] = str,
-) -> str:
-    """Change a table with tomlkit.
+def _edit(text: str, table: Table, change: Change, by_hand: str, by_line: Callable[[str], str] | None = None) -> str:
+    """Change a table.
 
     Args:
         text: the text to edit.
         table: the table to change.
         change: makes the change, in plain data and in tomlkit's.
         by_hand: the change in words, for the error.
-        prepare: edits the text before; if the result is wrong, the unprepared text is changed.
+        by_line: makes the change in a text; tomlkit makes it if the result is wrong, or without it.
     """
-    import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
     expected = parse_toml(text)
@@ -89,20 +83,28 @@ def _edit(
     # In a text with both ends of lines, each line keeps its own.
     end_of_line = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
     plain = text.removeprefix(mark).replace(end_of_line, "\n")
-    for base in (prepare(plain), plain):
+    for edit in (by_line, partial(_change_with_tomlkit, table=table, change=change)):
         try:
-            document = tomlkit.parse(base)
-            # tomlkit writes some headers of arrays of tables with other quotes.
-            is_exact = document.as_string() == base
-            change(_find_or_add_table(document, table))
-            edited = mark + document.as_string().replace("\n", end_of_line)
-            if is_exact and parse_toml(edited) == expected:
+            edited = mark + edit(plain).replace("\n", end_of_line) if edit else text
+            if edit and parse_toml(edited) == expected:
                 return edited
         except (TOMLKitError, tomllib.TOMLDecodeError):
             continue
     raise ConfigError(
         f"config.toml writes this in a form that is not changed automatically: change it by hand ({by_hand})."
     )
+
+
+def _change_with_tomlkit(text: str, table: Table, change: Change) -> str:
+    """Change a table in whatever form it is written; raises if tomlkit would change anything else."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    document = tomlkit.parse(text)
+    if document.as_string() != text:  # it writes some headers of arrays of tables with other quotes
+        raise TOMLKitError("other bytes would change")
+    change(_find_or_add_table(document, table))
+    return document.as_string()
 
 
 def _find_or_add_table(data: MutableMapping[str, Any], table: Table) -> MutableMapping[str, Any]:
@@ -113,25 +115,29 @@ def _find_or_add_table(data: MutableMapping[str, Any], table: Table) -> MutableM
     return data
 
 
-def _add_line(text: str, table: Table, key: str, line: str) -> str:
-    """Switch on the commented default of a key, else add its line below the header; switch on the section, too."""
+def _set_in_line(text: str, table: Table, key: str, line: str, change: Change) -> str:
+    """Change the line of a key, or of its commented default, else add one below the header; switch on the section."""
     # `splitlines` would split at characters that TOML allows in lines.
-    rows = re.findall(r"[^\n]*\n|[^\n]+", text)
-    content = [_parse_row(row) for row in rows]
-    headers = [number for number, row in enumerate(rows) if content[number] and re.match(r"[ \t#]*\[", row)]
+    rows: list[str] = re.findall(r"[^\n]*\n|[^\n]+", text)
+    headers = [number for number, row in enumerate(rows) if re.match(r"[ \t#]*\[", row) and _parse_row(row)]
     header = f"[{_format_key(*table)}]"
-    found = [number for number in headers if content[number] == tomllib.loads(header)]
+    found = [number for number in headers if _parse_row(rows[number]) == tomllib.loads(header)]
     if not found:
         gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
         return f"{text}{gap}{header}\n{line}\n"
-    start = min(found, key=lambda number: rows[number].lstrip().startswith("#"))
+
+    def is_comment(number: int) -> bool:
+        return rows[number].lstrip().startswith("#")
+
+    start = min(found, key=is_comment)
     end = next((number for number in headers if number > start), len(rows))
-    default = next((number for number in range(start + 1, end) if list(content[number]) == [key]), None)
+    written = [number for number in range(start + 1, end) if list(_parse_row(rows[number])) == [key]]
     rows[start] = _uncomment(rows[start])
-    if default is None:
-        rows[start] = rows[start].removesuffix("\n") + f"\n{line}\n"
+    if written:
+        at = min(written, key=is_comment)
+        rows[at] = _change_with_tomlkit(_uncomment(rows[at]), (), change)
     else:
-        rows[default] = _uncomment(rows[default])
+        rows[start] = rows[start].removesuffix("\n") + f"\n{line}\n"
     return "".join(rows)
 
 

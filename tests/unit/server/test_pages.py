@@ -197,7 +197,7 @@ async def test_every_answer_lets_nothing_run_and_nobody_keep_it(path: str, statu
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
             headers = ("X-Content-Type-Options", "Referrer-Policy", "Cache-Control", "X-Frame-Options")
-            assert [answer.headers[name] for name in headers] == ["nosniff", "no-referrer", "no-store", "DENY"]
+            assert [answer.headers[name] for name in headers] == ["nosniff", "same-origin", "no-store", "DENY"]
 
 
 async def test_only_login_and_logout_take_anything() -> None:

@@ -8,13 +8,15 @@ import pytest
 
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
+from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.entry import event, thaw
+from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import START, CountingIds, SteppingClock
@@ -100,3 +102,21 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     assert len(await whole(sqlite_store, "bubbot/home")) == 2
     audit = await sqlite_store.audit()
     assert (audit.entries, audit.damage) == (7, ())
+
+
+async def test_the_replays_of_an_archive_go_with_it(sqlite_store: SqliteStore, clock: SteppingClock) -> None:
+    def replayed(tape: str, session: str, date: str) -> TapeEntry:
+        return event(REPLAYED, {"tape": tape, "session": session, "question": "words"}).with_meta({}, date)
+
+    tape = TapeService(sqlite_store, "other", now=clock, new_id=CountingIds(), session="test:other")
+    await tape.append([anchor(SESSION_START, {"owner": "human"}, meta={"session": "test:other"})])
+    archive = await tape.reset()
+    facts = [
+        replayed("other", "test:other", LONG_AGO), replayed("other", "test:else", LONG_AGO),
+        replayed("other", "test:other", "2999-01-01T00:00:00.000000+00:00"),
+        replayed(archive, "test:other", "2999-01-01T00:00:00.000000+00:00"),
+    ]  # fmt: skip
+    await sqlite_store.append([Batch(REPLAY_TAPE, tuple(facts))])
+    await collect(desk(sqlite_store), CollectTapes(older=0))
+    assert [entry.erased for entry in await whole(sqlite_store, REPLAY_TAPE)] == [True, False, False, True]
+    assert (await sqlite_store.audit()).damage == ()

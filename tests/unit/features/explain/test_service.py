@@ -116,6 +116,29 @@ async def test_a_founded_answer_cites_its_entries_and_stays_out_of_the_conversat
         assert "LH410 leaves at 6:40" not in shown
 
 
+async def test_what_an_earlier_explanation_wrote_founds_nothing() -> None:
+    """Its model may have lied, and its question may have guessed: else a refused lie would be a source the next time."""
+    async with explaining(InMemoryStore(), ExplainingModel()) as bench:
+        await write(bench, TRAIN)
+        lie = "The train leaves at 19:55."
+        assert (await explain(bench, f"{lie} [#2]", opens=[2])).startswith(REFUSED)
+        written = [entry.id for entry in await bench.entries() if "19:55" in str(entry.payload)]
+        assert len(written) == 5  # two answers, what was wrong with each, and the fact
+        for each in written:
+            calls = [("explain_turn", {"entry": each})]
+            assert (await explain(bench, f"{lie} [#{each}]", calls=calls)).startswith(REFUSED)
+            assert "belongs to an explanation" in str(event_of(await bench.entries())["problems"])
+
+
+async def test_what_it_writes_itself_is_not_among_what_it_has_read() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel()) as bench:
+        await write(bench, TRAIN)
+        text = await explain(bench, "UNKNOWN", calls=[("tape_read", {"ids": ["1-9"]}), ("tape_read", {"ids": ["1-9"]})])
+        results = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
+        assert "\n#9 " in results[-1].payload["results"][-1]["content"]
+        assert text.endswith("Entries read: #1, #2.")
+
+
 async def test_an_answer_is_repaired_once() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)

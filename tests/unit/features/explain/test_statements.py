@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from time import process_time
 
 import pytest
 
@@ -171,3 +172,19 @@ def test_an_evil_sentence_is_read_in_time() -> None:
     ):
         Evidence.of([text], labels=[text], day=DAY)
         read_claims(text[:2_000])
+
+
+def test_a_long_run_of_one_character_is_read_in_time_that_grows_with_it() -> None:
+    """Whoever writes an entry chooses its text, and the bot answers nobody while it is read."""
+
+    def seconds(text: str) -> float:
+        began = process_time()
+        Evidence.of([text])
+        with pytest.raises(AnswerInvalid):
+            parse_answer(f"a{text}b")
+        return process_time() - began
+
+    for text in ("1", "1,", "a-", "“", "[", " "):
+        for end in ("", "é"):
+            short, long = (min(seconds(text * count + end) for _ in range(3)) for count in (1_000, 8_000))
+            assert long < 24 * short, (text, end)

@@ -231,6 +231,17 @@ async def test_one_turn_that_the_receiver_refuses_holds_up_no_other(tmp_path: Pa
     assert waits == []
 
 
+async def test_a_receiver_that_refuses_a_turn_is_there_again(tmp_path: Path, waits: list[float]) -> None:
+    async with receiver() as taken:
+        taken.answers = [(503, {"Retry-After": "7"}), (400, {})]
+        async with traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
+            await say(bot, "one")
+            await written(bot, "otel/refused")
+            await metric(bot, "entries_behind", lambda value: value == 0)
+            assert health(bot)[1][-1] == "spans that the receiver refuses: 3"
+    assert waits == [7.0]
+
+
 async def test_spans_that_the_receiver_says_it_rejects_are_counted_and_not_sent_again(tmp_path: Path) -> None:
     async with receiver() as taken:
         taken.rejects = 2
@@ -296,6 +307,7 @@ async def test_a_turn_that_was_cut_off_is_sent_once_it_is_merged(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("3", 3.0), ("-1", 0.0), ("1e9", 3600.0), ("nan", None), ("", None), ("soon", None),
+     ("Tue, 24 Nov 99999999999 10:00:30 GMT", None),
      ("Tue, 24 Nov 2026 10:00:30 GMT", 30.0), ("Tue, 24 Nov 2026 09:00:00 GMT", 0.0)],
 )  # fmt: skip
 def test_a_receiver_may_name_seconds_or_a_time(text: str, seconds: float | None) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
+from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, TapeCorrupt
+from bubbot.features.search.panels import PANELS as SEARCH_PANELS
 from bubbot.features.trace import export
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
 from bubbot.features.trace.pages import TraceDeps, TracePages
@@ -41,6 +42,8 @@ from bubbot.ports.panel import (
     TapeLink,
 )
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly
+from bubbot.tape.anchor import anchor
 from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
@@ -48,6 +51,7 @@ from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from bubbot.texts import Texts
 from tests.doubles import START
+from tests.raw import tamper
 from tests.turns import HOME, Options, Played, calls, running, says
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[2J"
@@ -187,6 +191,30 @@ async def test_a_long_text_is_cut_and_comes_whole_in_pages(memory_store: InMemor
     (count,) = re.findall(r"Page 1 of (\d+)", first)
     assert len(first) < 100_000
     assert "END" in await look(pages, f"/session/long/entry/1?page={count}")
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+async def test_a_damaged_entry_hides_no_other_tape_and_no_other_entry(sqlite_store: SqliteStore, damaged: int) -> None:
+    for name in ("bad", "good"):
+        start = anchor("session/start", {"owner": "human"})
+        await sqlite_store.append([Batch(name, (start, message("user", f"words on {name}")))])
+    tamper(
+        sqlite_store.path,
+        """UPDATE entries SET payload = '{"broken"' WHERE id = ? AND tape = (SELECT rowid FROM tapes WHERE name = 'bad')""",
+        (damaged,),
+    )
+    reader = await open_readonly(sqlite_store.path)
+    try:
+        pages = pages_of(reader, *SEARCH_PANELS)
+        first = await look(pages, "/")
+        assert (">bad<" in first, ">good<" in first) == (True, True)
+        found = await look(pages, "/panel/search?p.words=words")
+        assert ("words on good" in found, f"entry {damaged} of the tape bad" in found) == (True, True)
+        await look(pages, f"/session/bad/entry/{3 - damaged}")
+        with pytest.raises(TapeCorrupt):
+            await look(pages, f"/session/bad/entry/{damaged}")
+    finally:
+        await reader.aclose()
 
 
 async def test_what_an_erased_entry_said_is_not_there(memory_store: InMemoryStore) -> None:
@@ -363,6 +391,16 @@ async def test_every_block_of_a_panel_is_drawn_and_escaped(store: InMemoryStore)
         (following,) = [link for link in links(page) if "cursor=" in link]
         assert dict(parse_qsl(following.partition("?")[2])) == {"cursor": f"7{EVIL}", "p.words": '"><b>'}
         assert 'value="&#34;&gt;&lt;b&gt;"' in page
+
+
+async def test_a_panel_links_to_nothing_that_its_viewer_may_not_open(store: InMemoryStore) -> None:
+    async def read(_reader: PanelReader, _query: PanelQuery) -> Sequence[Block]:
+        return [Paragraph("", links=tuple(TapeLink(name, tape=name, entry=1) for name in ("bubbot/inbox/test", HOME)))]
+
+    pages, inbox = pages_of(store, Panel("all", "All", "deployment", read)), "/session/bubbot%2Finbox%2Ftest/entry/1"
+    for viewer in (OWNER, Viewer("anna", frozenset({"other"}))):
+        found = links(await look(pages, "/panel/all", viewer))
+        assert (inbox in found) == viewer.sees_all
 
 
 async def test_the_page_speaks_chinese(store: InMemoryStore) -> None:

@@ -6,6 +6,7 @@ import tomllib
 from typing import TypeAlias
 
 import pytest
+import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,11 +111,30 @@ def test_a_list_that_grows_keeps_what_is_in_it() -> None:
 
 
 def test_a_text_that_would_change_elsewhere_is_left_to_the_person() -> None:
-    text = '[x]\n[["x".y]]\n[bot]\nname = "x"\n'  # tomlkit writes the second line as [[x.y]]
+    text = '[x]\n[["x".y]]\n[bot]\nname = """\nx"""\n'  # tomlkit writes the second line as [[x.y]]
     with pytest.raises(ConfigError, match=r'change it by hand \(\[bot\] name = "y"\)'):
         set_key(text, BOT, "name", "y")
     with pytest.raises(ConfigError, match=r"change it by hand \(remove \[bot\] name\)"):
         remove_key(text, BOT, "name")
+    assert set_key(text, BOT, "language", "zh") == text.replace("[bot]", '[bot]\nlanguage = "zh"')
+
+
+def test_a_value_with_a_line_of_its_own_is_changed_without_tomlkit_reading_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    parse = tomlkit.parse
+
+    def note(text: str) -> tomlkit.TOMLDocument:
+        read.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(tomlkit, "parse", note)
+    text = '[bot]\n#name = "me" # who\nname = "x" # mine\n#language = "en"\n[log]\nname = "z"\n'
+    assert set_key(text, BOT, "name", "y") == text.replace('"x"', '"y"')
+    assert set_key(text, BOT, "language", "zh") == text.replace('#language = "en"', 'language = "zh"')
+    assert set_key(text, BOT, "persona", "kind") == text.replace("[bot]", '[bot]\npersona = "kind"')
+    assert read == ['name = "x" # mine\n', 'language = "en"\n']
 
 
 @pytest.mark.parametrize(
